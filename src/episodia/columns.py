@@ -1,0 +1,48 @@
+"""The names of the columns that episodes and batches are made of."""
+
+from typing import Final
+
+
+class Columns:
+    """Column names, spelled as RLlib's users know them.
+
+    Axes: `T` time steps of one episode, `B` rows of a batch.
+    """
+
+    # What an environment and a module produce; `obs` and `infos` have T + 1 items, all others T.
+    OBS: Final = "obs"
+    INFOS: Final = "infos"
+    ACTIONS: Final = "actions"  # the action that `action_logp` refers to
+    ACTIONS_FOR_ENV: Final = "actions_for_env"  # what the environment received: clipped, unsquashed, with noise
+    REWARDS: Final = "rewards"
+    TERMINATEDS: Final = "terminateds"
+    TRUNCATEDS: Final = "truncateds"
+    NEXT_OBS: Final = "new_obs"
+
+    # Where a row comes from.
+    EPS_ID: Final = "eps_id"
+    AGENT_ID: Final = "agent_id"
+    MODULE_ID: Final = "module_id"
+    T: Final = "t"
+
+    # Recurrent modules.
+    SEQ_LENS: Final = "seq_lens"
+    STATE_IN: Final = "state_in"
+    NEXT_STATE_IN: Final = "next_state_in"
+    STATE_OUT: Final = "state_out"
+    NEXT_STATE_OUT: Final = "next_state_out"
+
+    # Outputs of a module.
+    EMBEDDINGS: Final = "embeddings"
+    ACTION_DIST_INPUTS: Final = "action_dist_inputs"
+    ACTION_PROB: Final = "action_prob"
+    ACTION_LOGP: Final = "action_logp"
+    VF_PREDS: Final = "vf_preds"
+    VALUES_BOOTSTRAPPED: Final = "values_bootstrapped"
+
+    # What learner connectors compute.
+    ADVANTAGES: Final = "advantages"
+    VALUE_TARGETS: Final = "value_targets"
+    INTRINSIC_REWARDS: Final = "intrinsic_rewards"
+    RETURNS_TO_GO: Final = "returns_to_go"
+    LOSS_MASK: Final = "loss_mask"

@@ -1,0 +1,95 @@
+"""Spaces as plain data: JSON values and arrays, compact where bounds are constant, and no code when read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.errors import EpisodeError
+
+
+def encode_space(space: Space[Any] | None) -> Any:
+    """Return `space` as plain data; a space of a kind that gymnasium does not ship is returned as it is.
+
+    Random states of spaces are not kept.
+
+    >>> encode_space(spaces.Box(0, 255, (84, 84, 4), np.uint8))
+    {'space': 'Box', 'low': 0, 'high': 255, 'shape': [84, 84, 4], 'dtype': 'uint8'}
+    """
+    encoder = _ENCODERS.get(type(space))
+    if encoder is None:
+        return space
+    return {"space": type(space).__name__, **encoder(space)}
+
+
+def decode_space(data: Any) -> Space[Any] | None:
+    """Return the space that `encode_space` turned into `data`."""
+    if data is None or isinstance(data, Space):
+        return data
+    decoder = _DECODERS.get(data.get("space")) if isinstance(data, dict) else None
+    if decoder is None:
+        raise EpisodeError(
+            f"found {data!r}, expected a space made by `encode_space`, one of {sorted(_DECODERS)}. "
+            "The state was written by something else or is damaged."
+        )
+    return decoder(data)
+
+
+def _constant(array: np.ndarray) -> Any:
+    """Return the one value of a constant array, or the array itself."""
+    if array.size and (array == array.flat[0]).all():
+        return array.flat[0].item()
+    return array.copy()
+
+
+_ENCODERS: dict[type, Any] = {
+    spaces.Box: lambda s: {
+        "low": _constant(s.low),
+        "high": _constant(s.high),
+        "shape": list(s.shape),
+        "dtype": s.dtype.name,
+    },
+    spaces.Discrete: lambda s: {"n": int(s.n), "start": int(s.start), "dtype": s.dtype.name},
+    spaces.MultiDiscrete: lambda s: {"nvec": s.nvec.tolist(), "start": s.start.tolist(), "dtype": s.dtype.name},
+    spaces.MultiBinary: lambda s: {"n": s.n if isinstance(s.n, int) else list(map(int, s.n))},
+    spaces.Text: lambda s: {
+        "min_length": s.min_length,
+        "max_length": s.max_length,
+        "charset": "".join(s.character_list),
+    },
+    spaces.Dict: lambda s: {"spaces": [[key, encode_space(child)] for key, child in s.spaces.items()]},
+    spaces.Tuple: lambda s: {"spaces": [encode_space(child) for child in s.spaces]},
+    spaces.OneOf: lambda s: {"spaces": [encode_space(child) for child in s.spaces]},
+    spaces.Sequence: lambda s: {"feature_space": encode_space(s.feature_space), "stack": s.stack},
+    spaces.Graph: lambda s: {"node_space": encode_space(s.node_space), "edge_space": encode_space(s.edge_space)},
+}
+
+
+def _decode_box(data: dict[str, Any]) -> spaces.Box:
+    dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
+    # gymnasium moves infinite bounds of integer boxes to the ends of the dtype; whole arrays are taken as they are.
+    low, high = (np.full(shape, data[side], dtype) if np.ndim(data[side]) == 0 else np.asarray(data[side], dtype) for side in ("low", "high"))
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+_DECODERS: dict[Any, Any] = {
+    "Box": _decode_box,
+    "Discrete": lambda d: spaces.Discrete(d["n"], start=d["start"], **_integer_dtype(d["dtype"])),
+    "MultiDiscrete": lambda d: spaces.MultiDiscrete(
+        np.array(d["nvec"]), start=np.array(d["start"]), dtype=np.dtype(d["dtype"]).type
+    ),
+    "MultiBinary": lambda d: spaces.MultiBinary(d["n"]),
+    "Text": lambda d: spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
+    "Dict": lambda d: spaces.Dict([(key, decode_space(child)) for key, child in d["spaces"]]),
+    "Tuple": lambda d: spaces.Tuple([decode_space(child) for child in d["spaces"]]),
+    "OneOf": lambda d: spaces.OneOf([decode_space(child) for child in d["spaces"]]),
+    "Sequence": lambda d: spaces.Sequence(decode_space(d["feature_space"]), stack=d["stack"]),
+    "Graph": lambda d: spaces.Graph(decode_space(d["node_space"]), decode_space(d["edge_space"])),
+}
+
+
+def _integer_dtype(name: str) -> dict[str, Any]:
+    # `Discrete` takes a dtype only in newer versions of gymnasium, where it may differ from the default.
+    return {} if name == "int64" else {"dtype": np.dtype(name).type}

@@ -1,0 +1,369 @@
+"""What a gymnasium space says about items: their nesting, what may enter, what fills a gap, their one-hot form.
+
+Leaves are all spaces but `Dict` and `Tuple`. Leaves of fixed shape (Box, Discrete, MultiDiscrete, MultiBinary) become
+arrays; all others (Text, Sequence, Graph, OneOf, a user's own) are kept as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.errors import EpisodeError, SpaceError
+from episodia.trees import describe, leaves, object_array, own
+
+Admit: TypeAlias = Callable[[Any], Any]
+
+_ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def structure_of(space: Space[Any]) -> Any:
+    """Return the leaf spaces of `space` in its nesting of dicts and tuples."""
+    return map_space(lambda leaf: leaf, space)
+
+
+def object_leaves(space: Space[Any]) -> Any:
+    """Return the nesting of `space` with True at leaves that are kept as objects."""
+    return map_space(lambda leaf: not isinstance(leaf, _ARRAY_SPACES), space)
+
+
+def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
+    """Apply `function` to the leaf spaces, keeping the nesting."""
+    if isinstance(space, spaces.Dict):
+        return {key: map_space(function, child) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map_space(function, child) for child in space.spaces)
+    return function(space)
+
+
+# --- What may enter -------------------------------------------------------------------------------------------------
+
+
+def admission(space: Space[Any]) -> Admit:
+    """Return a function that checks an item against `space` and returns a private copy of it.
+
+    Structure, shape and dtype are checked; bounds are not (see `check_bounds`), because they cost more than storing does.
+
+    >>> admission(spaces.Discrete(3))(0.5)
+    Traceback (most recent call last):
+    ...
+    episodia.errors.SpaceError: found 0.5, expected an integer for Discrete(3). ...
+    """
+    return _admission(space, "")
+
+
+def _admission(space: Space[Any], path: str) -> Admit:
+    if isinstance(space, spaces.Dict):
+        return _dict_admission(space, path)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_admission(space, path)
+    if isinstance(space, spaces.Box):
+        return _array_admission(space, path, lambda dtype: np.can_cast(dtype, space.dtype))
+    if isinstance(space, spaces.Discrete):
+        return _integer_admission(space, path)
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return _array_admission(space, path, lambda dtype: dtype.kind in "iub")
+    if isinstance(space, spaces.Text):
+        return _text_admission(space, path)
+    return own
+
+
+def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
+    where = f"at {path}: " if path else ""
+    return SpaceError(f"{where}found {describe(found)}, expected {expected}. {remedy}")
+
+
+def _dict_admission(space: spaces.Dict, path: str) -> Admit:
+    children = {key: _admission(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+
+    def admit(item: Any) -> Any:
+        if not isinstance(item, Mapping) or item.keys() != children.keys():
+            raise _refuse(
+                path, item, f"a dict with the keys {list(children)}", "Give every key of the space, and no other."
+            )
+        return {key: child(item[key]) for key, child in children.items()}
+
+    return admit
+
+
+def _tuple_admission(space: spaces.Tuple, path: str) -> Admit:
+    children = [_admission(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
+
+    def admit(item: Any) -> Any:
+        if not isinstance(item, (tuple, list)) or len(item) != len(children):
+            raise _refuse(path, item, f"a tuple of {len(children)}", "Give one entry for each part of the space.")
+        return tuple(child(entry) for child, entry in zip(children, item, strict=True))
+
+    return admit
+
+
+def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]], bool]) -> Admit:
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    assert shape is not None  # spaces of fixed shape
+
+    def admit(item: Any) -> Any:
+        if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape and dtype.isnative:
+            item = item.copy()
+            item.setflags(write=False)
+            return item
+        return admit_unusual(item)
+
+    def admit_unusual(item: Any) -> Any:
+        if shape == () and type(item) in (int, float, bool):
+            array = np.asarray(item)
+        else:
+            item = array = _as_declared(item, dtype, path, space)
+        if array.shape != shape:
+            raise _refuse(path, item, f"the shape {list(shape)} of {_name(space)}", "Reshape it, or declare another space.")
+        # Python numbers have no dtype of their own: a float fits every float dtype.
+        weak = item is not array and (dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib"))
+        if not (weak or fits(array.dtype)):
+            raise _refuse(
+                path, item, f"the dtype {dtype} of {_name(space)}", f"Cast it with `.astype(np.{dtype})`, or declare another space."
+            )
+        return own(item)
+
+    return admit
+
+
+def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) -> np.ndarray:
+    """Return `item` as an array; lists of Python numbers take the dtype of the space if that loses nothing."""
+    if isinstance(item, Mapping) or item is None or isinstance(item, (str, bytes)):
+        raise _refuse(path, item, f"an array for {_name(space)}", "Pass a NumPy array.")
+    if not isinstance(item, (list, tuple)):
+        return np.asarray(item)
+    try:
+        array = np.asarray(item)
+    except ValueError:
+        raise _refuse(path, item, f"an array for {_name(space)}", "The list is not rectangular.") from None
+    if array.dtype.kind in "iubf" and (dtype.kind == "f" or np.array_equal(array.astype(dtype), array)):
+        return array.astype(dtype)
+    return array
+
+
+def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
+    def admit(item: Any) -> Any:
+        if type(item) is int or isinstance(item, (int, np.integer)):
+            return item
+        if isinstance(item, np.ndarray) and item.shape == () and item.dtype.kind in "iub":
+            return own(item)
+        raise _refuse(path, item, f"an integer for {_name(space)}", "Pass `int(value)`.")
+
+    return admit
+
+
+def _text_admission(space: spaces.Text, path: str) -> Admit:
+    def admit(item: Any) -> Any:
+        if isinstance(item, str):
+            return item
+        raise _refuse(path, item, f"a string for {_name(space)}", "Pass a `str`.")
+
+    return admit
+
+
+def _name(space: Space[Any]) -> str:
+    text = str(space)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# --- What is inside -------------------------------------------------------------------------------------------------
+
+
+def check_bounds(space: Space[Any], batch: Any, path: str = "") -> None:
+    """Check all rows of `batch` against `space`, including its bounds, in a few vectorised comparisons.
+
+    NaN is not a violation of bounds.
+
+    Raises:
+        SpaceError: Naming the first row and the leaf that lies outside.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(batch, dict) or batch.keys() != space.spaces.keys():
+            raise _refuse(path, batch, f"a dict with the keys {list(space.spaces)}", _OTHER_SPACE)
+        for key, child in space.spaces.items():
+            check_bounds(child, batch[key], f"{path}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(batch, tuple) or len(batch) != len(space.spaces):
+            raise _refuse(path, batch, f"a tuple of {len(space.spaces)}", _OTHER_SPACE)
+        for position, child in enumerate(space.spaces):
+            check_bounds(child, batch[position], f"{path}[{position}]")
+    elif len(batch):
+        _check_leaf_bounds(space, batch, path)
+
+
+_OTHER_SPACE = "Correct the data, or declare the space that it has."
+
+
+def _check_leaf_bounds(space: Space[Any], batch: np.ndarray, path: str) -> None:
+    bounds = _bounds(space)
+    if bounds is None:
+        outside = [row for row, item in enumerate(batch) if not space.contains(item)]
+    else:
+        if batch.shape[1:] != space.shape or batch.dtype.kind not in "biuf":
+            raise _refuse(path, batch[0], f"an item of {_name(space)}", _OTHER_SPACE)
+        if isinstance(space, spaces.Box):
+            _check_dtype(space, batch, path)
+        low, high = bounds
+        violated = np.zeros(batch.shape, bool)
+        if low is not None:
+            violated |= batch < low
+        if high is not None:
+            violated |= batch > high
+        outside = np.flatnonzero(violated.reshape(len(batch), -1).any(axis=1)).tolist() if violated.any() else []
+    if outside:
+        row = outside[0]
+        raise SpaceError(
+            f"{f'at {path}: ' if path else ''}item {row} of {len(batch)} lies outside of {_name(space)}: found "
+            f"{_shorten(batch[row])} ({len(outside)} such items in all). {_OTHER_SPACE}"
+        )
+
+
+def _check_dtype(space: spaces.Box, batch: np.ndarray, path: str) -> None:
+    """Refuse floats in an integer box and the like; wider floats are the caller's (Python floats are float64)."""
+    if batch.dtype.kind == "f" and np.dtype(space.dtype).kind != "f":
+        raise _refuse(path, batch, f"the dtype {space.dtype} of {_name(space)}", _OTHER_SPACE)
+
+
+def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
+    """Return the lowest and the highest value, None for a side without a limit; None if there is no such pair."""
+    if isinstance(space, spaces.Box):
+        return (
+            space.low if space.bounded_below.any() else None,
+            space.high if space.bounded_above.any() else None,
+        )
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.MultiBinary):
+        return 0, 1
+    return None
+
+
+def _shorten(item: Any) -> str:
+    text = str(item)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+# --- What fills a gap -----------------------------------------------------------------------------------------------
+
+
+def filled_item(space: Space[Any], fill: Any) -> Any:
+    """Return an item of the shape and dtype of `space` with `fill` everywhere; 0-d arrays for `Discrete`.
+
+    >>> filled_item(spaces.Discrete(3), 0)
+    array(0)
+    """
+    return map_space(lambda leaf: _filled_leaf(leaf, fill), space)
+
+
+def _filled_leaf(space: Space[Any], fill: Any) -> Any:
+    if isinstance(space, _ARRAY_SPACES):
+        return filled_array(space.shape, np.dtype(space.dtype), fill)  # type: ignore[arg-type]  # of fixed shape
+    return fill
+
+
+def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> np.ndarray:
+    """Return a read-only array of `fill`, which must be representable in `dtype`."""
+    array = np.empty(shape, dtype)
+    array.fill(fitting(fill, dtype))
+    array.setflags(write=False)
+    return array
+
+
+def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """Return `fill` if `dtype` can hold it, floats up to rounding.
+
+    Raises:
+        EpisodeError: For 0.5 in an integer column, -1 in an unsigned one, and the like.
+    """
+    kind = dtype.kind
+    if kind == "O" or (kind == "f" and type(fill) is float and -6e4 < fill < 6e4) or (fill == 0 and type(fill) is int):
+        return fill
+    with np.errstate(all="ignore"):
+        try:
+            value = np.asarray(fill).astype(dtype)
+        except (TypeError, ValueError):
+            value = None
+    if value is None or value.ndim or not (_same_number(value, fill) or (kind in "fc" and np.isfinite(value))):
+        raise EpisodeError(
+            f"`fill={fill!r}` cannot be stored as {dtype}, the dtype of this column. Pass a value that this dtype can hold."
+        )
+    return value[()]
+
+
+def _same_number(value: np.ndarray, fill: Any) -> bool:
+    return bool(value == fill or (value != value and fill != fill))
+
+
+# --- One-hot --------------------------------------------------------------------------------------------------------
+
+
+def one_hot_space(space: Space[Any]) -> Space[Any]:
+    """Return the space of what `one_hot` makes of items of `space`."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: one_hot_space(child) for key, child in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([one_hot_space(child) for child in space.spaces])
+    if isinstance(space, spaces.Discrete):
+        return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.Box(0.0, 1.0, (int(space.nvec.sum()),), np.float32)
+    return space
+
+
+def one_hot(space: Space[Any], batch: Any) -> Any:
+    """Return `batch` (or one item) with Discrete leaves one-hot and MultiDiscrete leaves as joined one-hots.
+
+    >>> one_hot(spaces.Discrete(3, start=1), np.array([1, 3]))
+    array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
+    if isinstance(space, spaces.Dict):
+        return {key: one_hot(child, batch[key]) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(one_hot(child, part) for child, part in zip(space.spaces, batch, strict=True))
+    if isinstance(space, spaces.Discrete):
+        return _frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
+    if isinstance(space, spaces.MultiDiscrete):
+        return _frozen(_one_hot_parts(np.asarray(batch) - space.start, space))
+    return batch
+
+
+def _one_hot_parts(classes: np.ndarray, space: spaces.MultiDiscrete) -> np.ndarray:
+    sizes = space.nvec.reshape(-1)
+    flat = classes.reshape(*classes.shape[: classes.ndim - space.nvec.ndim], sizes.size)
+    parts = [_one_hot_leaf(flat[..., position], int(size), space) for position, size in enumerate(sizes)]
+    return np.concatenate(parts, axis=-1)
+
+
+def _one_hot_leaf(classes: np.ndarray, size: int, space: Space[Any]) -> np.ndarray:
+    if classes.dtype.kind not in "iu" or (classes.size and (classes.min() < 0 or classes.max() >= size)):
+        raise SpaceError(f"cannot make one-hot vectors: found values outside of {_name(space)}. {_OTHER_SPACE}")
+    hot = np.zeros((*classes.shape, size), np.float32)
+    np.put_along_axis(hot, classes[..., None], 1.0, axis=-1)
+    return hot
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
+
+
+# --- Columns without items ------------------------------------------------------------------------------------------
+
+
+def empty_batch(space: Space[Any]) -> Any:
+    """Return a batch with no rows."""
+    return map_space(
+        lambda leaf: np.empty((0, *leaf.shape), leaf.dtype) if isinstance(leaf, _ARRAY_SPACES) else object_array([]),  # type: ignore[misc]  # of fixed shape
+        space,
+    )
+
+
+def leaf_names(space: Space[Any]) -> list[str]:
+    """Return the paths of all leaves, such as `['camera'][0]`."""
+    return [path for path, _ in leaves(structure_of(space))]

@@ -1,0 +1,304 @@
+"""Nested items: dicts and tuples, to any depth, with arrays or scalars at the leaves.
+
+An *item* is what one time step holds (an observation, an action). A *batch* is the same nesting with arrays at the leaves
+whose first axis is time. Plain recursion over columns is used instead of dm-tree: it is several times faster here, and it
+takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from episodia.errors import EpisodeError, ShapeError
+
+# Immutable leaves, which need no copy.
+_SCALARS = frozenset(
+    {int, float, bool, complex, str, bytes, type(None)}
+    | {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
+    | {np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64}
+)
+
+
+def own(item: Any) -> Any:
+    """Return a private, read-only copy of `item`; lists become arrays.
+
+    >>> array = np.zeros(2)
+    >>> mine = own({"position": array})
+    >>> array[0] = 7.0
+    >>> mine
+    {'position': array([0., 0.])}
+    """
+    kind = type(item)
+    if kind is np.ndarray and not item.dtype.hasobject and item.dtype.isnative:
+        item = item.copy()
+        item.setflags(write=False)
+        return item
+    if kind in _SCALARS:
+        return item
+    if isinstance(item, Mapping):
+        return {key: own(value) for key, value in item.items()}
+    if isinstance(item, tuple):
+        return rebuild_tuple(item, map(own, item))
+    return _own_unusual(item)
+
+
+def _own_unusual(item: Any) -> Any:
+    if isinstance(item, list):
+        item = _array_from_list(item)
+    elif not isinstance(item, np.ndarray):
+        if not hasattr(item, "__array__") or isinstance(item, np.generic):
+            return item  # an opaque object: a leaf of its own
+        item = np.asarray(item)  # a tensor, for example
+    if item.dtype.hasobject:
+        copy = np.empty(item.shape, object)
+        for position in np.ndindex(item.shape):
+            copy[position] = own(item[position])
+    else:
+        # Foreign byte orders hold the same values, but torch refuses them.
+        copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
+    copy.setflags(write=False)
+    return copy
+
+
+def _array_from_list(items: list[Any]) -> np.ndarray:
+    try:
+        array = np.array(items)
+    except ValueError as error:
+        raise ShapeError(
+            f"found a list that is no rectangular array ({error}); lists are taken as arrays. "
+            "Pass a tuple or a dict for nested items."
+        ) from error
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def own_info(value: Any) -> Any:
+    """Return a private copy of an info: containers are rebuilt, arrays copied and read-only, other objects shared.
+
+    Unlike in `own`, lists stay lists: an info is never stacked.
+    """
+    if isinstance(value, dict):
+        return {key: own_info(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [own_info(entry) for entry in value]
+    if isinstance(value, tuple):
+        return rebuild_tuple(value, map(own_info, value))
+    return own(value) if isinstance(value, np.ndarray) else value
+
+
+def fresh(item: Any) -> Any:
+    """Return `item` in new containers, so that whoever gets it cannot change ours; leaves are shared."""
+    if isinstance(item, dict):
+        return {key: fresh(value) for key, value in item.items()}
+    if isinstance(item, tuple):
+        return rebuild_tuple(item, map(fresh, item))
+    if isinstance(item, list):
+        return [fresh(value) for value in item]
+    return item
+
+
+def freeze(item: Any) -> Any:
+    """Make the arrays of a private item read-only, and return it."""
+    for _, leaf in leaves(item):
+        if isinstance(leaf, np.ndarray):
+            leaf.setflags(write=False)
+    return item
+
+
+def is_nested(item: Any) -> bool:
+    """Tell whether `item` is a container rather than a leaf."""
+    return isinstance(item, (Mapping, tuple))
+
+
+def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ...]:
+    """Return a tuple of `values` with the type of `like`, which may be a named tuple."""
+    if hasattr(like, "_fields"):
+        return cast(tuple[Any, ...], type(like)(*values))
+    return tuple(values)
+
+
+def map_batch(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+    """Apply `function` to the leaves of `batch`, and to what `others` hold in the same places."""
+    if isinstance(batch, dict):
+        return {key: map_batch(function, value, *(other[key] for other in others)) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        columns = zip(batch, *others, strict=True)
+        return rebuild_tuple(batch, (map_batch(function, *column) for column in columns))
+    return function(batch, *others)
+
+
+def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield `(path, leaf)` for every leaf, with paths such as `['camera'][0]`.
+
+    >>> list(leaves({"a": (1, 2)}))
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+    if isinstance(batch, dict):
+        for key, value in batch.items():
+            yield from leaves(value, f"{path}[{key!r}]")
+    elif isinstance(batch, tuple):
+        for position, value in enumerate(batch):
+            yield from leaves(value, f"{path}[{position}]")
+    else:
+        yield path, batch
+
+
+def batch_length(batch: Any) -> int:
+    """Return the length of the time axis, after checking that all leaves agree on it."""
+    if type(batch) is np.ndarray and batch.ndim:
+        return len(batch)
+    lengths = {path: len(leaf) for path, leaf in leaves(batch) if np.ndim(leaf)}
+    if len(set(lengths.values())) != 1 or len(lengths) != sum(1 for _ in leaves(batch)):
+        raise EpisodeError(
+            f"expected arrays with one common first axis (time), found lengths {lengths or 'none'}. "
+            "Pass a list for a list of items, or arrays whose rows are the items."
+        )
+    return next(iter(lengths.values()))
+
+
+def stack(items: list[Any], is_object: Any = None) -> Any:
+    """Return the batch of `items`: the columns of an array, of a dict, or of a tuple.
+
+    Args:
+        items: At least one item; all nested alike.
+        is_object: The same nesting with True where leaves are objects that must not be stacked.
+
+    Raises:
+        ShapeError: If items differ in nesting or shape.
+
+    >>> stack([{"x": 1}, {"x": 2}])
+    {'x': array([1, 2])}
+    """
+    return _stack(items, is_object, "")
+
+
+def _stack(items: list[Any], is_object: Any, path: str) -> Any:
+    first = items[0]
+    if is_object is True:
+        return object_array(items)
+    if isinstance(first, dict):
+        _check_all(items, path, lambda item: isinstance(item, dict) and item.keys() == first.keys())
+        return {
+            key: _stack([item[key] for item in items], is_object and is_object[key], f"{path}[{key!r}]")
+            for key in first
+        }
+    if isinstance(first, tuple):
+        _check_all(items, path, lambda item: isinstance(item, tuple) and len(item) == len(first))
+        columns = zip(*items, strict=True)
+        return rebuild_tuple(
+            first,
+            (
+                _stack(list(column), is_object and is_object[position], f"{path}[{position}]")
+                for position, column in enumerate(columns)
+            ),
+        )
+    return _stack_leaves(items, path)
+
+
+def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
+    kinds = set(map(type, items))
+    if dict in kinds or tuple in kinds:
+        _check_all(items, path, lambda item: not is_nested(item))
+    try:
+        batch = np.array(items)
+    except ValueError:  # inhomogeneous
+        _check_all(items, path, lambda item: np.shape(item) == np.shape(items[0]))
+        raise
+    if batch.dtype.kind in "USO":
+        return _stack_objects(items, path, batch)
+    if len(kinds) > 1 or kinds == {np.ndarray}:
+        _check_promotion(items, batch, path)
+    return batch
+
+
+def _stack_objects(items: list[Any], path: str, batch: np.ndarray) -> np.ndarray:
+    # NumPy would cut strings to one width and turn numbers beside strings into strings.
+    _check_all(items, path, lambda item: np.shape(item) == np.shape(items[0]))
+    if batch.ndim == 1:
+        return object_array(items)
+    return np.array(items, dtype=object)
+
+
+def _check_all(items: list[Any], path: str, fits: Callable[[Any], bool]) -> None:
+    for position, item in enumerate(items):
+        if not fits(item):
+            raise ShapeError(
+                f"items{path} do not fit together: item 0 is {describe(items[0])}, "
+                f"item {position} is {describe(item)}. All items of a finalized column need one nesting and one shape; "
+                "pad or flatten them first, or declare a space of variable size (Sequence, Text, Graph)."
+            )
+
+
+def _check_promotion(items: list[Any], batch: np.ndarray, path: str) -> None:
+    """Refuse a common dtype that cannot hold what was given, such as float64 for integers above 2**53."""
+    dtypes = {item.dtype if isinstance(item, (np.ndarray, np.generic)) else type(item) for item in items}
+    if len(dtypes) == 1 or batch.dtype.kind not in "fc":
+        return
+    for position, item in enumerate(items):
+        if np.asarray(item).dtype.kind in "iu" and not np.array_equal(batch[position].astype(np.asarray(item).dtype), item):
+            raise ShapeError(
+                f"items{path}: the integer {describe(item)} at {position} cannot be held exactly beside floats "
+                f"({batch.dtype}). Give all items one dtype."
+            )
+
+
+def object_array(items: list[Any]) -> np.ndarray:
+    """Return a one-dimensional object array that holds `items` as they are."""
+    array = np.empty(len(items), object)
+    for position, item in enumerate(items):
+        array[position] = item
+    return array
+
+
+def unstack(batch: Any) -> list[Any]:
+    """Return the items of `batch`, the inverse of `stack`."""
+    if isinstance(batch, np.ndarray):
+        return list(batch)
+    if isinstance(batch, dict):
+        columns = [unstack(value) for value in batch.values()]
+        return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = [unstack(value) for value in batch]
+    return [rebuild_tuple(batch, iter(row)) for row in zip(*columns, strict=True)]
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Compare two nested items or batches by value; NaN equals NaN, dtypes may differ."""
+    if isinstance(left, Mapping) or isinstance(right, Mapping):
+        if not (isinstance(left, Mapping) and isinstance(right, Mapping)) or left.keys() != right.keys():
+            return False
+        return all(equal(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return _equal_leaves(left, right)
+
+
+def _equal_leaves(left: Any, right: Any) -> bool:
+    if not (isinstance(left, np.ndarray) or isinstance(right, np.ndarray)):
+        # The second comparison is true for NaN only.
+        return bool(left == right or (left != left and right != right))
+    left, right = np.asarray(left), np.asarray(right)
+    if left.shape != right.shape:
+        return False
+    if left.dtype.hasobject or right.dtype.hasobject:
+        return all(equal(left[i], right[i]) for i in np.ndindex(left.shape))
+    if left.dtype.kind in "fc" and right.dtype.kind in "fc":
+        return bool(np.array_equal(left, right, equal_nan=True))
+    return bool(np.array_equal(left, right))
+
+
+def describe(item: Any) -> str:
+    """Say in a few words what `item` is, for messages.
+
+    >>> describe({"camera": np.zeros((2, 2), np.uint8), "speed": 1.5})
+    "{'camera': uint8[2, 2], 'speed': 1.5}"
+    """
+    if isinstance(item, Mapping):
+        return "{" + ", ".join(f"{key!r}: {describe(value)}" for key, value in item.items()) + "}"
+    if isinstance(item, tuple):
+        return "(" + ", ".join(map(describe, item)) + ("," if len(item) == 1 else "") + ")"
+    if isinstance(item, np.ndarray):
+        return f"{item.dtype}{list(item.shape)}"
+    text = repr(item)
+    return text if len(text) <= 60 else f"{text[:57]}..."
