@@ -1,0 +1,31 @@
+"""episodia: trajectories stay whole, and become batches just before each forward pass."""
+
+from importlib.metadata import version as _version
+
+from episodia.columns import Columns
+from episodia.episodes import InfiniteLookbackBuffer, LookbackBuffer, SingleAgentEpisode
+from episodia.errors import (
+    EpisodeError,
+    EpisodeIndexError,
+    EpisodeKeyError,
+    EpisodiaError,
+    IndexTypeError,
+    ShapeError,
+    SpaceError,
+)
+
+__version__ = _version("episodia")
+
+__all__ = [
+    "Columns",
+    "EpisodeError",
+    "EpisodeIndexError",
+    "EpisodeKeyError",
+    "EpisodiaError",
+    "IndexTypeError",
+    "InfiniteLookbackBuffer",
+    "LookbackBuffer",
+    "ShapeError",
+    "SingleAgentEpisode",
+    "SpaceError",
+]

@@ -1,0 +1,6 @@
+"""Episodes: trajectories that stay whole, with the past that a chunk can look back to."""
+
+from episodia.episodes.lookback_buffer import InfiniteLookbackBuffer, LookbackBuffer
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+__all__ = ["InfiniteLookbackBuffer", "LookbackBuffer", "SingleAgentEpisode"]

@@ -1,0 +1,249 @@
+"""Episodes in parts: cutting, slicing, joining, and forking without a copy."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.episodes import weights_versions as versions
+from episodia.episodes.indexing import as_int
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
+from episodia.trees import equal, map_batch
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+
+def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpisode:
+    """Return the chunk that continues `episode`."""
+    if episode.is_done:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found `cut()` after the end (t={episode.t}), expected a running episode. "
+            "A finished episode has no continuation; use `slice` to take it apart."
+        )
+    lookback = as_int(len_lookback_buffer)
+    if lookback < 0:
+        raise EpisodeError(f"found `len_lookback_buffer={lookback}`, expected a number of steps from 0 up.")
+    successor = _derived(
+        episode,
+        track=lambda column: _tail(column, lookback, 1),
+        steps=lambda column: _tail(column, lookback, 0),
+    )
+    successor.t_started = episode.t
+    successor._start_time = episode._last_step_time
+    successor._last_step_time = None
+    kept = min(lookback, episode.rewards.len_incl_lookback())
+    if episode._weights_versions:
+        successor._weights_versions = versions.between(episode._weights_versions, episode.t - kept, episode.t + 1)
+    return successor
+
+
+def _tail(column: LookbackBuffer, lookback: int, current: int) -> LookbackBuffer:
+    """Return the last `current` items of `column` with `lookback` items in front of them, as far as there are so many."""
+    size = column.len_incl_lookback()
+    start = max(0, size - lookback - current)
+    return column.share(range(start, size), max(0, size - current - start))
+
+
+def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | None) -> SingleAgentEpisode:
+    """Return the steps that `slice_` picks."""
+    if not isinstance(slice_, slice):
+        raise IndexTypeError(
+            f"episode {episode.id_!r}: found the index {slice_!r}, expected a slice such as `episode[3:7]`. "
+            "Single items come from the getters, `episode.get_observations(3)`."
+        )
+    steps = range(len(episode))[_with_int_bounds(slice_)]
+    if steps.step < 0:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found a slice with step {steps.step}, expected a step of 1 or more: "
+            "an episode cannot run backwards."
+        )
+    # As for lists, a slice that ends before it starts is empty at its start.
+    stop = max(steps.stop, steps.start)
+    wanted = episode.observations.lookback if len_lookback_buffer is None else as_int(len_lookback_buffer)
+    if wanted < 0:
+        raise EpisodeError(f"found `len_lookback_buffer={wanted}`, expected a number of steps from 0 up.")
+    picked = _derived(
+        episode,
+        track=lambda column: _strided(column, steps, stop, wanted, track=True),
+        steps=lambda column: _strided(column, steps, stop, wanted, track=False),
+    )
+    picked.t_started = episode.t_started + steps.start
+    picked.t = picked.t_started + len(steps)
+    at_end = stop == len(episode)
+    picked.is_terminated = at_end and episode.is_terminated
+    picked.is_truncated = at_end and episode.is_truncated
+    if episode._weights_versions:
+        picked._weights_versions = versions.between(
+            episode._weights_versions, picked.t_started - picked.observations.lookback, episode.t_started + stop + at_end
+        )
+    return picked
+
+
+def _with_int_bounds(key: slice) -> slice:
+    if key.step is not None and as_int(key.step) == 0:
+        raise EpisodeError("found a slice with step 0, expected a step of 1 or more.")
+    return slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
+
+
+def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, track: bool) -> LookbackBuffer:
+    """Return the items of `column` at `steps`, with up to `lookback` items at the same distances in front of them.
+
+    A track (observations, infos) has one item more: the one where the next step would be, but none after `stop`.
+    """
+    stride = steps.step
+    first = column.lookback + steps.start
+    kept = min(lookback, first // stride)
+    start = first - kept * stride
+    count = kept + len(steps)
+    if not track:
+        return column.share(range(start, start + count * stride, stride), kept)
+    last = column.lookback + min(steps.start + len(steps) * stride, stop)
+    if last == start + count * stride:
+        return column.share(range(start, last + 1, stride), kept)
+    strided = column.share(range(start, start + count * stride, stride), kept)
+    strided.concat(column.share(range(last, last + 1), 0))
+    return strided
+
+
+def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
+    """Return an equal episode that shares the data until either of them is changed."""
+    forked = _derived(episode, track=_whole, steps=_whole)
+    forked._weights_versions = episode._weights_versions
+    return forked
+
+
+def _whole(column: LookbackBuffer) -> LookbackBuffer:
+    return column.share(range(column.len_incl_lookback()), column.lookback)
+
+
+def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:
+    """Return an episode with everything that `episode` has, and columns that `track` and `steps` make of its columns."""
+    derived = type(episode).__new__(type(episode))
+    derived.id_ = episode.id_
+    derived.agent_id = episode.agent_id
+    derived.module_id = episode.module_id
+    derived.multi_agent_episode_id = episode.multi_agent_episode_id
+    derived._observation_space = episode._observation_space
+    derived._action_space = episode._action_space
+    derived.is_terminated = episode.is_terminated
+    derived.is_truncated = episode.is_truncated
+    derived.t_started = episode.t_started
+    derived.t = episode.t
+    derived._start_time = episode._start_time
+    derived._last_step_time = episode._last_step_time
+    derived._custom_data = copy.deepcopy(episode._custom_data) if episode._custom_data else {}
+    derived._weights_versions = ()
+    derived.observations = track(episode.observations)
+    derived.infos = track(episode.infos)
+    derived.actions = steps(episode.actions)
+    derived.rewards = steps(episode.rewards)
+    derived.extra_model_outputs = {key: steps(column) for key, column in episode.extra_model_outputs.items()}
+    return derived
+
+
+def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
+    """Append the chunk `other` to `episode`, in place."""
+    _check_continues(episode, other)
+    try:
+        # The observation at the seam is stored once.
+        observations = episode.observations.admit_all(other.observations, 1)
+        actions = episode.actions.admit_all(other.actions, 0)
+        rewards = episode.rewards.admit_all(other.rewards, 0)
+        infos = episode.infos.admit_all(other.infos, 1)
+        extras = _joined_extras(episode, other)
+    except EpisodiaError as error:
+        raise type(error)(f"episode {episode.id_!r}: the chunks do not fit together: {error}") from error
+    # Everything fits: from here on nothing can fail.
+    episode.infos.set(other.infos.get(0), at_indices=-1)
+    episode.observations.push_all(observations)
+    episode.actions.push_all(actions)
+    episode.rewards.push_all(rewards)
+    episode.infos.push_all(infos)
+    for column, items in extras.values():
+        column.push_all(items)
+    episode.extra_model_outputs = {key: column for key, (column, _) in extras.items()}
+    if other._weights_versions:
+        episode._weights_versions = versions.joined(episode._weights_versions, other._weights_versions, episode.t)
+    episode.t = other.t
+    episode.is_terminated = other.is_terminated
+    episode.is_truncated = other.is_truncated
+    if other._last_step_time is not None:
+        episode._last_step_time = other._last_step_time
+    episode._custom_data.update(copy.deepcopy(other._custom_data))
+
+
+def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
+    problem = None
+    if other.id_ != episode.id_:
+        problem = f"found a chunk of the episode {other.id_!r}"
+    elif episode.is_done:
+        problem = f"found a chunk after the end (t={episode.t})"
+    elif other.t_started != episode.t:
+        problem = f"found a chunk that starts at t={other.t_started}"
+    elif not episode.is_reset or not other.is_reset:
+        problem = "found a chunk without observations"
+    elif not equal(episode.get_observations(-1), other.get_observations(0)):
+        problem = f"found another observation at the seam (t={episode.t})"
+    if problem:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: {problem}, expected the continuation of this episode from t={episode.t} on, with its "
+            "last observation as its first. Concatenate only what `cut()` returned, and in order."
+        )
+
+
+def _joined_extras(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> dict[str, tuple[LookbackBuffer, Any]]:
+    """Return every extra column of the joined episode, with the admitted items that are to be pushed to it."""
+    ours, theirs = dict(episode.extra_model_outputs), dict(other.extra_model_outputs)
+    if ours.keys() != theirs.keys():
+        _fill_missing(ours, theirs, len(episode), len(other))
+        _fill_missing(theirs, ours, len(other), len(episode))
+    return {key: (column, column.admit_all(theirs[key], 0)) for key, column in ours.items()}
+
+
+def _fill_missing(
+    columns: dict[str, LookbackBuffer], others: dict[str, LookbackBuffer], steps: int, other_steps: int
+) -> None:
+    """Add to `columns` those that only `others` have, filled and masked."""
+    for key in [key for key in others if key not in columns and not _is_mask_of_known(key, columns, others)]:
+        zero = _zero_like(others[key])
+        columns[key] = _column_of([zero] * steps, others[key].finalized)
+        columns[mask_name(key)] = _column_of([False] * steps, others[key].finalized)
+        others.setdefault(mask_name(key), _column_of([True] * other_steps, others[key].finalized))
+    for key in [key for key in others if key not in columns]:
+        # A mask from an earlier seam, for a column that is real here.
+        columns[key] = _column_of([True] * steps, others[key].finalized)
+
+
+def mask_name(key: str) -> str:
+    """Return the name of the boolean column that tells at which steps the column `key` is real."""
+    return f"{key}_mask"
+
+
+def _is_mask_of_known(key: str, columns: dict[str, LookbackBuffer], others: dict[str, LookbackBuffer]) -> bool:
+    return any(key == mask_name(name) for name in columns if name in others)
+
+
+def _column_of(items: list[Any], finalized: bool) -> LookbackBuffer:
+    column = LookbackBuffer(items)
+    if finalized:
+        column.finalize()
+    return column
+
+
+def _zero_like(column: LookbackBuffer) -> Any:
+    """Return an item of zeros; of None for what is not a number."""
+    if not column.len_incl_lookback():
+        return 0.0
+    item = column.get(0) if len(column) else column.get(-1)
+    return map_batch(_zero_leaf, item)
+
+
+def _zero_leaf(leaf: Any) -> Any:
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "biufc":
+        return None
+    return np.zeros_like(array) if isinstance(leaf, np.ndarray) else type(leaf)(0)

@@ -1,0 +1,106 @@
+"""Episodes as plain data: for `get_state` / `from_state`, and compactly for pickling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
+from episodia.errors import EpisodeError
+from episodia.space_codec import decode_space, encode_space
+from episodia.trees import freeze, is_nested, map_batch, own_info
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+_COLUMNS = ("observations", "infos", "actions", "rewards")
+_FIELDS = ("id_", "agent_id", "module_id", "multi_agent_episode_id", "is_terminated", "is_truncated", "t_started", "t")
+
+
+def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
+    """Return `episode` as numbers, strings, lists, dicts and arrays."""
+    return {
+        **{field: getattr(episode, field) for field in _FIELDS},
+        **{name: _column_state(getattr(episode, name)) for name in _COLUMNS},
+        "extra_model_outputs": {key: _column_state(column) for key, column in episode.extra_model_outputs.items()},
+        "_observation_space": encode_space(episode._observation_space),
+        "_action_space": encode_space(episode._action_space),
+        "_start_time": episode._start_time,
+        "_last_step_time": episode._last_step_time,
+        "custom_data": own_info(episode._custom_data),
+        "weights_versions": [list(entry) for entry in episode._weights_versions],
+    }
+
+
+def _column_state(column: LookbackBuffer) -> dict[str, Any]:
+    # The spaces are stored once, with the episode.
+    return {"data": column.data, "lookback": column.lookback, "finalized": column.finalized}
+
+
+def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
+    """Return the episode that `get_state` described, with copies of its arrays."""
+    missing = [key for key in (*_FIELDS, *_COLUMNS, "extra_model_outputs") if key not in state]
+    if missing:
+        raise EpisodeError(f"found an episode's state without {missing}, expected what `get_state()` returns.")
+    return _build(cls, state, _copied_storage, own_info(state["custom_data"]))
+
+
+def _copied_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
+    if is_info:
+        return ObjectStorage.copied(data)
+    return ArrayStorage.copied(data) if finalized else ListStorage.copied(data)
+
+
+def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
+    """Return the state for a pickle: contiguous arrays, which protocol 5 moves out of band, and no empty infos."""
+    state = get_state(episode)
+    state["custom_data"] = episode._custom_data
+    for column in (state["observations"], state["actions"], state["rewards"], *state["extra_model_outputs"].values()):
+        if column["finalized"]:
+            column["data"] = map_batch(np.ascontiguousarray, column["data"])
+    if not any(state["infos"]["data"]):
+        state["infos"]["data"] = len(state["infos"]["data"])
+    return state
+
+
+def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
+    """Return the episode that was pickled, on the arrays that the pickle made."""
+    if isinstance(state["infos"]["data"], int):
+        state["infos"]["data"] = [{} for _ in range(state["infos"]["data"])]
+    return _build(cls, state, _adopted_storage, state["custom_data"])
+
+
+def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
+    if is_info:
+        return ObjectStorage([freeze(info) for info in data])
+    if finalized:
+        return ArrayStorage(data, owned=False)
+    return ListStorage([freeze(item) for item in data], nested=any(map(is_nested, data)))
+
+
+def _build(cls: type[SingleAgentEpisode], state: dict[str, Any], storage: Any, custom_data: Any) -> SingleAgentEpisode:
+    observation_space = decode_space(state["_observation_space"])
+    action_space = decode_space(state["_action_space"])
+    # An empty episode brings the fields that a state does not have, such as the space of rewards.
+    episode = cls(state["id_"], observation_space=observation_space, action_space=action_space)
+    for field in _FIELDS:
+        setattr(episode, field, state[field])
+    for name in _COLUMNS:
+        space = getattr(episode, name).space
+        setattr(episode, name, _column(state[name], space, storage, is_info=name == "infos"))
+    episode.extra_model_outputs = {
+        key: _column(column, None, storage, is_info=False) for key, column in state["extra_model_outputs"].items()
+    }
+    episode._start_time = state["_start_time"]
+    episode._last_step_time = state["_last_step_time"]
+    episode._custom_data = custom_data
+    episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+    episode._check_lengths()
+    return episode
+
+
+def _column(state: dict[str, Any], space: Any, storage: Any, *, is_info: bool) -> LookbackBuffer:
+    stored = storage(state["data"], state["finalized"], is_info)
+    return LookbackBuffer._adopt(stored, state["lookback"], space, finalized=state["finalized"])

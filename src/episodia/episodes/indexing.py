@@ -1,0 +1,129 @@
+"""Index translation: what an index into a column with a lookback means, as absolute positions.
+
+A column holds `size` items at the positions `0 .. size - 1`. The first `lookback` of them are the past; index 0 means the
+first item after them. Everything here is pure and knows nothing of how items are stored.
+
+Positions may lie outside of `0 .. size - 1`: the reader decides whether they are clipped, filled or refused.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from episodia.errors import EpisodeError, IndexTypeError
+
+Index: TypeAlias = int | np.integer | Sequence[int] | np.ndarray | slice | None
+
+
+def position_of(index: int, *, size: int, lookback: int, negative_is_lookback: bool) -> int:
+    """Translate one index.
+
+    Indices from 0 count from the first item after the lookback. Negative ones count from the end, or, with
+    `negative_is_lookback`, from the first item after the lookback to the left.
+
+    >>> position_of(-1, size=8, lookback=3, negative_is_lookback=False)
+    7
+    >>> position_of(-1, size=8, lookback=3, negative_is_lookback=True)
+    2
+    """
+    return index + (size if index < 0 and not negative_is_lookback else lookback)
+
+
+def positions_of_slice(key: slice, *, size: int, lookback: int, negative_is_lookback: bool) -> range:
+    """Translate a slice into a range of positions, which may reach over both ends.
+
+    Bounds that are left out mean the first and the last item after the lookback, in the direction of the step.
+
+    >>> positions_of_slice(slice(None, None, -1), size=8, lookback=3, negative_is_lookback=False)
+    range(7, 2, -1)
+    """
+    step = 1 if key.step is None else as_int(key.step)
+    if step == 0:
+        raise EpisodeError("a slice with step 0 names no items; use a step of at least 1, or a negative one.")
+    first, last = (lookback, size) if step > 0 else (size - 1, lookback - 1)
+    where = {"size": size, "lookback": lookback, "negative_is_lookback": negative_is_lookback}
+    start = first if key.start is None else position_of(as_int(key.start), **where)  # type: ignore[arg-type]  # bools and ints
+    stop = last if key.stop is None else position_of(as_int(key.stop), **where)  # type: ignore[arg-type]  # bools and ints
+    return range(start, stop, step)
+
+
+def positions_of_list(
+    indices: Sequence[int] | np.ndarray, *, size: int, lookback: int, negative_is_lookback: bool
+) -> list[int]:
+    """Translate a list or an integer array of indices."""
+    return [
+        position_of(as_int(index), size=size, lookback=lookback, negative_is_lookback=negative_is_lookback)
+        for index in indices
+    ]
+
+
+def as_int(index: object) -> int:
+    """Return `index` as a Python int; NumPy integers are welcome, booleans and floats are not."""
+    if isinstance(index, (bool, np.bool_)):
+        raise _wrong_type(index)
+    try:
+        return operator.index(index)  # type: ignore[arg-type]  # refusing the rest is the point
+    except TypeError:
+        raise _wrong_type(index) from None
+
+
+def as_list(indices: object) -> Sequence[int] | np.ndarray:
+    """Return `indices` if it is a list, tuple, range or one-dimensional integer array."""
+    if isinstance(indices, np.ndarray):
+        if indices.ndim == 1 and (indices.dtype.kind in "iu" or not len(indices)):
+            return indices
+        raise _wrong_type(indices)
+    if isinstance(indices, (list, tuple, range)):
+        return indices
+    raise _wrong_type(indices)
+
+
+def _wrong_type(index: object) -> IndexTypeError:
+    found = (
+        f"an array of {index.dtype}{list(index.shape)}" if isinstance(index, np.ndarray) else f"{index!r} ({type(index).__name__})"
+    )
+    return IndexTypeError(
+        f"found the index {found}; expected an int, a list or one-dimensional array of ints, a slice or None. "
+        "Turn a boolean mask into indices with `np.flatnonzero(mask)`."
+    )
+
+
+def clip(positions: range, size: int) -> range:
+    """Cut `positions` to `0 .. size - 1` in the way in which Python cuts slices of lists.
+
+    >>> clip(range(-3, 5, 2), 4)
+    range(0, 4, 2)
+    """
+    start, stop, step = positions.start, positions.stop, positions.step
+    if step > 0:
+        return range(max(start, 0), min(stop, size), step)
+    return range(min(start, size - 1), max(stop, -1), step)
+
+
+def split(positions: range, size: int) -> tuple[int, range, int]:
+    """Split `positions` into how many lie before, which lie inside, and how many lie after `0 .. size - 1`.
+
+    "Before" and "after" are meant in the order of the range.
+
+    >>> split(range(-3, 9, 2), 4)
+    (2, range(1, 5, 2), 2)
+    """
+    if positions.step < 0:
+        after, inside, before = split(positions[::-1], size)
+        return before, inside[::-1], after
+    count, start, step = len(positions), positions.start, positions.step
+    before = min(count, max(0, -(start // step)))
+    up_to = min(count, max(0, -((start - size) // step)))
+    return before, positions[before:up_to], count - up_to
+
+
+def as_slice(positions: range) -> slice:
+    """Return the slice that picks `positions`, none of which is negative, from a sequence."""
+    if not positions:
+        return slice(0, 0)
+    stop = positions.stop
+    return slice(positions.start, stop if stop >= 0 else None, positions.step)

@@ -1,0 +1,110 @@
+"""Episodes from and to plain dictionaries of arrays, which is how logged data comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.errors import EpisodeError, EpisodeKeyError
+from episodia.trees import batch_length, equal, map_batch, stack
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+_OWN_KEYS = (
+    Columns.OBS,
+    Columns.NEXT_OBS,
+    Columns.ACTIONS,
+    Columns.REWARDS,
+    Columns.TERMINATEDS,
+    Columns.TRUNCATEDS,
+    Columns.INFOS,
+)
+
+
+def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
+    """Return the columns of `episode`, without its lookback."""
+    clash = sorted(set(episode.extra_model_outputs) & set(_OWN_KEYS))
+    if clash:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found extra model outputs named {clash}, which `to_arrays()` uses itself. Rename them."
+        )
+    # A fork, so that a growing episode stays one.
+    finalized = episode if episode.is_finalized else episode.slice(slice(None), len_lookback_buffer=0).finalize()
+    arrays = {
+        Columns.OBS: finalized.get_observations(),
+        Columns.ACTIONS: finalized.get_actions(),
+        Columns.REWARDS: finalized.get_rewards(),
+        Columns.TERMINATEDS: episode._flags(episode.is_terminated),
+        Columns.TRUNCATEDS: episode._flags(episode.is_truncated),
+        **{key: column.get() for key, column in finalized.extra_model_outputs.items()},
+    }
+    infos = episode.get_infos()
+    return {**arrays, Columns.INFOS: infos} if any(infos) else arrays
+
+
+def from_arrays(cls: type[SingleAgentEpisode], arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:
+    """Return a finalized episode with a copy of `arrays`."""
+    if Columns.OBS not in arrays:
+        raise EpisodeKeyError(f"found the keys {sorted(arrays)}, expected {Columns.OBS!r} among them.")
+    columns = {key: _as_batch(value) for key, value in arrays.items() if key != Columns.INFOS}
+    observations = _observation_track(columns)
+    steps = batch_length(observations) - 1
+    return cls(
+        observations=observations,
+        actions=_steps_of(columns, Columns.ACTIONS, steps),
+        rewards=_steps_of(columns, Columns.REWARDS, steps),
+        terminated=_flag_at_end(columns, Columns.TERMINATEDS, steps),
+        truncated=_flag_at_end(columns, Columns.TRUNCATEDS, steps),
+        infos=arrays.get(Columns.INFOS),
+        extra_model_outputs={key: column for key, column in columns.items() if key not in _OWN_KEYS},
+        len_lookback_buffer=0,
+        **kwargs,
+    )
+
+
+def _as_batch(column: Any) -> Any:
+    """Return arrays: of arrays, of lists of numbers, of lists of nested items."""
+    if isinstance(column, list) and column:
+        return stack(column)
+    return map_batch(np.asarray, column)
+
+
+def _observation_track(columns: dict[str, Any]) -> Any:
+    """Return T + 1 observations, joined from `obs` and `new_obs` if both are there."""
+    observations = columns[Columns.OBS]
+    if Columns.NEXT_OBS not in columns:
+        return observations
+    following = columns[Columns.NEXT_OBS]
+    if not equal(map_batch(lambda leaf: leaf[1:], observations), map_batch(lambda leaf: leaf[:-1], following)):
+        raise EpisodeError(
+            f"found {Columns.NEXT_OBS!r} that is not {Columns.OBS!r} one step later, expected the transitions of one episode "
+            "in order. Split the data where episodes end, and make one episode of each part."
+        )
+    return map_batch(lambda leaf, following: np.concatenate([leaf, following[-1:]]), observations, following)
+
+
+def _steps_of(columns: dict[str, Any], key: str, steps: int) -> Any:
+    if key in columns:
+        return columns[key]
+    if steps:
+        raise EpisodeKeyError(
+            f"found the keys {sorted(columns)} and {steps + 1} rows of {Columns.OBS!r}, expected {key!r} with {steps} rows."
+        )
+    return np.empty(0)
+
+
+def _flag_at_end(columns: dict[str, Any], key: str, steps: int) -> bool:
+    flags = np.asarray(columns.get(key, np.zeros(steps, bool)))
+    if flags.shape != (steps,):
+        raise EpisodeError(f"found {key!r} with the shape {list(flags.shape)}, expected [{steps}]: one flag for each step.")
+    early = np.flatnonzero(flags[:-1])
+    if len(early):
+        raise EpisodeError(
+            f"found {key!r} set at step {early[0]} of {steps}, expected it at the last step only. "
+            f"Split the data after step {early[0]}, and make one episode of each part."
+        )
+    return bool(flags[-1:].any())

@@ -1,0 +1,492 @@
+"""One column of an episode: some items of the past, then the items of this chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.episodes import indexing
+from episodia.episodes.display import buffer_text
+from episodia.episodes.indexing import Index
+from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Positions, Storage
+from episodia.errors import EpisodeError, EpisodeIndexError, SpaceError
+from episodia.space_codec import decode_space, encode_space
+from episodia.spaces import (
+    Admit,
+    admission,
+    check_bounds,
+    empty_batch,
+    filled_array,
+    filled_item,
+    fitting,
+    object_leaves,
+    one_hot,
+    one_hot_space,
+    structure_of,
+)
+from episodia.trees import batch_length, equal, fresh, map_batch, stack, unstack
+
+
+class LookbackBuffer:
+    """A column of items, of which the first `lookback` are the past and index 0 is the first after them.
+
+    A buffer grows as a list of items and is turned into arrays by `finalize`. Readers get lists of items while it is open
+    and arrays (nested, for nested items) once it is finalized; arrays are read-only.
+
+    >>> buffer = LookbackBuffer([10, 11, 12, 13], lookback=2)
+    >>> buffer
+    LookbackBuffer([10, 11] <- lookback(2) | [12, 13])
+    >>> buffer[0], buffer[-1], buffer.get(-1, neg_index_as_lookback=True)
+    (12, 13, 11)
+    >>> buffer.get(slice(-3, 1), neg_index_as_lookback=True, fill=0)
+    [0, 10, 11, 12]
+    """
+
+    __slots__ = ("_admit", "_space", "_storage", "finalized", "lookback")
+
+    def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
+        """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
+        self.finalized = data is not None and not isinstance(data, list)
+        self._storage: Storage = ArrayStorage.copied(data) if self.finalized else ListStorage.copied(data or [])
+        if lookback < 0:
+            raise EpisodeError(f"`lookback` counts items of the past: expected 0 or more, found {lookback}.")
+        self.lookback = min(lookback, len(self._storage))
+        self._space = space
+        self._admit: Admit | None = None
+
+    @classmethod
+    def _adopt(
+        cls, storage: Storage, lookback: int, space: Space[Any] | None, *, finalized: bool, admit: Admit | None = None
+    ) -> LookbackBuffer:
+        """Return a buffer on `storage` without a copy; the private way in for cuts, slices and recorders."""
+        self = cls.__new__(cls)
+        self._storage = storage
+        self.lookback = lookback
+        self._space = space
+        self._admit = admit
+        self.finalized = finalized
+        return self
+
+    # --- What it holds ----------------------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Space[Any] | None:
+        """The space of one item, if it is known."""
+        return self._space
+
+    @space.setter
+    def space(self, space: Space[Any] | None) -> None:
+        self._space = space
+        self._admit = None
+
+    @property
+    def space_struct(self) -> Any:
+        """The leaf spaces of `space` in their nesting."""
+        return None if self._space is None else structure_of(self._space)
+
+    @property
+    def data(self) -> Any:
+        """All items, the lookback included: a list of them, or read-only arrays."""
+        return self._pick(range(len(self._storage)))
+
+    def __len__(self) -> int:
+        return len(self._storage) - self.lookback
+
+    def len_incl_lookback(self) -> int:
+        """Return the number of items, the lookback included."""
+        return len(self._storage)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._storage.items(range(self.lookback, len(self._storage))))
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        indices: Index = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return the items at `indices`.
+
+        Args:
+            indices: An int gives one item. None (all but the lookback), a slice, or a list or array of ints gives a list of
+                items, or arrays once finalized. Index 0 is the first item after the lookback; negative indices count from
+                the end and may reach into the lookback.
+            neg_index_as_lookback: Let negative indices count from index 0 to the left instead, into the lookback.
+            fill: What to put in place of items that are not there. Without it, slices are cut off at the ends, and other
+                indices outside raise. With a space or with items to go by, it fills a whole item of their shape and dtype.
+            one_hot_discrete: Return one-hot vectors for leaves that are Discrete or MultiDiscrete. Together with
+                `fill=0`, items that are not there are all zero, unlike any class.
+
+        Raises:
+            EpisodeIndexError: If an index is not there and `fill` is not given, or is no index at all.
+        """
+        return self._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+
+    def _get(self, indices: Index, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
+        """`get` with positional arguments, which is what the episodes' getters call."""
+        storage = self._storage
+        if type(indices) is int:
+            size = len(storage)
+            position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
+            if 0 <= position < size and not hot:
+                return storage.item(position)
+            return self._one(position, indices, fill, hot)
+        if indices is None:
+            indices = slice(None)
+        if isinstance(indices, slice):
+            return self._span(indices, negative_is_lookback, fill, hot)
+        if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:  # type: ignore[arg-type]  # arrays
+            return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
+        return self._get(indexing.as_int(indices), negative_is_lookback, fill, hot)
+
+    def _one(self, position: int, index: int, fill: Any, hot: bool) -> Any:
+        if 0 <= position < len(self._storage):
+            return one_hot(self._space_to_encode(), self._storage.item(position))
+        if fill is None:
+            raise self._not_there(index)
+        return self._filling(fill, hot)
+
+    def _span(self, key: slice, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
+        size = len(self._storage)
+        if key.step is None and key.start is None and key.stop is None:
+            positions = range(self.lookback, size)
+        else:
+            positions = indexing.positions_of_slice(
+                key, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
+            )
+        if fill is None:
+            return self._pick(indexing.clip(positions, size), hot)
+        before, inside, after = indexing.split(positions, size)
+        found = self._pick(inside, hot)
+        return self._padded(found, before, after, fill, hot) if before or after else found
+
+    def _several(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
+        size = len(self._storage)
+        positions = indexing.positions_of_list(
+            indices, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
+        )
+        missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
+        if not missing:
+            return self._pick(positions, hot)
+        if fill is None:
+            raise self._not_there(int(indices[missing[0]]))
+        there = [position for position in positions if 0 <= position < size]
+        found = self._pick(there, hot)
+        padded = self._padded(found, 0, len(missing), fill, hot)
+        # The filled items stand at the end: bring each to its place.
+        rows = iter(range(len(there)))
+        fillers = iter(range(len(there), len(positions)))
+        order = [next(rows) if 0 <= position < size else next(fillers) for position in positions]
+        if isinstance(padded, list):
+            return [padded[row] for row in order]
+        return map_batch(lambda leaf: _frozen(leaf[order]), padded)
+
+    def _pick(self, positions: Positions, hot: bool = False) -> Any:
+        """Return items that are there, in the form of this buffer."""
+        if not hot:
+            return self._storage.batch(positions) if self.finalized else self._storage.items(positions)
+        space = self._space_to_encode()
+        if self.finalized:
+            return one_hot(space, self._storage.batch(positions))
+        return [one_hot(space, item) for item in self._storage.items(positions)]
+
+    def _padded(self, found: Any, before: int, after: int, fill: Any, hot: bool) -> Any:
+        if isinstance(found, list):
+            return (
+                [self._filling(fill, hot) for _ in range(before)] + found + [self._filling(fill, hot) for _ in range(after)]
+            )
+        if not len(self._storage) and self._space is None:
+            # Nothing is known of the items yet.
+            return stack([fill] * (before + after))
+        return map_batch(lambda leaf: _padded_array(leaf, before, after, fill), found)
+
+    def _filling(self, fill: Any, hot: bool) -> Any:
+        """Return one item in place of one that is not there."""
+        if hot:
+            return filled_item(one_hot_space(self._space_to_encode()), fill)
+        if self.finalized and len(self._storage) and isinstance(self._storage, ArrayStorage):
+            return map_batch(lambda leaf: filled_array(leaf.shape[1:], leaf.dtype, fill), self._storage.arrays)
+        if self._space is not None:
+            return filled_item(self._space, fill)
+        if isinstance(self._storage, ObjectStorage) or not len(self._storage):
+            return fresh(fill)
+        return map_batch(lambda leaf: _filled_like(leaf, fill), self._storage.item(0))
+
+    def _space_to_encode(self) -> Space[Any]:
+        if self._space is None:
+            raise EpisodeError(
+                "`one_hot_discrete=True` needs to know the number of classes, but this column has no space. "
+                "Give the episode its `observation_space` and `action_space`."
+            )
+        return self._space
+
+    def _not_there(self, index: int) -> EpisodeIndexError:
+        return EpisodeIndexError(
+            f"found the index {index}, expected one within the {len(self)} items and {self.lookback} items of lookback that "
+            "are stored. Pass `fill=` to read over the ends."
+        )
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def admit(self, item: Any) -> Any:
+        """Return a private copy of `item` that `push` takes, after checking structure, shape and dtype."""
+        if self._space is not None and type(self._storage) is not ObjectStorage:
+            if self._admit is None:
+                self._admit = admission(self._space)
+            item = self._admit(item)
+            return item if type(self._storage) is ListStorage else self._storage.admit(item)
+        return self._storage.admit(item)
+
+    def push(self, item: Any) -> None:
+        """Store what `admit` returned; this cannot fail."""
+        self._storage.push(item)
+
+    def append(self, item: Any) -> None:
+        """Add a copy of `item` at the end; amortised O(1) also when finalized.
+
+        Raises:
+            SpaceError: If the item's structure, shape or dtype is not that of the space.
+            ShapeError: If the buffer is finalized and the item has another structure or shape than its rows.
+        """
+        self._storage.push(self.admit(item))
+
+    def extend(self, items: Any) -> None:
+        """Add copies of several items: a list of them, or arrays with time as the first axis."""
+        items = _as_items(items)
+        if self._space is not None and type(self._storage) is not ObjectStorage:
+            items = [self.admit(item) for item in items]
+        self._storage.push_all(self._storage.admit_all(items))
+
+    def concat(self, other: LookbackBuffer) -> None:
+        """Add the items of `other`, without its lookback."""
+        self.push_all(self.admit_all(other, 0))
+
+    def admit_all(self, other: LookbackBuffer, start: int) -> Any:
+        """Return the items of `other` from index `start` on, checked, for `push_all`."""
+        positions = range(other.lookback + start, len(other._storage))
+        if isinstance(other._storage, ArrayStorage):
+            return self._storage.admit_all(other._storage.batch(positions))
+        return self._storage.admit_all(other._storage.items(positions))
+
+    def push_all(self, items: Any) -> None:
+        """Store what `admit_all` returned; this cannot fail."""
+        self._storage.push_all(items)
+
+    def pop(self, index: int = -1) -> None:
+        """Remove the item at `index`, an index as in `get`."""
+        index = indexing.as_int(index)
+        size = len(self._storage)
+        position = indexing.position_of(index, size=size, lookback=self.lookback, negative_is_lookback=False)
+        if not 0 <= position < size:
+            raise self._not_there(index)
+        self._storage.delete(position)
+        self.lookback -= position < self.lookback
+
+    def set(self, new_data: Any, *, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite the items at `at_indices` (an index as in `get`) with copies of `new_data`.
+
+        Args:
+            new_data: One item for an int, otherwise a list of items or arrays with time as the first axis. An open buffer
+                takes items of any shape. A finalized one takes rows of its own shape, or a whole new column.
+            at_indices: Which items to overwrite; None means all but the lookback.
+            neg_index_as_lookback: Let negative indices count from index 0 to the left.
+
+        Raises:
+            EpisodeIndexError: If an index is not there or the number of items differs from the number of indices.
+            SpaceError: If the buffer is finalized and an item lies outside of its space.
+        """
+        positions, single = self._positions_to_set(at_indices, neg_index_as_lookback)
+        items = [new_data] if single else _as_items(new_data)
+        if len(items) != len(positions):
+            raise EpisodeIndexError(
+                f"found {len(items)} items to set at {len(positions)} places ({at_indices!r}); "
+                "expected one item for each place. Nothing was changed."
+            )
+        if self.finalized and self._space is not None and items and isinstance(self._storage, ArrayStorage):
+            admit = admission(self._space)
+            items = [admit(item) for item in items]
+            check_bounds(self._space, stack(items, object_leaves(self._space)))
+        self._storage.replace(positions, items)
+
+    def _positions_to_set(self, indices: Index, negative_is_lookback: bool) -> tuple[Positions, bool]:
+        size = len(self._storage)
+        if indices is None:
+            indices = slice(None)
+        if isinstance(indices, slice):
+            positions = indexing.positions_of_slice(
+                indices, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
+            )
+            return indexing.clip(positions, size), False
+        single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
+        several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
+        found = indexing.positions_of_list(
+            several, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
+        )
+        for index, position in zip(several, found, strict=True):
+            if not 0 <= position < size:
+                raise EpisodeIndexError(
+                    f"found the index {index} to set, expected one within the {len(self)} items and {self.lookback} items "
+                    "of lookback that are stored. Nothing was changed."
+                )
+        return found, single
+
+    def finalize(self) -> None:
+        """Turn the items into arrays, in place; nothing happens if they are arrays already.
+
+        Raises:
+            ShapeError: If items differ in structure or shape.
+            SpaceError: If an item lies outside of the space.
+        """
+        if not self.finalized:
+            storage = self.stacked()
+            self.check_bounds(storage)
+            self.adopt_stacked(storage)
+
+    def stacked(self) -> Storage:
+        """Return the storage that a finalized buffer has, without changing this one."""
+        storage = self._storage
+        if not isinstance(storage, ListStorage):
+            return storage
+        if len(storage):
+            return storage.stacked(None if self._space is None else object_leaves(self._space))
+        return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
+
+    def adopt_stacked(self, storage: Storage) -> None:
+        """Become finalized on `storage`, which `stacked` returned; this cannot fail."""
+        self._storage = storage
+        self.finalized = True
+
+    def check_bounds(self, storage: Storage | None = None) -> None:
+        """Check every item, or those of `storage` in their place, against the space, including its bounds.
+
+        Raises:
+            SpaceError: Naming the first item that lies outside.
+        """
+        storage = self.stacked() if storage is None else storage
+        if self._space is not None and isinstance(storage, ArrayStorage):
+            check_bounds(self._space, storage.arrays)
+
+    # --- Parts and wholes -------------------------------------------------------------------------------------------
+
+    def share(self, positions: range, lookback: int) -> LookbackBuffer:
+        """Return a buffer of the items at absolute `positions`, without a copy; changes of either never show in the other."""
+        return LookbackBuffer._adopt(
+            self._storage.share(positions), lookback, self._space, finalized=self.finalized, admit=self._admit
+        )
+
+    def __getitem__(self, index: Index) -> Any:
+        return self._get(index, False, None, False)
+
+    def __setitem__(self, index: Index, new_data: Any) -> None:
+        self.set(new_data, at_indices=index)
+
+    def __add__(self, other: Any) -> LookbackBuffer:
+        """Return a new buffer: a number is added to every item; items of a list or of another buffer are appended."""
+        everything = range(len(self._storage))
+        total = self.share(everything, self.lookback)
+        if isinstance(other, LookbackBuffer):
+            total.concat(other)
+        elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
+            added = [_added(item, other) for item in self._storage.items(everything)]
+            total._storage = ListStorage.copied(added)
+            if self.finalized:
+                total._storage = total._storage.stacked(None) if added else self._storage
+            total.space = None if total._leaves_space() else self._space
+        elif isinstance(other, (list, np.ndarray)):
+            total.extend(other)
+        else:
+            return NotImplemented
+        return total
+
+    def _leaves_space(self) -> bool:
+        try:
+            self.check_bounds()
+        except SpaceError:
+            return True
+        return False
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LookbackBuffer):
+            return NotImplemented
+        return (
+            self.lookback == other.lookback
+            and self.finalized == other.finalized
+            and len(self._storage) == len(other._storage)
+            and self._space == other._space
+            and equal(self.data, other.data)
+        )
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the buffer as plain data: lists, dicts, arrays and numbers."""
+        return {
+            "data": self.data,
+            "lookback": self.lookback,
+            "finalized": self.finalized,
+            "space": encode_space(self._space),
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> LookbackBuffer:
+        """Return the buffer that `get_state` described."""
+        buffer = LookbackBuffer(state["data"], state["lookback"], decode_space(state["space"]))
+        if state["finalized"] and not buffer.finalized:
+            buffer.finalize()
+        return buffer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LookbackBuffer.from_state, (self.get_state(),)
+
+    def __repr__(self) -> str:
+        return buffer_text(self)
+
+
+InfiniteLookbackBuffer = LookbackBuffer
+
+
+def _as_items(data: Any) -> list[Any]:
+    """Return a list of items: `data` itself, or the rows of its arrays."""
+    if isinstance(data, list):
+        return data
+    if isinstance(data, LookbackBuffer):
+        return list(data)
+    batch = map_batch(np.asarray, data)
+    batch_length(batch)
+    return unstack(batch)
+
+
+def _added(item: Any, number: Any) -> Any:
+    return map_batch(lambda leaf: leaf + number, item)
+
+
+def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.ndarray:
+    count = len(found)
+    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
+    value = fitting(fill, found.dtype)
+    padded[:before] = value
+    padded[before : before + count] = found
+    padded[before + count :] = value
+    padded.setflags(write=False)
+    return padded
+
+
+def _filled_like(leaf: Any, fill: Any) -> Any:
+    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself."""
+    if isinstance(leaf, np.ndarray):
+        return filled_array(leaf.shape, leaf.dtype, fill)
+    return fill
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array

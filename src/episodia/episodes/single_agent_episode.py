@@ -1,0 +1,651 @@
+"""The trajectory of one agent, whole."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.episodes import chunks, display, episode_state, logged_arrays
+from episodia.episodes import weights_versions as versions
+from episodia.episodes.indexing import Index
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.storage import ObjectStorage
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+from episodia.trees import describe, own, own_info
+
+# Every real number is a reward.
+REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
+
+
+class SingleAgentEpisode:
+    """One agent's trajectory, or a chunk of it: T steps, and T + 1 observations from the first to the last.
+
+    While it grows, getters return lists of items. `finalize` turns the columns into arrays; from then on getters return
+    arrays, nested for nested spaces. Arrays that come out are read-only; what goes in is copied.
+
+    >>> episode = SingleAgentEpisode(id_="walk")
+    >>> episode.add_env_reset(observation=0)
+    >>> episode.add_env_step(observation=1, action=5, reward=0.5)
+    >>> episode.add_env_step(observation=2, action=6, reward=1.0, terminated=True)
+    >>> episode
+    SingleAgentEpisode(len=2, return=1.5, terminated, id_='walk')
+    >>> episode.get_observations(), episode.get_actions(-1)
+    ([0, 1, 2], 6)
+    >>> episode.finalize().get_rewards()
+    array([0.5, 1. ])
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_action_space",
+        "_custom_data",
+        "_last_step_time",
+        "_observation_space",
+        "_start_time",
+        "_weights_versions",
+        "actions",
+        "agent_id",
+        "extra_model_outputs",
+        "id_",
+        "infos",
+        "is_terminated",
+        "is_truncated",
+        "module_id",
+        "multi_agent_episode_id",
+        "observations",
+        "rewards",
+        "t",
+        "t_started",
+    )
+
+    def __init__(
+        self,
+        id_: str | None = None,
+        *,
+        observations: Any = None,
+        observation_space: Space[Any] | None = None,
+        infos: Any = None,
+        actions: Any = None,
+        action_space: Space[Any] | None = None,
+        rewards: Any = None,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+        t_started: int | None = None,
+        len_lookback_buffer: int | Literal["auto"] = "auto",
+        agent_id: Any = None,
+        module_id: Any = None,
+        multi_agent_episode_id: str | None = None,
+    ) -> None:
+        """Create an episode, empty or from data.
+
+        Args:
+            id_: A name for the episode; a random one by default. Chunks of one episode share it.
+            observations: T + 1 observations: a list of items, arrays with time as the first axis, or a `LookbackBuffer`.
+                If any column is given as arrays, the episode is finalized.
+            observation_space: Checked at each step (structure, shape, dtype) and at `finalize` (bounds); data given here is
+                not checked.
+            infos: T + 1 dicts; empty ones by default.
+            actions: T actions.
+            action_space: As `observation_space`, for actions.
+            rewards: T numbers.
+            terminated: Whether the episode has ended by the rules of the environment.
+            truncated: Whether the episode was stopped from outside.
+            extra_model_outputs: Further columns of T items, by name.
+            t_started: The time step of the first item after the lookback; 0 by default.
+            len_lookback_buffer: How many of the given steps are the past. "auto" means all of them: the episode then has
+                length 0 and continues after the given data. Pass 0 for an episode made of the given data.
+            agent_id: The agent whose trajectory this is, in a multi-agent episode.
+            module_id: The module that acts for the agent.
+            multi_agent_episode_id: The multi-agent episode that this one is part of.
+
+        Raises:
+            EpisodeError: If the columns have different lengths.
+        """
+        self.id_ = uuid.uuid4().hex if id_ is None else id_
+        self.agent_id = agent_id
+        self.module_id = module_id
+        self.multi_agent_episode_id = multi_agent_episode_id
+        self._observation_space = observation_space
+        self._action_space = action_space
+        self.is_terminated = bool(terminated)
+        self.is_truncated = bool(truncated)
+        self.t_started = 0 if t_started is None else t_started
+        self._start_time: float | None = None
+        self._last_step_time: float | None = None
+        self._custom_data: dict[Any, Any] = {}
+        self._weights_versions: versions.Versions = ()
+
+        columns = {"observations": observations, "actions": actions, "rewards": rewards}
+        lookback = self._lookback_of(rewards, len_lookback_buffer)
+        finalized = any(_is_finalized(data) for data in (*columns.values(), *(extra_model_outputs or {}).values()))
+        self.observations = self._column("observations", observations, lookback, observation_space, finalized)
+        self.actions = self._column("actions", actions, lookback, action_space, finalized)
+        self.rewards = self._column("rewards", rewards, lookback, REWARD_SPACE, finalized)
+        self.extra_model_outputs: dict[str, LookbackBuffer] = {
+            key: self._column(key, data, lookback, None, finalized) for key, data in (extra_model_outputs or {}).items()
+        }
+        self.infos = self._info_column(infos, lookback)
+        self.t = self.t_started + len(self.rewards)
+        self._check_lengths()
+
+    # --- Building it step by step -----------------------------------------------------------------------------------
+
+    def add_env_reset(self, observation: Any, infos: Mapping[str, Any] | None = None) -> None:
+        """Store what `env.reset()` returned; the episode must be new.
+
+        Raises:
+            EpisodeError: If the episode was reset before, or does not start at time step 0.
+            SpaceError: If the observation does not fit the observation space.
+        """
+        if self.is_reset or self.is_done or self.t or self.t_started:
+            raise EpisodeError(
+                f"{self._where()}: found a second reset, expected `add_env_reset` once, on a new episode "
+                f"(this one is at t={self.t} and started at t={self.t_started}). Make a new `SingleAgentEpisode` for each "
+                "reset; continue this one with `add_env_step`."
+            )
+        column = "observation"
+        try:
+            observation = self.observations.admit(observation)
+            column = "infos"
+            infos = _admit_infos(infos)
+        except EpisodiaError as error:
+            self._raise_with_place(error, f"{column} of the reset")
+        self.observations.push(observation)
+        self.infos.push(infos)
+        self._start_time = time.perf_counter()
+
+    def add_env_step(
+        self,
+        observation: Any,
+        action: Any,
+        reward: Any,
+        infos: Mapping[str, Any] | None = None,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store one transition: the action and its reward, and the observation that followed.
+
+        Args:
+            observation: The observation after the action.
+            action: The action that was taken at the previous observation.
+            reward: A number.
+            infos: The info dict that came with `observation`.
+            terminated: Whether the episode ended by the rules of the environment.
+            truncated: Whether the episode was stopped from outside.
+            extra_model_outputs: What else the module computed for `action`, by name; the same names in all steps of a chunk.
+
+        Raises:
+            EpisodeError: If the episode is done or was not reset, or a column is missing. Nothing is stored then.
+            SpaceError: If observation or action does not fit its space.
+        """
+        if self.is_terminated or self.is_truncated or not self.observations.len_incl_lookback():
+            raise self._cannot_step()
+        column = "observation"
+        try:
+            observation = self.observations.admit(observation)
+            column = "action"
+            action = self.actions.admit(action)
+            column = "reward"
+            if type(reward) is not float:
+                reward = self.rewards.admit(_as_reward(reward))
+            column = "infos"
+            infos = _admit_infos(infos)
+            column = "extra_model_outputs"
+            extra_columns = self.extra_model_outputs
+            extras = extra_model_outputs or {}
+            if extra_columns.keys() != extras.keys():
+                extra_columns = self._columns_for(extras)
+            extras = {key: extra_columns[key].admit(value) for key, value in extras.items()}
+        except EpisodiaError as error:
+            self._raise_with_place(error, column)
+        # Everything fits: from here on nothing can fail.
+        self.observations.push(observation)
+        self.actions.push(action)
+        self.rewards.push(reward)
+        self.infos.push(infos)
+        self.extra_model_outputs = extra_columns
+        for key, value in extras.items():
+            extra_columns[key].push(value)
+        self.t += 1
+        if terminated:
+            self.is_terminated = True
+        if truncated:
+            self.is_truncated = True
+        self._last_step_time = time.perf_counter()
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def get_observations(
+        self,
+        indices: Index = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return observations, of which there are `len(self) + 1`; indices are those of `LookbackBuffer.get`.
+
+        >>> episode = SingleAgentEpisode(observations=[7, 8, 9], actions=[0, 1], rewards=[0.0, 1.0], len_lookback_buffer=1)
+        >>> episode.get_observations()
+        [8, 9]
+        >>> episode.get_observations(slice(-2, 1), neg_index_as_lookback=True, fill=0)
+        [0, 7, 8]
+        """
+        return self.observations._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+
+    def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
+        """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
+        return self.infos._get(indices, neg_index_as_lookback, fill, False)
+
+    def get_actions(
+        self,
+        indices: Index = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return actions; indices are those of `LookbackBuffer.get`."""
+        return self.actions._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+
+    def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
+        """Return rewards; indices are those of `LookbackBuffer.get`."""
+        return self.rewards._get(indices, neg_index_as_lookback, fill, False)
+
+    def get_extra_model_outputs(
+        self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None
+    ) -> Any:
+        """Return items of the extra column `key`; indices are those of `LookbackBuffer.get`.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+        """
+        return self._extra(key)._get(indices, neg_index_as_lookback, fill, False)
+
+    def get_data_dict(self) -> dict[str, Any]:
+        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
+        steps = len(self)
+        return {
+            Columns.TERMINATEDS: self._flags(self.is_terminated),
+            Columns.TRUNCATEDS: self._flags(self.is_truncated),
+            Columns.T: np.arange(self.t_started, self.t),
+            Columns.EPS_ID: np.array([self.id_] * steps, dtype=None if steps else str),
+            Columns.OBS: self.get_observations(slice(0, steps)),
+            Columns.INFOS: self.get_infos(slice(0, steps)),
+            Columns.ACTIONS: self.get_actions(),
+            Columns.REWARDS: self.get_rewards(),
+            **{key: column.get() for key, column in self.extra_model_outputs.items()},
+        }
+
+    def get_return(self) -> float:
+        """Return the undiscounted sum of this chunk's rewards."""
+        rewards = self.rewards.get()
+        return sum(map(float, rewards.tolist() if self.is_finalized else rewards), 0.0)
+
+    def get_duration_s(self) -> float:
+        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
+        if self._start_time is None or self._last_step_time is None:
+            return 0.0
+        return self._last_step_time - self._start_time
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def set_observations(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite observations; indices and data are those of `LookbackBuffer.set`."""
+        self._set("observations", self.observations, new_data, at_indices, neg_index_as_lookback)
+
+    def set_actions(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite actions; indices and data are those of `LookbackBuffer.set`."""
+        self._set("actions", self.actions, new_data, at_indices, neg_index_as_lookback)
+
+    def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite rewards; indices and data are those of `LookbackBuffer.set`."""
+        self._set("rewards", self.rewards, new_data, at_indices, neg_index_as_lookback)
+
+    def set_extra_model_outputs(
+        self, *, key: str, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite items of the extra column `key`; indices and data are those of `LookbackBuffer.set`.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+        """
+        self._set(key, self._extra(key), new_data, at_indices, neg_index_as_lookback)
+
+    # --- Chunks -----------------------------------------------------------------------------------------------------
+
+    def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
+        """Return the chunk that continues this episode: no steps yet, the last observation, and some lookback.
+
+        Args:
+            len_lookback_buffer: How many of the last steps the new chunk can look back to.
+
+        Raises:
+            EpisodeError: If the episode is done.
+        """
+        return chunks.cut(self, len_lookback_buffer)
+
+    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+        """Return the steps that `slice_` picks from `range(len(self))`, and the observation that follows the last.
+
+        With a step k, every k-th step is kept, and the last observation is the one at the next kept place or at the end of
+        the slice, whichever comes first. The flags of the end are kept if the slice reaches the end.
+
+        Args:
+            slice_: Which steps; bounds are clipped as for a list.
+            len_lookback_buffer: How many steps of lookback to keep in front, as far as there are any; by default as many as
+                this episode has.
+        """
+        return chunks.part(self, slice_, len_lookback_buffer)
+
+    def __getitem__(self, slice_: slice) -> SingleAgentEpisode:
+        return chunks.part(self, slice_, None)
+
+    def concat_episode(self, other: SingleAgentEpisode) -> None:
+        """Append `other`, the chunk that continues this one; `other` is not changed.
+
+        Where only one of the two has an extra column, the missing part is filled with zeros, and a boolean column
+        `<name>_mask` tells which steps are real.
+
+        Raises:
+            EpisodeError: If `other` is not the continuation: another id, another time, another observation at the seam.
+        """
+        chunks.concat(self, other)
+
+    def __copy__(self) -> SingleAgentEpisode:
+        return chunks.fork(self)
+
+    # --- Form -------------------------------------------------------------------------------------------------------
+
+    def finalize(self) -> SingleAgentEpisode:
+        """Turn all columns into arrays, in place, and return this episode; infos stay dicts.
+
+        Raises:
+            ShapeError: If the items of a column differ in structure or shape.
+            SpaceError: If an observation or action lies outside of its space.
+        """
+        if self.is_finalized:
+            return self
+        columns = {**self._space_columns(), "rewards": self.rewards, **self.extra_model_outputs}
+        stacked = {}
+        for name, column in columns.items():
+            try:
+                stacked[name] = column.stacked()
+                column.check_bounds(stacked[name])
+            except EpisodiaError as error:
+                self._raise_with_place(error, name)
+        for name, column in columns.items():
+            column.adopt_stacked(stacked[name])
+        self.infos.finalized = True
+        return self
+
+    to_numpy = finalize
+
+    @property
+    def is_finalized(self) -> bool:
+        """Whether getters return arrays."""
+        return self.observations.finalized
+
+    is_numpy = is_finalized
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return this chunk as a plain dictionary of arrays, without lookback; see `from_arrays` for its keys.
+
+        >>> episode = SingleAgentEpisode(observations=[7, 8], actions=[0], rewards=[1.0], len_lookback_buffer=0)
+        >>> sorted(episode.to_arrays())
+        ['actions', 'obs', 'rewards', 'terminateds', 'truncateds']
+        """
+        return logged_arrays.to_arrays(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:
+        """Return a finalized episode from logged data, which is copied.
+
+        Args:
+            arrays: `obs` with T + 1 rows (or T rows together with `new_obs`), `actions` and `rewards` with T rows;
+                `terminateds` and `truncateds` with T flags of which only the last may be true; `infos` as T + 1 dicts. All
+                but `obs` may be left out if T is 0. Every other key is an extra model output with T rows.
+            **kwargs: Ids, spaces and `t_started`, as for the constructor.
+
+        Raises:
+            EpisodeError: If lengths do not fit, or a flag is set before the last step.
+        """
+        return logged_arrays.from_arrays(cls, arrays, **kwargs)
+
+    # --- What it is -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.t - self.t_started
+
+    def env_steps(self) -> int:
+        """Return the number of steps in this chunk, without lookback."""
+        return len(self)
+
+    agent_steps = env_steps
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether there is an observation to act on."""
+        return len(self.observations) > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode is terminated or truncated."""
+        return self.is_terminated or self.is_truncated
+
+    @property
+    def observation_space(self) -> Space[Any] | None:
+        """The space of one observation, if it is known."""
+        return self._observation_space
+
+    @observation_space.setter
+    def observation_space(self, space: Space[Any] | None) -> None:
+        self._observation_space = self.observations.space = space
+
+    @property
+    def action_space(self) -> Space[Any] | None:
+        """The space of one action, if it is known."""
+        return self._action_space
+
+    @action_space.setter
+    def action_space(self, space: Space[Any] | None) -> None:
+        self._action_space = self.actions.space = space
+
+    @property
+    def custom_data(self) -> dict[Any, Any]:
+        """A dictionary for your own use. It travels with the episode: copied by `cut` and `slice`, merged by `concat`."""
+        return self._custom_data
+
+    @property
+    def weights_version(self) -> int | None:
+        """The version of the weights that choose the actions; setting it holds from the current step on."""
+        return versions.version_at(self._weights_versions, self.t)
+
+    @weights_version.setter
+    def weights_version(self, version: int) -> None:
+        self._weights_versions = versions.with_version(self._weights_versions, self.t, version)
+
+    def weights_version_at(self, t: int) -> int | None:
+        """Return the version of the weights that chose the action of time step `t`, None if it is not known."""
+        return versions.version_at(self._weights_versions, t)
+
+    def validate(self) -> None:
+        """Check that all columns have the lengths they should, and all observations and actions lie in their spaces.
+
+        Raises:
+            EpisodeError: Saying which column is wrong, and how.
+        """
+        self._check_lengths()
+        for name, column in self._space_columns().items():
+            try:
+                column.check_bounds()
+            except EpisodiaError as error:
+                self._raise_with_place(error, name)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the episode as plain data: numbers, strings, lists, dicts and arrays."""
+        return episode_state.get_state(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> SingleAgentEpisode:
+        """Return the episode that `get_state` described; the arrays in `state` are copied."""
+        return episode_state.from_state(cls, state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return episode_state.restore, (type(self), episode_state.compact_state(self))
+
+    def __repr__(self) -> str:
+        return display.episode_text(self)
+
+    def _repr_html_(self) -> str:
+        return display.episode_html(self)
+
+    # --- Inside -----------------------------------------------------------------------------------------------------
+
+    def _lookback_of(self, rewards: Any, len_lookback_buffer: int | Literal["auto"]) -> int:
+        steps = 0 if rewards is None else len(rewards)
+        if len_lookback_buffer == "auto":
+            return steps
+        if isinstance(len_lookback_buffer, str) or len_lookback_buffer < 0:
+            raise EpisodeError(
+                f"{self._where()}: found `len_lookback_buffer={len_lookback_buffer!r}`, expected a number of steps from 0 up, "
+                'or "auto" for all that are given.'
+            )
+        return min(len_lookback_buffer, steps)
+
+    def _column(self, name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
+        if isinstance(data, LookbackBuffer):
+            column = data.share(range(data.len_incl_lookback()), data.lookback)
+            column.space = data.space if space is None else space
+        else:
+            try:
+                column = LookbackBuffer(data, lookback, space)
+            except EpisodiaError as error:
+                self._raise_with_place(error, name)
+            if column.lookback != lookback:
+                raise EpisodeError(
+                    f"{self._where()}: found {column.lookback} {name} and {lookback} steps of lookback; expected columns of one "
+                    "length: T actions, rewards and extra model outputs, and T + 1 observations and infos."
+                )
+        if finalized and not column.finalized:
+            column.adopt_stacked(column.stacked())
+        return column
+
+    def _info_column(self, infos: Any, lookback: int) -> LookbackBuffer:
+        if isinstance(infos, LookbackBuffer):
+            storage, lookback = ObjectStorage.copied(infos.data), infos.lookback
+        elif infos is None:
+            storage = ObjectStorage([{} for _ in range(self.observations.len_incl_lookback())])
+            lookback = self.observations.lookback
+        else:
+            storage = ObjectStorage.copied([{} if info is None else info for info in infos])
+        return LookbackBuffer._adopt(storage, lookback, None, finalized=self.observations.finalized)
+
+    def _columns_for(self, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
+        """Return the extra columns for a step that has other names than the one before.
+
+        A chunk may start with other columns than the chunk before it had: those that are gone go with their lookback.
+        Within a chunk, columns have no holes.
+        """
+        known = self.extra_model_outputs
+        if len(self):
+            raise EpisodeError(
+                f"found the extra model outputs {sorted(extras)}, expected {sorted(known)} as in the steps before. "
+                "Give the same names at each step, or `cut()` the episode first: a new chunk may have other columns."
+            )
+        return {key: known[key] if key in known else self._new_extra_column() for key in extras}
+
+    def _new_extra_column(self) -> LookbackBuffer:
+        column = LookbackBuffer()
+        if self.is_finalized:
+            column.finalize()
+        return column
+
+    def _extra(self, key: str) -> LookbackBuffer:
+        try:
+            return self.extra_model_outputs[key]
+        except KeyError:
+            raise EpisodeKeyError(
+                f"{self._where()}: found the extra model output {key!r}, expected one of {sorted(self.extra_model_outputs)}. "
+                "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
+            ) from None
+
+    def _set(
+        self, name: str, column: LookbackBuffer, new_data: Any, indices: Index, negative_is_lookback: bool
+    ) -> None:
+        try:
+            column.set(new_data, at_indices=indices, neg_index_as_lookback=negative_is_lookback)
+        except EpisodiaError as error:
+            self._raise_with_place(error, name)
+
+    def _space_columns(self) -> dict[str, LookbackBuffer]:
+        return {"observations": self.observations, "actions": self.actions}
+
+    def _check_lengths(self) -> None:
+        steps = len(self.rewards)
+        observations = steps + 1 if self.observations.len_incl_lookback() or steps else 0
+        expected = {"observations": observations, "infos": observations, "actions": steps, "rewards": self.t - self.t_started}
+        found = {name: len(getattr(self, name)) for name in expected}
+        for key, column in self.extra_model_outputs.items():
+            expected[key], found[key] = steps, len(column)
+        if found != expected:
+            wrong = {name: count for name, count in found.items() if count != expected[name]}
+            raise EpisodeError(
+                f"{self._where()}: found columns of different lengths: {wrong} next to {steps} rewards. Expected T actions, "
+                "rewards and extra model outputs, and T + 1 observations and infos (all after the lookback)."
+            )
+
+    def _flags(self, at_end: bool) -> np.ndarray:
+        flags = np.zeros(len(self), bool)
+        flags[-1:] = at_end
+        return flags
+
+    def _where(self) -> str:
+        return f"episode {self.id_!r}"
+
+    def _cannot_step(self) -> EpisodeError:
+        if self.is_done:
+            how = "terminated" if self.is_terminated else "truncated"
+            return EpisodeError(
+                f"{self._where()}: found a step after the end, expected none: it was {how} at t={self.t}. "
+                "Make a new `SingleAgentEpisode` after each end."
+            )
+        return EpisodeError(
+            f"{self._where()}: found a step before the reset, expected `add_env_reset` first. "
+            "Store the observation that `env.reset()` returned with `add_env_reset(observation, infos)`."
+        )
+
+    def _raise_with_place(self, error: EpisodiaError, column: str) -> NoReturn:
+        """Raise `error` again, saying also in which episode, at which time step and in which column."""
+        raise type(error)(f"{self._where()}, t={self.t}, {column}: {error}") from error
+
+
+def _is_finalized(data: Any) -> bool:
+    if isinstance(data, LookbackBuffer):
+        return data.finalized
+    return data is not None and not isinstance(data, list)
+
+
+def _as_reward(reward: Any) -> Any:
+    if isinstance(reward, (int, float, np.integer, np.floating, np.bool_)) or (
+        isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf"
+    ):
+        return own(reward)
+    raise EpisodeError(f"found {describe(reward)}, expected a number. Pass `float(reward)`.")
+
+
+def _admit_infos(infos: Any) -> dict[Any, Any]:
+    if infos is None:
+        return {}
+    if not isinstance(infos, Mapping):
+        raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")
+    return {key: own_info(value) for key, value in infos.items()}

@@ -1,0 +1,426 @@
+"""Where the items of one column live: in a list, in arrays that the column owns and grows, or in borrowed arrays.
+
+A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. All that is handed out is
+read-only or in containers of its own, so no reader can change what is stored.
+
+`admit` checks and copies an item without storing it, `push` stores what was admitted and cannot fail: an episode admits all
+columns of a step first and then pushes them, so that a refused step changes nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from episodia.episodes.indexing import as_slice
+from episodia.errors import ShapeError
+from episodia.trees import (
+    batch_length,
+    describe,
+    fresh,
+    is_nested,
+    leaves,
+    map_batch,
+    object_array,
+    own,
+    own_info,
+    stack,
+    unstack,
+)
+
+Positions: TypeAlias = range | list[int]
+
+
+class Storage(ABC):
+    """The items of one column, by position."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many items are stored."""
+
+    @abstractmethod
+    def item(self, position: int) -> Any:
+        """Return one item."""
+
+    @abstractmethod
+    def items(self, positions: Positions) -> list[Any]:
+        """Return several items as a list."""
+
+    @abstractmethod
+    def batch(self, positions: Positions) -> Any:
+        """Return several items as arrays (as a list where items are opaque objects)."""
+
+    @abstractmethod
+    def admit(self, item: Any) -> Any:
+        """Return a private copy of `item` that can be pushed; raise if it does not fit."""
+
+    @abstractmethod
+    def push(self, item: Any) -> None:
+        """Store what `admit` returned."""
+
+    @abstractmethod
+    def admit_all(self, items: Any) -> Any:
+        """Return private copies of `items`, a list or a batch, that can be pushed; raise if one does not fit."""
+
+    @abstractmethod
+    def push_all(self, items: Any) -> None:
+        """Store what `admit_all` returned."""
+
+    @abstractmethod
+    def replace(self, positions: Positions, items: list[Any]) -> None:
+        """Overwrite the items at `positions`, all or none."""
+
+    @abstractmethod
+    def delete(self, position: int) -> None:
+        """Remove one item."""
+
+    @abstractmethod
+    def share(self, positions: range) -> Storage:
+        """Return a storage of some of the items, without a copy; changes of either never show in the other."""
+
+
+@final
+class ListStorage(Storage):
+    """Items as they came, of any shape, in a Python list."""
+
+    __slots__ = ("_items", "_nested")
+
+    def __init__(self, items: list[Any], *, nested: bool) -> None:
+        """Adopt `items`, which must be private copies; `nested` tells whether any of them is a container."""
+        self._items = items
+        self._nested = nested
+
+    @classmethod
+    def copied(cls, items: Sequence[Any]) -> ListStorage:
+        """Return a storage with private copies of `items`."""
+        return cls([own(item) for item in items], nested=any(map(is_nested, items)))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def item(self, position: int) -> Any:
+        item = self._items[position]
+        return fresh(item) if self._nested else item
+
+    def items(self, positions: Positions) -> list[Any]:
+        if type(positions) is range:
+            items = self._items[as_slice(positions)]
+        else:
+            items = [self._items[position] for position in positions]
+        return [fresh(item) for item in items] if self._nested else items
+
+    def batch(self, positions: Positions) -> Any:
+        return stack(self.items(positions))
+
+    def admit(self, item: Any) -> Any:
+        return own(item)
+
+    def push(self, item: Any) -> None:
+        self._items.append(item)
+        if not self._nested and is_nested(item):
+            self._nested = True
+
+    def admit_all(self, items: Any) -> Any:
+        return [own(item) for item in (items if isinstance(items, list) else unstack(items))]
+
+    def push_all(self, items: Any) -> None:
+        self._items += items
+        self._nested = self._nested or any(map(is_nested, items))
+
+    def replace(self, positions: Positions, items: list[Any]) -> None:
+        for position, item in zip(positions, [own(item) for item in items], strict=True):
+            self._items[position] = item
+        self._nested = self._nested or any(map(is_nested, items))
+
+    def delete(self, position: int) -> None:
+        del self._items[position]
+
+    def share(self, positions: range) -> ListStorage:
+        # The items themselves are read-only, so a new list of them is enough.
+        return ListStorage(self._items[as_slice(positions)], nested=self._nested)
+
+    def stacked(self, is_object: Any) -> ArrayStorage:
+        """Return the items as arrays."""
+        return ArrayStorage(stack(self._items, is_object), owned=True)
+
+
+@final
+class ObjectStorage(Storage):
+    """Opaque Python objects, such as infos: never stacked, whatever the form of the episode."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        """Adopt `items`, which must be private copies."""
+        self._items = items
+
+    @classmethod
+    def copied(cls, items: Sequence[Any]) -> ObjectStorage:
+        """Return a storage with private copies of `items`."""
+        return cls([own_info(item) for item in items])
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def item(self, position: int) -> Any:
+        return fresh(self._items[position])
+
+    def items(self, positions: Positions) -> list[Any]:
+        if type(positions) is range:
+            return [fresh(item) for item in self._items[as_slice(positions)]]
+        return [fresh(self._items[position]) for position in positions]
+
+    def batch(self, positions: Positions) -> Any:
+        return self.items(positions)
+
+    def admit(self, item: Any) -> Any:
+        return own_info(item)
+
+    def push(self, item: Any) -> None:
+        self._items.append(item)
+
+    def admit_all(self, items: Any) -> Any:
+        return [own_info(item) for item in items]
+
+    def push_all(self, items: Any) -> None:
+        self._items += items
+
+    def replace(self, positions: Positions, items: list[Any]) -> None:
+        for position, item in zip(positions, items, strict=True):
+            self._items[position] = own_info(item)
+
+    def delete(self, position: int) -> None:
+        del self._items[position]
+
+    def share(self, positions: range) -> ObjectStorage:
+        return ObjectStorage(self._items[as_slice(positions)])
+
+
+@final
+class ArrayStorage(Storage):
+    """Items as rows of arrays, one array for each leaf of the nesting.
+
+    Three things are kept apart: `_view`, the read-only arrays that readers get; `_room`, the larger arrays behind it into
+    which rows are appended (None while they are borrowed); and `_shared`, true once someone else reads the same rows. Rows
+    that are shared are copied before they are overwritten. Appending needs no copy, because nobody else sees the new rows.
+    """
+
+    __slots__ = ("_length", "_room", "_shared", "_view")
+
+    def __init__(self, batch: Any, *, owned: bool) -> None:
+        """Adopt the arrays of `batch`: as our own, or borrowed from someone who will not change them."""
+        self._length = batch_length(batch)
+        self._view = map_batch(_read_only, batch)
+        self._room: Any = batch if owned else None
+        self._shared = not owned
+
+    @classmethod
+    def copied(cls, batch: Any) -> ArrayStorage:
+        """Return a storage with a private copy of `batch`, arrays or lists that have time as their first axis."""
+        return cls(map_batch(_own_column, batch), owned=True)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def arrays(self) -> Any:
+        """The read-only arrays."""
+        return self._view
+
+    def item(self, position: int) -> Any:
+        view = self._view
+        return view[position] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[position], view)
+
+    def items(self, positions: Positions) -> list[Any]:
+        return unstack(self.batch(positions))
+
+    def batch(self, positions: Positions) -> Any:
+        view = self._view
+        if type(positions) is range:
+            key: Any = as_slice(positions)
+            return view[key] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[key], view)
+        rows = np.asarray(positions, np.intp)
+        return map_batch(lambda leaf: _frozen(leaf[rows]), view)
+
+    def admit(self, item: Any) -> Any:
+        item = own(item)
+        _check_item(self._view, item, "")
+        return item
+
+    def push(self, item: Any) -> None:
+        if not self._length:
+            self._adopt(stack([item], _object_leaves(self._view)))
+            return
+        self._reserve(1, map_batch(_dtype_with, self._view, item))
+        row = self._length
+        map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
+        self._grow_view(row + 1)
+
+    def admit_all(self, items: Any) -> Any:
+        if isinstance(items, list):
+            if not items:
+                return map_batch(lambda leaf: leaf[:0], self._view)
+            items = stack([own(item) for item in items], _object_leaves(self._view))
+        if batch_length(items):
+            _check_item(self._view, map_batch(lambda leaf: leaf[0], items), "")
+        return items
+
+    def push_all(self, items: Any) -> None:
+        count = batch_length(items)
+        if not count:
+            return
+        if not self._length:
+            self._adopt(map_batch(_own_column, items))
+            return
+        self._reserve(count, map_batch(_common_dtype, self._view, items))
+        start = self._length
+        map_batch(lambda leaf, rows: leaf.__setitem__(slice(start, start + count), rows), self._room, items)
+        self._grow_view(start + count)
+
+    def replace(self, positions: Positions, items: list[Any]) -> None:
+        if not len(positions):
+            return
+        batch = stack([own(item) for item in items], _object_leaves(self._view))
+        if len(positions) == self._length and sorted(positions) == list(range(self._length)):
+            # Nothing of the old column remains, so nothing of it has to fit.
+            order = np.argsort(np.asarray(positions))
+            self._adopt(map_batch(lambda leaf: leaf[order], batch))
+            return
+        _check_item(self._view, map_batch(lambda leaf: leaf[0], batch), "")
+        dtypes = map_batch(_common_dtype, self._view, batch)
+        if self._shared or self._room is None:
+            self._reallocate(self._length, dtypes)
+        else:
+            self._reserve(0, dtypes)
+        rows = as_slice(positions) if type(positions) is range else positions
+        map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, batch)
+        self._grow_view(self._length)
+
+    def delete(self, position: int) -> None:
+        self._adopt(map_batch(lambda leaf: np.delete(leaf, position, axis=0), self._view))
+
+    def share(self, positions: range) -> ArrayStorage:
+        self._shared = True
+        return ArrayStorage(self.batch(positions), owned=False)
+
+    def _adopt(self, batch: Any) -> None:
+        self._room, self._shared = batch, False
+        self._length = batch_length(batch)
+        self._view = map_batch(_read_only, batch)
+
+    def _reserve(self, count: int, dtypes: Any) -> None:
+        """Make room for `count` more rows of `dtypes`: amortised, by doubling."""
+        needed = self._length + count
+        if self._room is None or not _has_room(self._room, needed, dtypes):
+            self._reallocate(max(needed, 2 * self._length) if count else needed, dtypes)
+
+    def _reallocate(self, capacity: int, dtypes: Any) -> None:
+        self._room = map_batch(lambda leaf, dtype: _enlarged(leaf, capacity, dtype), self._view, dtypes)
+        self._shared = False
+
+    def _grow_view(self, length: int) -> None:
+        self._length = length
+        room = self._room
+        if type(room) is np.ndarray:
+            self._view = _read_only(room[:length])
+        else:
+            self._view = map_batch(lambda leaf: _read_only(leaf[:length]), room)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array[...] if array.flags.writeable else array
+    view.setflags(write=False)
+    return view
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
+
+
+def _own_column(column: Any) -> np.ndarray:
+    array = np.asarray(column)
+    if array.dtype.kind in "US":
+        return array.astype(object)
+    if array.dtype.hasobject:
+        return object_array([own(item) for item in array]) if array.ndim == 1 else own(array).copy()  # type: ignore[no-any-return]  # of an array
+    return np.array(array, dtype=array.dtype.newbyteorder("="), subok=False)
+
+
+def _object_leaves(batch: Any) -> Any:
+    return map_batch(lambda leaf: bool(leaf.dtype.hasobject and leaf.ndim == 1) or None, batch)
+
+
+def _dtype_with(column: np.ndarray, item: Any) -> np.dtype[Any]:
+    if isinstance(item, (np.ndarray, np.generic)) and item.dtype == column.dtype:
+        return column.dtype
+    return _common_dtype(column, np.asarray(item) if not column.dtype.hasobject else column)
+
+
+def _common_dtype(column: np.ndarray, other: Any) -> np.dtype[Any]:
+    dtype = other.dtype
+    if dtype == column.dtype:
+        return dtype  # type: ignore[no-any-return]  # of an array
+    if dtype.hasobject or column.dtype.hasobject or "U" in (dtype.kind, column.dtype.kind):
+        return np.dtype(object)
+    return np.result_type(column.dtype, dtype)
+
+
+def _has_room(room: Any, rows: int, dtypes: Any) -> bool:
+    if type(room) is np.ndarray:
+        return len(room) >= rows and room.dtype == dtypes and room.flags.writeable
+    return all(
+        len(leaf) >= rows and leaf.dtype == dtype and leaf.flags.writeable
+        for (_, leaf), (_, dtype) in zip(leaves(room), leaves(dtypes), strict=True)
+    )
+
+
+def _enlarged(column: np.ndarray, capacity: int, dtype: np.dtype[Any]) -> np.ndarray:
+    larger = np.empty((capacity, *column.shape[1:]), dtype)
+    larger[: len(column)] = column
+    return larger
+
+
+def _check_item(view: Any, item: Any, path: str) -> None:
+    """Refuse an item that cannot be a further row: another nesting, another shape, or numbers that find no common dtype."""
+    if isinstance(view, dict):
+        fits = isinstance(item, dict) and item.keys() == view.keys()
+    elif isinstance(view, tuple):
+        fits = isinstance(item, tuple) and len(item) == len(view)
+    else:
+        fits = _is_row(view, item, path)
+    if not fits:
+        expected = describe(map_batch(lambda leaf: leaf[0] if len(leaf) else leaf, view))
+        raise ShapeError(
+            f"found an item{path} of {describe(item)}, expected one like {expected}: the rows of a finalized column have one "
+            "nesting and one shape. Reshape it, or keep the episode growing."
+        )
+    if isinstance(view, dict):
+        for key in view:
+            _check_item(view[key], item[key], f"{path}[{key!r}]")
+    elif isinstance(view, tuple):
+        for position, part in enumerate(view):
+            _check_item(part, item[position], f"{path}[{position}]")
+
+
+def _is_row(column: np.ndarray, item: Any, path: str) -> bool:
+    if not len(column) or (column.dtype.hasobject and column.ndim == 1):
+        return True
+    if is_nested(item) or np.shape(item) != column.shape[1:]:
+        return False
+    common = _dtype_with(column, item)
+    if column.dtype.kind in "iu" and common.kind in "fc" and not _exact(column, common):
+        raise ShapeError(
+            f"found {describe(item)}{path}, expected an integer: beside it, the values of this column of {column.dtype} "
+            f"would be stored as {common}, which cannot hold them exactly. Convert the column first."
+        )
+    return True
+
+
+def _exact(column: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    return bool(np.array_equal(column.astype(dtype).astype(column.dtype), column))
