@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,41 @@ def decode_space(data: Any) -> Space[Any] | None:
     """Return the space that `encode_space` turned into `data`."""
     if data is None or isinstance(data, Space):
         return data
+    try:
+        return _decode_cached(_hashable(data))
+    except TypeError:  # arrays of bounds
+        return _decode(data)
+
+
+def _hashable(data: Any) -> Any:
+    if isinstance(data, dict):
+        return _Encoded((key, _hashable(value)) for key, value in data.items())
+    return tuple(map(_hashable, data)) if isinstance(data, (list, tuple)) else data
+
+
+class _Encoded(tuple[Any, ...]):
+    """The entries of an encoded space, so that equal spaces are made only once: making them costs more than reading."""
+
+
+@lru_cache(maxsize=256)
+def _decode_cached(data: Any) -> Space[Any]:
+    return _decode(_thawed(data))
+
+
+def _thawed(data: Any) -> Any:
+    if isinstance(data, _Encoded):
+        return {key: _thawed(value) for key, value in data}
+    return list(map(_thawed, data)) if isinstance(data, tuple) else data
+
+
+def _decode(data: Any) -> Space[Any]:
     decoder = _DECODERS.get(data.get("space")) if isinstance(data, dict) else None
     if decoder is None:
         raise EpisodeError(
             f"found {data!r}, expected a space made by `encode_space`, one of {sorted(_DECODERS)}. "
             "The state was written by something else or is damaged."
         )
-    return decoder(data)
+    return decoder(data)  # type: ignore[no-any-return]  # a space
 
 
 def _constant(array: np.ndarray) -> Any:

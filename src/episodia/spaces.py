@@ -7,15 +7,17 @@ arrays; all others (Text, Sequence, Graph, OneOf, a user's own) are kept as obje
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
-from episodia.trees import describe, leaves, object_array, own
+from episodia.trees import describe, object_array, own
 
 Admit: TypeAlias = Callable[[Any], Any]
+Check: TypeAlias = Callable[[Any], None]
 
 _ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -45,7 +47,7 @@ def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
 def admission(space: Space[Any]) -> Admit:
     """Return a function that checks an item against `space` and returns a private copy of it.
 
-    Structure, shape and dtype are checked; bounds are not (see `check_bounds`), because they cost more than storing does.
+    Structure, shape and dtype are checked; bounds are not (see `bounds_check`), because they cost more than storing does.
 
     >>> admission(spaces.Discrete(3))(0.5)
     Traceback (most recent call last):
@@ -65,7 +67,8 @@ def _admission(space: Space[Any], path: str) -> Admit:
     if isinstance(space, spaces.Discrete):
         return _integer_admission(space, path)
     if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        return _array_admission(space, path, lambda dtype: dtype.kind in "iub")
+        # NumPy finds no integer dtype for uint64 beside int64.
+        return _array_admission(space, path, lambda dtype: dtype.kind in "iub" and dtype != np.uint64)
     if isinstance(space, spaces.Text):
         return _text_admission(space, path)
     return own
@@ -105,21 +108,21 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
     assert shape is not None  # spaces of fixed shape
 
     def admit(item: Any) -> Any:
-        if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape and dtype.isnative:
+        if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape:
             item = item.copy()
-            item.setflags(write=False)
+            item.setflags(False)
             return item
         return admit_unusual(item)
 
     def admit_unusual(item: Any) -> Any:
-        if shape == () and type(item) in (int, float, bool):
+        if shape == () and isinstance(item, (int, float, np.generic)):
             array = np.asarray(item)
         else:
             item = array = _as_declared(item, dtype, path, space)
         if array.shape != shape:
             raise _refuse(path, item, f"the shape {list(shape)} of {_name(space)}", "Reshape it, or declare another space.")
         # Python numbers have no dtype of their own: a float fits every float dtype.
-        weak = item is not array and (dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib"))
+        weak = type(item) in (int, float, bool) and (dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib"))
         if not (weak or fits(array.dtype)):
             raise _refuse(
                 path, item, f"the dtype {dtype} of {_name(space)}", f"Cast it with `.astype(np.{dtype})`, or declare another space."
@@ -139,17 +142,22 @@ def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) 
         array = np.asarray(item)
     except ValueError:
         raise _refuse(path, item, f"an array for {_name(space)}", "The list is not rectangular.") from None
-    if array.dtype.kind in "iubf" and (dtype.kind == "f" or np.array_equal(array.astype(dtype), array)):
-        return array.astype(dtype)
-    return array
+    if array.dtype.kind not in "iubf":
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+    # Floats may be rounded, but not become infinite.
+    rounded = array.dtype.kind == dtype.kind == "f" and np.array_equal(np.isfinite(cast), np.isfinite(array))
+    return cast if rounded or np.array_equal(cast, array) else array
 
 
 def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
     def admit(item: Any) -> Any:
         if type(item) is int or isinstance(item, (int, np.integer)):
-            return item
+            # NumPy finds no integer dtype for uint64 beside int64.
+            return int(item) if type(item) is np.uint64 else item
         if isinstance(item, np.ndarray) and item.shape == () and item.dtype.kind in "iub":
-            return own(item)
+            return int(item) if item.dtype == np.uint64 else own(item)
         raise _refuse(path, item, f"an integer for {_name(space)}", "Pass `int(value)`.")
 
     return admit
@@ -171,64 +179,81 @@ def _name(space: Space[Any]) -> str:
 
 # --- What is inside -------------------------------------------------------------------------------------------------
 
-
-def check_bounds(space: Space[Any], batch: Any, path: str = "") -> None:
-    """Check all rows of `batch` against `space`, including its bounds, in a few vectorised comparisons.
-
-    NaN is not a violation of bounds.
-
-    Raises:
-        SpaceError: Naming the first row and the leaf that lies outside.
-    """
-    if isinstance(space, spaces.Dict):
-        if not isinstance(batch, dict) or batch.keys() != space.spaces.keys():
-            raise _refuse(path, batch, f"a dict with the keys {list(space.spaces)}", _OTHER_SPACE)
-        for key, child in space.spaces.items():
-            check_bounds(child, batch[key], f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        if not isinstance(batch, tuple) or len(batch) != len(space.spaces):
-            raise _refuse(path, batch, f"a tuple of {len(space.spaces)}", _OTHER_SPACE)
-        for position, child in enumerate(space.spaces):
-            check_bounds(child, batch[position], f"{path}[{position}]")
-    elif len(batch):
-        _check_leaf_bounds(space, batch, path)
-
-
 _OTHER_SPACE = "Correct the data, or declare the space that it has."
 
 
-def _check_leaf_bounds(space: Space[Any], batch: np.ndarray, path: str) -> None:
-    bounds = _bounds(space)
-    if bounds is None:
+def bounds_check(space: Space[Any], path: str = "") -> Check:
+    """Return a function that checks all rows of a batch against `space`, including its bounds, in a few comparisons.
+
+    NaN is not a violation of bounds. The function raises a `SpaceError` that names the first row and leaf outside.
+    """
+    if isinstance(space, spaces.Dict):
+        return _dict_check(space, path)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_check(space, path)
+    if isinstance(space, _ARRAY_SPACES):
+        return _array_check(space, path)
+    return _object_check(space, path)
+
+
+def _dict_check(space: spaces.Dict, path: str) -> Check:
+    children = {key: bounds_check(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, dict) or batch.keys() != children.keys():
+            raise _refuse(path, batch, f"a dict with the keys {list(children)}", _OTHER_SPACE)
+        for key, child in children.items():
+            child(batch[key])
+
+    return check
+
+
+def _tuple_check(space: spaces.Tuple, path: str) -> Check:
+    children = [bounds_check(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, tuple) or len(batch) != len(children):
+            raise _refuse(path, batch, f"a tuple of {len(children)}", _OTHER_SPACE)
+        for child, part in zip(children, batch, strict=True):
+            child(part)
+
+    return check
+
+
+def _array_check(space: Space[Any], path: str) -> Check:
+    low, high = _bounds(space)
+    shape = space.shape
+    # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
+    kinds = "biuf" if np.dtype(space.dtype).kind == "f" else "biu"
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
+            raise _refuse(path, batch[0] if len(batch) else batch, f"items of {_name(space)}", _OTHER_SPACE)
+        if (low is not None and (batch < low).any()) or (high is not None and (batch > high).any()):
+            violated = (batch < (-np.inf if low is None else low)) | (batch > (np.inf if high is None else high))
+            raise _outside(space, batch, np.flatnonzero(violated.reshape(len(batch), -1).any(axis=1)).tolist(), path)
+
+    return check
+
+
+def _object_check(space: Space[Any], path: str) -> Check:
+    def check(batch: Any) -> None:
         outside = [row for row, item in enumerate(batch) if not space.contains(item)]
-    else:
-        if batch.shape[1:] != space.shape or batch.dtype.kind not in "biuf":
-            raise _refuse(path, batch[0], f"an item of {_name(space)}", _OTHER_SPACE)
-        if isinstance(space, spaces.Box):
-            _check_dtype(space, batch, path)
-        low, high = bounds
-        violated = np.zeros(batch.shape, bool)
-        if low is not None:
-            violated |= batch < low
-        if high is not None:
-            violated |= batch > high
-        outside = np.flatnonzero(violated.reshape(len(batch), -1).any(axis=1)).tolist() if violated.any() else []
-    if outside:
-        row = outside[0]
-        raise SpaceError(
-            f"{f'at {path}: ' if path else ''}item {row} of {len(batch)} lies outside of {_name(space)}: found "
-            f"{_shorten(batch[row])} ({len(outside)} such items in all). {_OTHER_SPACE}"
-        )
+        if outside:
+            raise _outside(space, batch, outside, path)
+
+    return check
 
 
-def _check_dtype(space: spaces.Box, batch: np.ndarray, path: str) -> None:
-    """Refuse floats in an integer box and the like; wider floats are the caller's (Python floats are float64)."""
-    if batch.dtype.kind == "f" and np.dtype(space.dtype).kind != "f":
-        raise _refuse(path, batch, f"the dtype {space.dtype} of {_name(space)}", _OTHER_SPACE)
+def _outside(space: Space[Any], batch: Any, rows: list[int], path: str) -> SpaceError:
+    return SpaceError(
+        f"{f'at {path}: ' if path else ''}found {_shorten(batch[rows[0]])} at item {rows[0]} of {len(batch)}, expected "
+        f"items inside of {_name(space)} ({len(rows)} are outside in all). {_OTHER_SPACE}"
+    )
 
 
-def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
-    """Return the lowest and the highest value, None for a side without a limit; None if there is no such pair."""
+def _bounds(space: Space[Any]) -> tuple[Any, Any]:
+    """Return the lowest and the highest value of a space of fixed shape, None for a side without a limit."""
     if isinstance(space, spaces.Box):
         return (
             space.low if space.bounded_below.any() else None,
@@ -238,9 +263,7 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
         return space.start, space.start + space.n - 1
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.start + space.nvec - 1
-    if isinstance(space, spaces.MultiBinary):
-        return 0, 1
-    return None
+    return 0, 1
 
 
 def _shorten(item: Any) -> str:
@@ -270,7 +293,7 @@ def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> np.
     """Return a read-only array of `fill`, which must be representable in `dtype`."""
     array = np.empty(shape, dtype)
     array.fill(fitting(fill, dtype))
-    array.setflags(write=False)
+    array.setflags(False)
     return array
 
 
@@ -281,6 +304,8 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
         EpisodeError: For 0.5 in an integer column, -1 in an unsigned one, and the like.
     """
     kind = dtype.kind
+    if np.ndim(fill) and kind != "O":
+        raise EpisodeError(f"found `fill={describe(fill)}`, expected one value, which fills a whole item.")
     if kind == "O" or (kind == "f" and type(fill) is float and -6e4 < fill < 6e4) or (fill == 0 and type(fill) is int):
         return fill
     with np.errstate(all="ignore"):
@@ -290,7 +315,7 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
             value = None
     if value is None or value.ndim or not (_same_number(value, fill) or (kind in "fc" and np.isfinite(value))):
         raise EpisodeError(
-            f"`fill={fill!r}` cannot be stored as {dtype}, the dtype of this column. Pass a value that this dtype can hold."
+            f"found `fill={fill!r}`, expected a value that {dtype}, the dtype of this column, can hold. Pass such a value."
         )
     return value[()]
 
@@ -327,6 +352,8 @@ def one_hot(space: Space[Any], batch: Any) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(one_hot(child, part) for child, part in zip(space.spaces, batch, strict=True))
     if isinstance(space, spaces.Discrete):
+        if type(batch) is int and 0 <= batch - space.start < space.n:
+            return _identity(int(space.n))[batch - space.start]
         return _frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
     if isinstance(space, spaces.MultiDiscrete):
         return _frozen(_one_hot_parts(np.asarray(batch) - space.start, space))
@@ -342,18 +369,34 @@ def _one_hot_parts(classes: np.ndarray, space: spaces.MultiDiscrete) -> np.ndarr
 
 def _one_hot_leaf(classes: np.ndarray, size: int, space: Space[Any]) -> np.ndarray:
     if classes.dtype.kind not in "iu" or (classes.size and (classes.min() < 0 or classes.max() >= size)):
-        raise SpaceError(f"cannot make one-hot vectors: found values outside of {_name(space)}. {_OTHER_SPACE}")
-    hot = np.zeros((*classes.shape, size), np.float32)
-    np.put_along_axis(hot, classes[..., None], 1.0, axis=-1)
-    return hot
+        raise SpaceError(f"found values outside of {_name(space)}, expected classes for one-hot vectors. {_OTHER_SPACE}")
+    return _identity(size)[classes]  # type: ignore[no-any-return]  # an array
+
+
+@lru_cache(maxsize=64)
+def _identity(size: int) -> np.ndarray:
+    return _frozen(np.eye(size, dtype=np.float32))
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
+    array.setflags(False)
     return array
 
 
-# --- Columns without items ------------------------------------------------------------------------------------------
+# --- All of it together ---------------------------------------------------------------------------------------------
+
+
+class SpaceRules:
+    """What a space says about items, worked out once for a column and all its continuations."""
+
+    __slots__ = ("admit", "check_bounds", "objects", "space")
+
+    def __init__(self, space: Space[Any]) -> None:
+        """Work out the rules of `space`."""
+        self.space = space
+        self.admit = admission(space)
+        self.check_bounds = bounds_check(space)
+        self.objects = object_leaves(space)
 
 
 def empty_batch(space: Space[Any]) -> Any:
@@ -362,8 +405,3 @@ def empty_batch(space: Space[Any]) -> Any:
         lambda leaf: np.empty((0, *leaf.shape), leaf.dtype) if isinstance(leaf, _ARRAY_SPACES) else object_array([]),  # type: ignore[misc]  # of fixed shape
         space,
     )
-
-
-def leaf_names(space: Space[Any]) -> list[str]:
-    """Return the paths of all leaves, such as `['camera'][0]`."""
-    return [path for path, _ in leaves(structure_of(space))]

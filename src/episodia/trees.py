@@ -7,7 +7,8 @@ takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -15,11 +16,15 @@ import numpy as np
 from episodia.errors import EpisodeError, ShapeError
 
 # Immutable leaves, which need no copy.
-_SCALARS = frozenset(
+SCALAR_TYPES = frozenset(
     {int, float, bool, complex, str, bytes, type(None)}
     | {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
     | {np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64}
 )
+
+
+# Dtypes of native byte order without references: a copy of the memory is a copy of the values.
+_PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in SCALAR_TYPES if issubclass(kind, np.generic))
 
 
 def own(item: Any) -> Any:
@@ -32,20 +37,29 @@ def own(item: Any) -> Any:
     {'position': array([0., 0.])}
     """
     kind = type(item)
-    if kind is np.ndarray and not item.dtype.hasobject and item.dtype.isnative:
+    if kind is np.ndarray and item.dtype in _PLAIN_DTYPES:
         item = item.copy()
-        item.setflags(write=False)
+        item.setflags(False)
         return item
-    if kind in _SCALARS:
+    if kind in SCALAR_TYPES:
         return item
-    if isinstance(item, Mapping):
+    if kind is dict:
         return {key: own(value) for key, value in item.items()}
     if isinstance(item, tuple):
         return rebuild_tuple(item, map(own, item))
     return _own_unusual(item)
 
 
+def own_all(items: Sequence[Any]) -> list[Any]:
+    """Return private, read-only copies of all `items`."""
+    if SCALAR_TYPES.issuperset(map(type, items)):
+        return list(items)
+    return [own(item) for item in items]
+
+
 def _own_unusual(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return {key: own(value) for key, value in item.items()}
     if isinstance(item, list):
         item = _array_from_list(item)
     elif not isinstance(item, np.ndarray):
@@ -59,7 +73,7 @@ def _own_unusual(item: Any) -> Any:
     else:
         # Foreign byte orders hold the same values, but torch refuses them.
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
-    copy.setflags(write=False)
+    copy.setflags(False)
     return copy
 
 
@@ -101,15 +115,17 @@ def fresh(item: Any) -> Any:
 
 def freeze(item: Any) -> Any:
     """Make the arrays of a private item read-only, and return it."""
+    if type(item) in SCALAR_TYPES:
+        return item
     for _, leaf in leaves(item):
         if isinstance(leaf, np.ndarray):
-            leaf.setflags(write=False)
+            leaf.setflags(False)
     return item
 
 
 def is_nested(item: Any) -> bool:
-    """Tell whether `item` is a container rather than a leaf."""
-    return isinstance(item, (Mapping, tuple))
+    """Tell whether `item`, a private copy, is a container rather than a leaf."""
+    return isinstance(item, (dict, tuple))
 
 
 def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ...]:
@@ -199,6 +215,14 @@ def _stack(items: list[Any], is_object: Any, path: str) -> Any:
 
 def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
     kinds = set(map(type, items))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is np.ndarray and items[0].ndim:
+        return _stack_arrays(items, path)
+    if kind in _SCALAR_DTYPES:
+        try:
+            return np.fromiter(items, _SCALAR_DTYPES[kind], len(items))
+        except OverflowError:  # integers beyond 64 bits become objects below
+            pass
     if dict in kinds or tuple in kinds:
         _check_all(items, path, lambda item: not is_nested(item))
     try:
@@ -208,9 +232,38 @@ def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
         raise
     if batch.dtype.kind in "USO":
         return _stack_objects(items, path, batch)
-    if len(kinds) > 1 or kinds == {np.ndarray}:
+    if kind is None or kind is int:
         _check_promotion(items, batch, path)
     return batch
+
+
+_SCALAR_DTYPES: dict[Any, Any] = {
+    float: np.float64,
+    int: np.int64,
+    bool: np.bool_,
+    **{kind: kind for kind in SCALAR_TYPES if issubclass(kind, np.generic)},
+}
+
+
+def _stack_arrays(items: list[np.ndarray], path: str) -> np.ndarray:
+    shape, dtype = items[0].shape, items[0].dtype
+    # `concatenate` is faster than `np.stack` and `np.array`, and compares all lengths but the first.
+    try:
+        batch = np.concatenate(items, dtype=dtype, casting="no")
+    except ValueError:
+        _check_all(items, path, lambda item: item.shape == shape)
+        raise
+    except TypeError:  # not all of one dtype
+        _check_all(items, path, lambda item: item.shape == shape)
+        batch = np.array(items)
+        if batch.dtype.kind in "US":
+            return _stack_objects(items, path, batch)
+        _check_promotion(items, batch, path)
+        return batch
+    if len(set(map(len, items))) > 1:
+        _check_all(items, path, lambda item: item.shape == shape)
+    batch = batch.reshape(len(items), *shape)
+    return batch.astype(object) if dtype.kind in "US" else batch
 
 
 def _stack_objects(items: list[Any], path: str, batch: np.ndarray) -> np.ndarray:
@@ -225,22 +278,21 @@ def _check_all(items: list[Any], path: str, fits: Callable[[Any], bool]) -> None
     for position, item in enumerate(items):
         if not fits(item):
             raise ShapeError(
-                f"items{path} do not fit together: item 0 is {describe(items[0])}, "
-                f"item {position} is {describe(item)}. All items of a finalized column need one nesting and one shape; "
-                "pad or flatten them first, or declare a space of variable size (Sequence, Text, Graph)."
+                f"found items{path} that do not fit together: item 0 is {describe(items[0])}, item {position} is "
+                f"{describe(item)}. Expected one nesting and one shape in all items of a finalized column. Pad or flatten "
+                "them first, or declare a space of variable size (Sequence, Text, Graph)."
             )
 
 
 def _check_promotion(items: list[Any], batch: np.ndarray, path: str) -> None:
     """Refuse a common dtype that cannot hold what was given, such as float64 for integers above 2**53."""
-    dtypes = {item.dtype if isinstance(item, (np.ndarray, np.generic)) else type(item) for item in items}
-    if len(dtypes) == 1 or batch.dtype.kind not in "fc":
+    if batch.dtype.kind not in "fc":
         return
     for position, item in enumerate(items):
         if np.asarray(item).dtype.kind in "iu" and not np.array_equal(batch[position].astype(np.asarray(item).dtype), item):
             raise ShapeError(
-                f"items{path}: the integer {describe(item)} at {position} cannot be held exactly beside floats "
-                f"({batch.dtype}). Give all items one dtype."
+                f"found the integer {describe(item)} at item {position}{path}, which cannot be held exactly beside floats "
+                f"({batch.dtype}). Expected one dtype. Cast all items to it first."
             )
 
 

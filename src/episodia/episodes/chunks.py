@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import as_int
+from episodia.episodes.indexing import as_count, as_int
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
-from episodia.trees import equal, map_batch
+from episodia.trees import describe, equal, map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -24,9 +24,7 @@ def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpi
             f"episode {episode.id_!r}: found `cut()` after the end (t={episode.t}), expected a running episode. "
             "A finished episode has no continuation; use `slice` to take it apart."
         )
-    lookback = as_int(len_lookback_buffer)
-    if lookback < 0:
-        raise EpisodeError(f"found `len_lookback_buffer={lookback}`, expected a number of steps from 0 up.")
+    lookback = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
     successor = _derived(
         episode,
         track=lambda column: _tail(column, lookback, 1),
@@ -45,7 +43,7 @@ def _tail(column: LookbackBuffer, lookback: int, current: int) -> LookbackBuffer
     """Return the last `current` items of `column` with `lookback` items in front of them, as far as there are so many."""
     size = column.len_incl_lookback()
     start = max(0, size - lookback - current)
-    return column.share(range(start, size), max(0, size - current - start))
+    return column.share(slice(start, size), max(0, size - current - start))
 
 
 def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | None) -> SingleAgentEpisode:
@@ -55,17 +53,18 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
             f"episode {episode.id_!r}: found the index {slice_!r}, expected a slice such as `episode[3:7]`. "
             "Single items come from the getters, `episode.get_observations(3)`."
         )
-    steps = range(len(episode))[_with_int_bounds(slice_)]
+    where = f"episode {episode.id_!r}"
+    steps = range(len(episode))[_with_int_bounds(slice_, where)]
     if steps.step < 0:
         raise EpisodeError(
-            f"episode {episode.id_!r}: found a slice with step {steps.step}, expected a step of 1 or more: "
-            "an episode cannot run backwards."
+            f"{where}: found a slice with step {steps.step}, expected a step of 1 or more: an episode cannot run backwards. "
+            "Reverse what the getters return instead."
         )
     # As for lists, a slice that ends before it starts is empty at its start.
     stop = max(steps.stop, steps.start)
-    wanted = episode.observations.lookback if len_lookback_buffer is None else as_int(len_lookback_buffer)
-    if wanted < 0:
-        raise EpisodeError(f"found `len_lookback_buffer={wanted}`, expected a number of steps from 0 up.")
+    wanted = episode.observations.lookback
+    if len_lookback_buffer is not None:
+        wanted = as_count("len_lookback_buffer", len_lookback_buffer, where)
     picked = _derived(
         episode,
         track=lambda column: _strided(column, steps, stop, wanted, track=True),
@@ -83,10 +82,14 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
     return picked
 
 
-def _with_int_bounds(key: slice) -> slice:
-    if key.step is not None and as_int(key.step) == 0:
-        raise EpisodeError("found a slice with step 0, expected a step of 1 or more.")
-    return slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
+def _with_int_bounds(key: slice, where: str) -> slice:
+    try:
+        key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
+    except IndexTypeError as error:
+        raise IndexTypeError(f"{where}: {error}") from error
+    if key.step == 0:
+        raise EpisodeError(f"{where}: found a slice with step 0, expected a step of 1 or more.")
+    return key
 
 
 def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, track: bool) -> LookbackBuffer:
@@ -100,12 +103,12 @@ def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, 
     start = first - kept * stride
     count = kept + len(steps)
     if not track:
-        return column.share(range(start, start + count * stride, stride), kept)
+        return column.share(slice(start, start + count * stride, stride), kept)
     last = column.lookback + min(steps.start + len(steps) * stride, stop)
     if last == start + count * stride:
-        return column.share(range(start, last + 1, stride), kept)
-    strided = column.share(range(start, start + count * stride, stride), kept)
-    strided.concat(column.share(range(last, last + 1), 0))
+        return column.share(slice(start, last + 1, stride), kept)
+    strided = column.share(slice(start, start + count * stride, stride), kept)
+    strided.concat(column.share(slice(last, last + 1), 0))
     return strided
 
 
@@ -117,7 +120,7 @@ def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
 
 
 def _whole(column: LookbackBuffer) -> LookbackBuffer:
-    return column.share(range(column.len_incl_lookback()), column.lookback)
+    return column.share(slice(0, None), column.lookback)
 
 
 def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:
@@ -178,7 +181,9 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
 
 def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
     problem = None
-    if other.id_ != episode.id_:
+    if not isinstance(other, type(episode)):
+        problem = f"found {describe(other)}"
+    elif other.id_ != episode.id_:
         problem = f"found a chunk of the episode {other.id_!r}"
     elif episode.is_done:
         problem = f"found a chunk after the end (t={episode.t})"
@@ -199,32 +204,33 @@ def _joined_extras(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> di
     """Return every extra column of the joined episode, with the admitted items that are to be pushed to it."""
     ours, theirs = dict(episode.extra_model_outputs), dict(other.extra_model_outputs)
     if ours.keys() != theirs.keys():
-        _fill_missing(ours, theirs, len(episode), len(other))
-        _fill_missing(theirs, ours, len(other), len(episode))
+        _fill_missing(ours, theirs, len(episode), len(other), episode.is_finalized)
+        _fill_missing(theirs, ours, len(other), len(episode), other.is_finalized)
     return {key: (column, column.admit_all(theirs[key], 0)) for key, column in ours.items()}
 
 
 def _fill_missing(
-    columns: dict[str, LookbackBuffer], others: dict[str, LookbackBuffer], steps: int, other_steps: int
+    columns: dict[str, LookbackBuffer],
+    others: dict[str, LookbackBuffer],
+    steps: int,
+    other_steps: int,
+    finalized: bool,
 ) -> None:
-    """Add to `columns` those that only `others` have, filled and masked."""
-    for key in [key for key in others if key not in columns and not _is_mask_of_known(key, columns, others)]:
-        zero = _zero_like(others[key])
-        columns[key] = _column_of([zero] * steps, others[key].finalized)
-        columns[mask_name(key)] = _column_of([False] * steps, others[key].finalized)
-        others.setdefault(mask_name(key), _column_of([True] * other_steps, others[key].finalized))
+    """Add to `columns`, which have `steps` items, those that only `others` have, filled and masked."""
+    masks = {mask_name(key) for key in others}
+    for key in [key for key in others if key not in columns and (key not in masks or not steps)]:
+        columns[key] = _column_of([_zero_like(others[key])] * steps, finalized)
+        if steps:
+            columns[mask_name(key)] = _column_of([False] * steps, finalized)
+            others.setdefault(mask_name(key), _column_of([True] * other_steps, others[key].finalized))
     for key in [key for key in others if key not in columns]:
         # A mask from an earlier seam, for a column that is real here.
-        columns[key] = _column_of([True] * steps, others[key].finalized)
+        columns[key] = _column_of([True] * steps, finalized)
 
 
 def mask_name(key: str) -> str:
     """Return the name of the boolean column that tells at which steps the column `key` is real."""
     return f"{key}_mask"
-
-
-def _is_mask_of_known(key: str, columns: dict[str, LookbackBuffer], others: dict[str, LookbackBuffer]) -> bool:
-    return any(key == mask_name(name) for name in columns if name in others)
 
 
 def _column_of(items: list[Any], finalized: bool) -> LookbackBuffer:

@@ -66,9 +66,10 @@ def episode_html(episode: SingleAgentEpisode) -> str:
         **episode.extra_model_outputs,
     }
     rows = [row for name, column in columns.items() for row in _column_rows(name, column)]
+    shown = ((*titles, *(_facts(leaf) if isinstance(leaf, np.ndarray) else (leaf,))) for *titles, leaf in rows[:_MOST_ROWS])
     infos = sum(1 for info in episode.get_infos() if info)
     head = "".join(f"<th style='text-align:left'>{title}</th>" for title in _TITLES)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[:_MOST_ROWS])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)
     hidden = f"<p>... and {len(rows) - _MOST_ROWS} more columns</p>" if len(rows) > _MOST_ROWS else ""
     return (
         f"<div><b>{escape(_shorten(repr(episode)))}</b>"
@@ -80,14 +81,15 @@ def episode_html(episode: SingleAgentEpisode) -> str:
 _TITLES = ("column", "items", "lookback", "type", "min", "max", "NaN", "bytes")
 
 
-def _column_rows(name: str, column: LookbackBuffer) -> list[tuple[str, ...]]:
+def _column_rows(name: str, column: LookbackBuffer) -> list[tuple[Any, ...]]:
+    """Return for each leaf its name, how many items it has, and its array, or what is wrong with it."""
     counts = (str(len(column)), str(column.lookback))
     try:
         stored: Any = column.stacked()
         found = list(leaves(stored.arrays))
     except ValueError as error:  # items that do not stack yet
-        return [(_shorten(name), *counts, _shorten(str(error)), "", "", "", "")]
-    return [(_shorten(name + path), *counts, *_facts(leaf)) for path, leaf in found]
+        return [(_shorten(name), *counts, _shorten(str(error)))]
+    return [(_shorten(name + path), *counts, leaf) for path, leaf in found]
 
 
 def _facts(leaf: np.ndarray) -> tuple[str, ...]:

@@ -10,13 +10,22 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import freeze, is_nested, map_batch, own_info
+from episodia.trees import freeze, is_nested, map_batch, own_info, stack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
 _COLUMNS = ("observations", "infos", "actions", "rewards")
 _FIELDS = ("id_", "agent_id", "module_id", "multi_agent_episode_id", "is_terminated", "is_truncated", "t_started", "t")
+_PRIVATE = (
+    "extra_model_outputs",
+    "_observation_space",
+    "_action_space",
+    "_start_time",
+    "_last_step_time",
+    "custom_data",
+    "weights_versions",
+)
 
 
 def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
@@ -41,10 +50,16 @@ def _column_state(column: LookbackBuffer) -> dict[str, Any]:
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
-    missing = [key for key in (*_FIELDS, *_COLUMNS, "extra_model_outputs") if key not in state]
-    if missing:
-        raise EpisodeError(f"found an episode's state without {missing}, expected what `get_state()` returns.")
+    _check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
+    for name, column in {**{name: state[name] for name in _COLUMNS}, **state["extra_model_outputs"]}.items():
+        _check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
     return _build(cls, state, _copied_storage, own_info(state["custom_data"]))
+
+
+def _check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
+    missing = [key for key in keys if key not in state] if isinstance(state, dict) else list(keys)
+    if missing:
+        raise EpisodeError(f"found {what} without {missing}, expected what `get_state()` returns.")
 
 
 def _copied_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
@@ -54,12 +69,12 @@ def _copied_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
 
 
 def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
-    """Return the state for a pickle: contiguous arrays, which protocol 5 moves out of band, and no empty infos."""
+    """Return the state for a pickle: few large arrays, which protocol 5 moves out of band, and no empty infos."""
     state = get_state(episode)
     state["custom_data"] = episode._custom_data
     for column in (state["observations"], state["actions"], state["rewards"], *state["extra_model_outputs"].values()):
-        if column["finalized"]:
-            column["data"] = map_batch(np.ascontiguousarray, column["data"])
+        data = column["data"]
+        column["data"] = map_batch(np.ascontiguousarray, data) if column["finalized"] else _pack(data)
     if not any(state["infos"]["data"]):
         state["infos"]["data"] = len(state["infos"]["data"])
     return state
@@ -67,17 +82,44 @@ def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
     """Return the episode that was pickled, on the arrays that the pickle made."""
-    if isinstance(state["infos"]["data"], int):
-        state["infos"]["data"] = [{} for _ in range(state["infos"]["data"])]
     return _build(cls, state, _adopted_storage, state["custom_data"])
 
 
 def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
     if is_info:
-        return ObjectStorage([freeze(info) for info in data])
+        infos = [{} for _ in range(data)] if isinstance(data, int) else data
+        return ObjectStorage([freeze(info) if info else info for info in infos])
     if finalized:
-        return ArrayStorage(data, owned=False)
-    return ListStorage([freeze(item) for item in data], nested=any(map(is_nested, data)))
+        return ArrayStorage(map_batch(freeze, data), owned=False)
+    items = _unpack(data)
+    return ListStorage(items, nested=any(map(is_nested, items)))
+
+
+def _pack(items: list[Any]) -> tuple[str, Any]:
+    """Return the items of a growing column as few arrays: one for each leaf that has the same type in all items."""
+    kinds = set(map(type, items))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is np.ndarray and items[0].ndim and len({(item.shape, item.dtype) for item in items}) == 1:
+        return "rows", stack(items)
+    if kind is not None and issubclass(kind, np.generic) and not issubclass(kind, np.flexible):
+        return "rows", np.array(items)
+    if kind is dict and all(list(item) == list(items[0]) for item in items):
+        return "dicts", {key: _pack([item[key] for item in items]) for key in items[0]}
+    if kind is tuple and len(set(map(len, items))) == 1:
+        return "tuples", [_pack(list(column)) for column in zip(*items, strict=True)]
+    return "items", items
+
+
+def _unpack(packed: tuple[str, Any]) -> list[Any]:
+    how, data = packed
+    if how == "rows":
+        return list(freeze(data))
+    if how == "dicts":
+        rows = zip(*map(_unpack, data.values()), strict=True)
+        return [dict(zip(data, row, strict=True)) for row in rows]
+    if how == "tuples":
+        return list(zip(*map(_unpack, data), strict=True))
+    return [freeze(item) for item in data]
 
 
 def _build(cls: type[SingleAgentEpisode], state: dict[str, Any], storage: Any, custom_data: Any) -> SingleAgentEpisode:

@@ -19,7 +19,7 @@ from episodia.errors import EpisodeError, IndexTypeError
 Index: TypeAlias = int | np.integer | Sequence[int] | np.ndarray | slice | None
 
 
-def position_of(index: int, *, size: int, lookback: int, negative_is_lookback: bool) -> int:
+def position_of(index: int, size: int, lookback: int, negative_is_lookback: bool) -> int:
     """Translate one index.
 
     Indices from 0 count from the first item after the lookback. Negative ones count from the end, or, with
@@ -33,7 +33,7 @@ def position_of(index: int, *, size: int, lookback: int, negative_is_lookback: b
     return index + (size if index < 0 and not negative_is_lookback else lookback)
 
 
-def positions_of_slice(key: slice, *, size: int, lookback: int, negative_is_lookback: bool) -> range:
+def positions_of_slice(key: slice, size: int, lookback: int, negative_is_lookback: bool) -> range:
     """Translate a slice into a range of positions, which may reach over both ends.
 
     Bounds that are left out mean the first and the last item after the lookback, in the direction of the step.
@@ -43,32 +43,48 @@ def positions_of_slice(key: slice, *, size: int, lookback: int, negative_is_look
     """
     step = 1 if key.step is None else as_int(key.step)
     if step == 0:
-        raise EpisodeError("a slice with step 0 names no items; use a step of at least 1, or a negative one.")
-    first, last = (lookback, size) if step > 0 else (size - 1, lookback - 1)
-    where = {"size": size, "lookback": lookback, "negative_is_lookback": negative_is_lookback}
-    start = first if key.start is None else position_of(as_int(key.start), **where)  # type: ignore[arg-type]  # bools and ints
-    stop = last if key.stop is None else position_of(as_int(key.stop), **where)  # type: ignore[arg-type]  # bools and ints
+        raise EpisodeError("found a slice with step 0, expected another step. Use 1 or more, or a negative step to go back.")
+    origin_of_negative = lookback if negative_is_lookback else size
+    start, stop = key.start, key.stop
+    if start is None:
+        start = lookback if step > 0 else size - 1
+    else:
+        start = start if type(start) is int else as_int(start)
+        start += origin_of_negative if start < 0 else lookback
+    if stop is None:
+        stop = size if step > 0 else lookback - 1
+    else:
+        stop = stop if type(stop) is int else as_int(stop)
+        stop += origin_of_negative if stop < 0 else lookback
     return range(start, stop, step)
 
 
 def positions_of_list(
-    indices: Sequence[int] | np.ndarray, *, size: int, lookback: int, negative_is_lookback: bool
+    indices: Sequence[int] | np.ndarray, size: int, lookback: int, negative_is_lookback: bool
 ) -> list[int]:
     """Translate a list or an integer array of indices."""
-    return [
-        position_of(as_int(index), size=size, lookback=lookback, negative_is_lookback=negative_is_lookback)
-        for index in indices
-    ]
+    origin_of_negative = lookback if negative_is_lookback else size
+    whole = indices.tolist() if isinstance(indices, np.ndarray) else map(as_int, indices)
+    return [index + (origin_of_negative if index < 0 else lookback) for index in whole]
 
 
 def as_int(index: object) -> int:
     """Return `index` as a Python int; NumPy integers are welcome, booleans and floats are not."""
+    if type(index) is int:
+        return index
     if isinstance(index, (bool, np.bool_)):
         raise _wrong_type(index)
     try:
         return operator.index(index)  # type: ignore[arg-type]  # refusing the rest is the point
     except TypeError:
         raise _wrong_type(index) from None
+
+
+def as_count(name: str, value: object, where: str) -> int:
+    """Return `value`, the argument `name`, as a number of steps from 0 up."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
 
 
 def as_list(indices: object) -> Sequence[int] | np.ndarray:
@@ -92,16 +108,18 @@ def _wrong_type(index: object) -> IndexTypeError:
     )
 
 
-def clip(positions: range, size: int) -> range:
+def clip(positions: range, size: int) -> slice:
     """Cut `positions` to `0 .. size - 1` in the way in which Python cuts slices of lists.
 
+    Returned is a slice without negative bounds.
+
     >>> clip(range(-3, 5, 2), 4)
-    range(0, 4, 2)
+    slice(0, 5, 2)
     """
     start, stop, step = positions.start, positions.stop, positions.step
     if step > 0:
-        return range(max(start, 0), min(stop, size), step)
-    return range(min(start, size - 1), max(stop, -1), step)
+        return slice(start if start > 0 else 0, stop if stop > 0 else 0, step)
+    return as_slice(range(min(start, size - 1), max(stop, -1), step))
 
 
 def split(positions: range, size: int) -> tuple[int, range, int]:

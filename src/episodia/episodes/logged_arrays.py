@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.errors import EpisodeError, EpisodeKeyError
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.trees import batch_length, equal, map_batch, stack
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
 def from_arrays(cls: type[SingleAgentEpisode], arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:
     """Return a finalized episode with a copy of `arrays`."""
     if Columns.OBS not in arrays:
-        raise EpisodeKeyError(f"found the keys {sorted(arrays)}, expected {Columns.OBS!r} among them.")
-    columns = {key: _as_batch(value) for key, value in arrays.items() if key != Columns.INFOS}
+        raise EpisodeKeyError(f"found the keys {sorted(arrays, key=str)}, expected {Columns.OBS!r} among them.")
+    columns = {key: _as_batch(key, value) for key, value in arrays.items() if key != Columns.INFOS}
     observations = _observation_track(columns)
-    steps = batch_length(observations) - 1
+    known = columns.get(Columns.REWARDS)
+    steps = max(0, batch_length(observations) - 1) if known is None else batch_length(known)
     return cls(
         observations=observations,
         actions=_steps_of(columns, Columns.ACTIONS, steps),
@@ -66,11 +67,16 @@ def from_arrays(cls: type[SingleAgentEpisode], arrays: Mapping[str, Any], **kwar
     )
 
 
-def _as_batch(column: Any) -> Any:
+def _as_batch(key: str, column: Any) -> Any:
     """Return arrays: of arrays, of lists of numbers, of lists of nested items."""
-    if isinstance(column, list) and column:
-        return stack(column)
-    return map_batch(np.asarray, column)
+    try:
+        if isinstance(column, list) and column:
+            return stack(column)
+        column = map_batch(np.asarray, column)
+        batch_length(column)
+    except EpisodiaError as error:
+        raise type(error)(f"{key!r}: {error}") from error
+    return column
 
 
 def _observation_track(columns: dict[str, Any]) -> Any:
@@ -92,7 +98,7 @@ def _steps_of(columns: dict[str, Any], key: str, steps: int) -> Any:
         return columns[key]
     if steps:
         raise EpisodeKeyError(
-            f"found the keys {sorted(columns)} and {steps + 1} rows of {Columns.OBS!r}, expected {key!r} with {steps} rows."
+            f"found the keys {sorted(columns, key=str)} and {steps + 1} rows of {Columns.OBS!r}, expected {key!r} with {steps} rows."
         )
     return np.empty(0)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import Space
+from gymnasium import Space, spaces
 
 from episodia.episodes import indexing
 from episodia.episodes.display import buffer_text
@@ -15,14 +15,11 @@ from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, 
 from episodia.errors import EpisodeError, EpisodeIndexError, SpaceError
 from episodia.space_codec import decode_space, encode_space
 from episodia.spaces import (
-    Admit,
-    admission,
-    check_bounds,
+    SpaceRules,
     empty_batch,
     filled_array,
     filled_item,
     fitting,
-    object_leaves,
     one_hot,
     one_hot_space,
     structure_of,
@@ -45,30 +42,70 @@ class LookbackBuffer:
     [0, 10, 11, 12]
     """
 
-    __slots__ = ("_admit", "_space", "_storage", "finalized", "lookback")
+    __slots__ = ("_rules", "_space", "_storage", "admit", "finalized", "lookback", "push")
+
+    # Check and copy an item; store what was admitted, which cannot fail. An episode admits a whole step before it pushes.
+    admit: Callable[[Any], Any]
+    push: Callable[[Any], None]
 
     def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
-        self.finalized = data is not None and not isinstance(data, list)
-        self._storage: Storage = ArrayStorage.copied(data) if self.finalized else ListStorage.copied(data or [])
         if lookback < 0:
             raise EpisodeError(f"`lookback` counts items of the past: expected 0 or more, found {lookback}.")
-        self.lookback = min(lookback, len(self._storage))
+        self.finalized = data is not None and not isinstance(data, list)
+        self._rules: SpaceRules | None = None
         self._space = space
-        self._admit: Admit | None = None
+        self._use(ArrayStorage.copied(data) if self.finalized else ListStorage.copied(data or []))
+        self.lookback = min(lookback, len(self._storage))
 
     @classmethod
     def _adopt(
-        cls, storage: Storage, lookback: int, space: Space[Any] | None, *, finalized: bool, admit: Admit | None = None
+        cls,
+        storage: Storage,
+        lookback: int,
+        space: Space[Any] | None,
+        *,
+        finalized: bool,
+        rules: SpaceRules | None = None,
     ) -> LookbackBuffer:
         """Return a buffer on `storage` without a copy; the private way in for cuts, slices and recorders."""
         self = cls.__new__(cls)
-        self._storage = storage
         self.lookback = lookback
-        self._space = space
-        self._admit = admit
         self.finalized = finalized
+        self._space = space
+        self._rules = rules
+        self._use(storage)
         return self
+
+    def _use(self, storage: Storage) -> None:
+        """Store in `storage` from now on."""
+        self._storage = storage
+        # Bound once, since every step of every episode goes through them.
+        self.push = storage.push
+        if self._space is None or type(storage) is ObjectStorage:
+            self.admit = storage.admit
+        else:
+            self.admit = self._admit_first if self._rules is None else self._admission()
+
+    def _admit_first(self, item: Any) -> Any:
+        self.admit = self._admission()
+        return self.admit(item)
+
+    def _admission(self) -> Callable[[Any], Any]:
+        rules = self._rules_of_space()
+        if isinstance(self._storage, ListStorage):
+            if not isinstance(rules.space, (spaces.Box, spaces.Discrete)):
+                self._storage.expect_nested()
+            return rules.admit
+        return self._admit_row
+
+    def _admit_row(self, item: Any) -> Any:
+        return self._storage.admit(self._rules_of_space().admit(item))
+
+    def _rules_of_space(self) -> SpaceRules:
+        if self._rules is None:
+            self._rules = SpaceRules(self._known_space())
+        return self._rules
 
     # --- What it holds ----------------------------------------------------------------------------------------------
 
@@ -80,7 +117,8 @@ class LookbackBuffer:
     @space.setter
     def space(self, space: Space[Any] | None) -> None:
         self._space = space
-        self._admit = None
+        self._rules = None
+        self._use(self._storage)
 
     @property
     def space_struct(self) -> Any:
@@ -90,7 +128,7 @@ class LookbackBuffer:
     @property
     def data(self) -> Any:
         """All items, the lookback included: a list of them, or read-only arrays."""
-        return self._pick(range(len(self._storage)))
+        return self._pick(slice(0, len(self._storage)), False)
 
     def __len__(self) -> int:
         return len(self._storage) - self.lookback
@@ -100,7 +138,7 @@ class LookbackBuffer:
         return len(self._storage)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._storage.items(range(self.lookback, len(self._storage))))
+        return iter(self._storage.items(slice(self.lookback, None)))
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -139,8 +177,8 @@ class LookbackBuffer:
                 return storage.item(position)
             return self._one(position, indices, fill, hot)
         if indices is None:
-            indices = slice(None)
-        if isinstance(indices, slice):
+            return self._pick(slice(self.lookback, len(storage)), hot)
+        if type(indices) is slice:
             return self._span(indices, negative_is_lookback, fill, hot)
         if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:  # type: ignore[arg-type]  # arrays
             return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
@@ -148,30 +186,23 @@ class LookbackBuffer:
 
     def _one(self, position: int, index: int, fill: Any, hot: bool) -> Any:
         if 0 <= position < len(self._storage):
-            return one_hot(self._space_to_encode(), self._storage.item(position))
+            return one_hot(self._known_space(), self._storage.item(position))
         if fill is None:
             raise self._not_there(index)
         return self._filling(fill, hot)
 
     def _span(self, key: slice, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         size = len(self._storage)
-        if key.step is None and key.start is None and key.stop is None:
-            positions = range(self.lookback, size)
-        else:
-            positions = indexing.positions_of_slice(
-                key, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
-            )
+        positions = indexing.positions_of_slice(key, size, self.lookback, negative_is_lookback)
         if fill is None:
             return self._pick(indexing.clip(positions, size), hot)
         before, inside, after = indexing.split(positions, size)
-        found = self._pick(inside, hot)
+        found = self._pick(indexing.as_slice(inside), hot)
         return self._padded(found, before, after, fill, hot) if before or after else found
 
     def _several(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         size = len(self._storage)
-        positions = indexing.positions_of_list(
-            indices, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
-        )
+        positions = indexing.positions_of_list(indices, size, self.lookback, negative_is_lookback)
         missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
         if not missing:
             return self._pick(positions, hot)
@@ -188,20 +219,22 @@ class LookbackBuffer:
             return [padded[row] for row in order]
         return map_batch(lambda leaf: _frozen(leaf[order]), padded)
 
-    def _pick(self, positions: Positions, hot: bool = False) -> Any:
+    def _pick(self, positions: Positions, hot: bool) -> Any:
         """Return items that are there, in the form of this buffer."""
+        found = self._storage.batch(positions) if self.finalized else self._storage.items(positions)
         if not hot:
-            return self._storage.batch(positions) if self.finalized else self._storage.items(positions)
-        space = self._space_to_encode()
+            return found
+        space = self._known_space()
         if self.finalized:
-            return one_hot(space, self._storage.batch(positions))
-        return [one_hot(space, item) for item in self._storage.items(positions)]
+            return one_hot(space, found)
+        return unstack(one_hot(space, stack(found, self._rules_of_space().objects))) if found else []
 
     def _padded(self, found: Any, before: int, after: int, fill: Any, hot: bool) -> Any:
         if isinstance(found, list):
-            return (
-                [self._filling(fill, hot) for _ in range(before)] + found + [self._filling(fill, hot) for _ in range(after)]
-            )
+            filling = self._filling(fill, hot)
+            if isinstance(filling, (dict, tuple, list)):  # containers are the caller's own, each of them
+                return [fresh(filling) for _ in range(before)] + found + [fresh(filling) for _ in range(after)]
+            return [filling] * before + found + [filling] * after
         if not len(self._storage) and self._space is None:
             # Nothing is known of the items yet.
             return stack([fill] * (before + after))
@@ -210,7 +243,7 @@ class LookbackBuffer:
     def _filling(self, fill: Any, hot: bool) -> Any:
         """Return one item in place of one that is not there."""
         if hot:
-            return filled_item(one_hot_space(self._space_to_encode()), fill)
+            return filled_item(one_hot_space(self._known_space()), fill)
         if self.finalized and len(self._storage) and isinstance(self._storage, ArrayStorage):
             return map_batch(lambda leaf: filled_array(leaf.shape[1:], leaf.dtype, fill), self._storage.arrays)
         if self._space is not None:
@@ -219,10 +252,10 @@ class LookbackBuffer:
             return fresh(fill)
         return map_batch(lambda leaf: _filled_like(leaf, fill), self._storage.item(0))
 
-    def _space_to_encode(self) -> Space[Any]:
+    def _known_space(self) -> Space[Any]:
         if self._space is None:
             raise EpisodeError(
-                "`one_hot_discrete=True` needs to know the number of classes, but this column has no space. "
+                "found a column without a space, expected one for `one_hot_discrete=True`, which needs the number of classes. "
                 "Give the episode its `observation_space` and `action_space`."
             )
         return self._space
@@ -235,19 +268,6 @@ class LookbackBuffer:
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def admit(self, item: Any) -> Any:
-        """Return a private copy of `item` that `push` takes, after checking structure, shape and dtype."""
-        if self._space is not None and type(self._storage) is not ObjectStorage:
-            if self._admit is None:
-                self._admit = admission(self._space)
-            item = self._admit(item)
-            return item if type(self._storage) is ListStorage else self._storage.admit(item)
-        return self._storage.admit(item)
-
-    def push(self, item: Any) -> None:
-        """Store what `admit` returned; this cannot fail."""
-        self._storage.push(item)
-
     def append(self, item: Any) -> None:
         """Add a copy of `item` at the end; amortised O(1) also when finalized.
 
@@ -255,7 +275,7 @@ class LookbackBuffer:
             SpaceError: If the item's structure, shape or dtype is not that of the space.
             ShapeError: If the buffer is finalized and the item has another structure or shape than its rows.
         """
-        self._storage.push(self.admit(item))
+        self.push(self.admit(item))
 
     def extend(self, items: Any) -> None:
         """Add copies of several items: a list of them, or arrays with time as the first axis."""
@@ -270,10 +290,9 @@ class LookbackBuffer:
 
     def admit_all(self, other: LookbackBuffer, start: int) -> Any:
         """Return the items of `other` from index `start` on, checked, for `push_all`."""
-        positions = range(other.lookback + start, len(other._storage))
-        if isinstance(other._storage, ArrayStorage):
-            return self._storage.admit_all(other._storage.batch(positions))
-        return self._storage.admit_all(other._storage.items(positions))
+        lent = other._storage.lend(slice(other.lookback + start, None))
+        # What another buffer stores is private and read-only already; only arrays have to fit together.
+        return self._storage.admit_all(lent) if isinstance(self._storage, ArrayStorage) else lent
 
     def push_all(self, items: Any) -> None:
         """Store what `admit_all` returned; this cannot fail."""
@@ -283,7 +302,7 @@ class LookbackBuffer:
         """Remove the item at `index`, an index as in `get`."""
         index = indexing.as_int(index)
         size = len(self._storage)
-        position = indexing.position_of(index, size=size, lookback=self.lookback, negative_is_lookback=False)
+        position = indexing.position_of(index, size, self.lookback, negative_is_lookback=False)
         if not 0 <= position < size:
             raise self._not_there(index)
         self._storage.delete(position)
@@ -302,38 +321,43 @@ class LookbackBuffer:
             EpisodeIndexError: If an index is not there or the number of items differs from the number of indices.
             SpaceError: If the buffer is finalized and an item lies outside of its space.
         """
+        if type(at_indices) is int and not self.finalized:
+            size = len(self._storage)
+            position = at_indices + (size if at_indices < 0 and not neg_index_as_lookback else self.lookback)
+            if 0 <= position < size:
+                self._storage.put(position, new_data)
+                return
         positions, single = self._positions_to_set(at_indices, neg_index_as_lookback)
         items = [new_data] if single else _as_items(new_data)
         if len(items) != len(positions):
             raise EpisodeIndexError(
-                f"found {len(items)} items to set at {len(positions)} places ({at_indices!r}); "
-                "expected one item for each place. Nothing was changed."
+                f"found {len(items)} items to set at {len(positions)} places ({at_indices!r}), expected "
+                "one item for each place. Pass as many items as there are indices; nothing was changed."
             )
         if self.finalized and self._space is not None and items and isinstance(self._storage, ArrayStorage):
-            admit = admission(self._space)
-            items = [admit(item) for item in items]
-            check_bounds(self._space, stack(items, object_leaves(self._space)))
-        self._storage.replace(positions, items)
+            rules = self._rules_of_space()
+            items = [rules.admit(item) for item in items]
+            rules.check_bounds(stack(items, rules.objects))
+        if single:
+            self._storage.put(positions[0], items[0])
+        else:
+            self._storage.replace(positions, items)
 
-    def _positions_to_set(self, indices: Index, negative_is_lookback: bool) -> tuple[Positions, bool]:
+    def _positions_to_set(self, indices: Index, negative_is_lookback: bool) -> tuple[list[int], bool]:
         size = len(self._storage)
         if indices is None:
             indices = slice(None)
         if isinstance(indices, slice):
-            positions = indexing.positions_of_slice(
-                indices, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
-            )
-            return indexing.clip(positions, size), False
+            positions = indexing.positions_of_slice(indices, size, self.lookback, negative_is_lookback)
+            return list(range(size)[indexing.clip(positions, size)]), False
         single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
         several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
-        found = indexing.positions_of_list(
-            several, size=size, lookback=self.lookback, negative_is_lookback=negative_is_lookback
-        )
+        found = indexing.positions_of_list(several, size, self.lookback, negative_is_lookback)
         for index, position in zip(several, found, strict=True):
             if not 0 <= position < size:
                 raise EpisodeIndexError(
                     f"found the index {index} to set, expected one within the {len(self)} items and {self.lookback} items "
-                    "of lookback that are stored. Nothing was changed."
+                    "of lookback that are stored. Items are added with `add_env_step`; nothing was changed."
                 )
         return found, single
 
@@ -355,13 +379,13 @@ class LookbackBuffer:
         if not isinstance(storage, ListStorage):
             return storage
         if len(storage):
-            return storage.stacked(None if self._space is None else object_leaves(self._space))
+            return storage.stacked(None if self._space is None else self._rules_of_space().objects)
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
 
     def adopt_stacked(self, storage: Storage) -> None:
         """Become finalized on `storage`, which `stacked` returned; this cannot fail."""
-        self._storage = storage
         self.finalized = True
+        self._use(storage)
 
     def check_bounds(self, storage: Storage | None = None) -> None:
         """Check every item, or those of `storage` in their place, against the space, including its bounds.
@@ -371,14 +395,14 @@ class LookbackBuffer:
         """
         storage = self.stacked() if storage is None else storage
         if self._space is not None and isinstance(storage, ArrayStorage):
-            check_bounds(self._space, storage.arrays)
+            self._rules_of_space().check_bounds(storage.arrays)
 
     # --- Parts and wholes -------------------------------------------------------------------------------------------
 
-    def share(self, positions: range, lookback: int) -> LookbackBuffer:
+    def share(self, positions: slice, lookback: int) -> LookbackBuffer:
         """Return a buffer of the items at absolute `positions`, without a copy; changes of either never show in the other."""
         return LookbackBuffer._adopt(
-            self._storage.share(positions), lookback, self._space, finalized=self.finalized, admit=self._admit
+            self._storage.share(positions), lookback, self._space, finalized=self.finalized, rules=self._rules
         )
 
     def __getitem__(self, index: Index) -> Any:
@@ -389,15 +413,14 @@ class LookbackBuffer:
 
     def __add__(self, other: Any) -> LookbackBuffer:
         """Return a new buffer: a number is added to every item; items of a list or of another buffer are appended."""
-        everything = range(len(self._storage))
-        total = self.share(everything, self.lookback)
+        total = self.share(slice(0, len(self._storage)), self.lookback)
         if isinstance(other, LookbackBuffer):
             total.concat(other)
         elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
-            added = [_added(item, other) for item in self._storage.items(everything)]
-            total._storage = ListStorage.copied(added)
-            if self.finalized:
-                total._storage = total._storage.stacked(None) if added else self._storage
+            added = [map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, None))]
+            if added:
+                storage = ListStorage.copied(added)
+                total._use(storage.stacked(None) if self.finalized else storage)
             total.space = None if total._leaves_space() else self._space
         elif isinstance(other, (list, np.ndarray)):
             total.extend(other)
@@ -465,10 +488,6 @@ def _as_items(data: Any) -> list[Any]:
     return unstack(batch)
 
 
-def _added(item: Any, number: Any) -> Any:
-    return map_batch(lambda leaf: leaf + number, item)
-
-
 def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.ndarray:
     count = len(found)
     padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
@@ -476,7 +495,7 @@ def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.n
     padded[:before] = value
     padded[before : before + count] = found
     padded[before + count :] = value
-    padded.setflags(write=False)
+    padded.setflags(False)
     return padded
 
 
@@ -488,5 +507,5 @@ def _filled_like(leaf: Any, fill: Any) -> Any:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
+    array.setflags(False)
     return array

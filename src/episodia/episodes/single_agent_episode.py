@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import math
 import uuid
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -13,7 +14,7 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.episodes import chunks, display, episode_state, logged_arrays
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import Index
+from episodia.episodes.indexing import Index, as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ObjectStorage
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
@@ -116,7 +117,7 @@ class SingleAgentEpisode:
         self._action_space = action_space
         self.is_terminated = bool(terminated)
         self.is_truncated = bool(truncated)
-        self.t_started = 0 if t_started is None else t_started
+        self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, self._where())
         self._start_time: float | None = None
         self._last_step_time: float | None = None
         self._custom_data: dict[Any, Any] = {}
@@ -159,7 +160,7 @@ class SingleAgentEpisode:
             self._raise_with_place(error, f"{column} of the reset")
         self.observations.push(observation)
         self.infos.push(infos)
-        self._start_time = time.perf_counter()
+        self._start_time = perf_counter()
 
     def add_env_step(
         self,
@@ -168,8 +169,8 @@ class SingleAgentEpisode:
         reward: Any,
         infos: Mapping[str, Any] | None = None,
         *,
-        terminated: bool = False,
-        truncated: bool = False,
+        terminated: bool | np.bool_ = False,
+        truncated: bool | np.bool_ = False,
         extra_model_outputs: Mapping[str, Any] | None = None,
     ) -> None:
         """Store one transition: the action and its reward, and the observation that followed.
@@ -187,7 +188,7 @@ class SingleAgentEpisode:
             EpisodeError: If the episode is done or was not reset, or a column is missing. Nothing is stored then.
             SpaceError: If observation or action does not fit its space.
         """
-        if self.is_terminated or self.is_truncated or not self.observations.len_incl_lookback():
+        if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
             raise self._cannot_step()
         column = "observation"
         try:
@@ -198,13 +199,16 @@ class SingleAgentEpisode:
             if type(reward) is not float:
                 reward = self.rewards.admit(_as_reward(reward))
             column = "infos"
-            infos = _admit_infos(infos)
+            infos = {} if type(infos) is dict and not infos else _admit_infos(infos)
+            column = "terminated and truncated"
+            if type(terminated) is not bool or type(truncated) is not bool:
+                terminated, truncated = _as_flag(terminated), _as_flag(truncated)
             column = "extra_model_outputs"
-            extra_columns = self.extra_model_outputs
-            extras = extra_model_outputs or {}
-            if extra_columns.keys() != extras.keys():
-                extra_columns = self._columns_for(extras)
-            extras = {key: extra_columns[key].admit(value) for key, value in extras.items()}
+            columns = self.extra_model_outputs
+            given = extra_model_outputs if type(extra_model_outputs) is dict else _as_extras(extra_model_outputs)
+            if columns.keys() != given.keys():
+                columns = self._columns_for(given)
+            values = [columns[key].admit(value) for key, value in given.items()]
         except EpisodiaError as error:
             self._raise_with_place(error, column)
         # Everything fits: from here on nothing can fail.
@@ -212,15 +216,15 @@ class SingleAgentEpisode:
         self.actions.push(action)
         self.rewards.push(reward)
         self.infos.push(infos)
-        self.extra_model_outputs = extra_columns
-        for key, value in extras.items():
-            extra_columns[key].push(value)
+        self.extra_model_outputs = columns
+        for key, value in zip(given, values, strict=True):
+            columns[key].push(value)
         self.t += 1
         if terminated:
             self.is_terminated = True
         if truncated:
             self.is_truncated = True
-        self._last_step_time = time.perf_counter()
+        self._last_step_time = perf_counter()
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -240,11 +244,17 @@ class SingleAgentEpisode:
         >>> episode.get_observations(slice(-2, 1), neg_index_as_lookback=True, fill=0)
         [0, 7, 8]
         """
-        return self.observations._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        try:
+            return self.observations._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        except EpisodiaError as error:
+            self._raise_with_place(error, "observations")
 
     def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
         """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
-        return self.infos._get(indices, neg_index_as_lookback, fill, False)
+        try:
+            return self.infos._get(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            self._raise_with_place(error, "infos")
 
     def get_actions(
         self,
@@ -255,11 +265,17 @@ class SingleAgentEpisode:
         one_hot_discrete: bool = False,
     ) -> Any:
         """Return actions; indices are those of `LookbackBuffer.get`."""
-        return self.actions._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        try:
+            return self.actions._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        except EpisodiaError as error:
+            self._raise_with_place(error, "actions")
 
     def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
         """Return rewards; indices are those of `LookbackBuffer.get`."""
-        return self.rewards._get(indices, neg_index_as_lookback, fill, False)
+        try:
+            return self.rewards._get(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            self._raise_with_place(error, "rewards")
 
     def get_extra_model_outputs(
         self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None
@@ -269,16 +285,19 @@ class SingleAgentEpisode:
         Raises:
             EpisodeKeyError: If there is no such column.
         """
-        return self._extra(key)._get(indices, neg_index_as_lookback, fill, False)
+        column = self._extra(key)
+        try:
+            return column._get(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            self._raise_with_place(error, key)
 
     def get_data_dict(self) -> dict[str, Any]:
         """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
         steps = len(self)
+        flags = {Columns.TERMINATEDS: self._flags(self.is_terminated), Columns.TRUNCATEDS: self._flags(self.is_truncated)}
+        places = {Columns.T: np.arange(self.t_started, self.t), Columns.EPS_ID: np.full(steps, self.id_)}
         return {
-            Columns.TERMINATEDS: self._flags(self.is_terminated),
-            Columns.TRUNCATEDS: self._flags(self.is_truncated),
-            Columns.T: np.arange(self.t_started, self.t),
-            Columns.EPS_ID: np.array([self.id_] * steps, dtype=None if steps else str),
+            **({**flags, **places} if self.is_finalized else {k: v.tolist() for k, v in (flags | places).items()}),
             Columns.OBS: self.get_observations(slice(0, steps)),
             Columns.INFOS: self.get_infos(slice(0, steps)),
             Columns.ACTIONS: self.get_actions(),
@@ -288,8 +307,12 @@ class SingleAgentEpisode:
 
     def get_return(self) -> float:
         """Return the undiscounted sum of this chunk's rewards."""
-        rewards = self.rewards.get()
-        return sum(map(float, rewards.tolist() if self.is_finalized else rewards), 0.0)
+        rewards = self.rewards.get().tolist() if self.is_finalized else self.rewards.get()
+        try:
+            # Exactly rounded, and so the same in both forms and however the rewards were stored.
+            return math.fsum(rewards)
+        except (OverflowError, ValueError):  # infinities
+            return sum(map(float, rewards))
 
     def get_duration_s(self) -> float:
         """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
@@ -479,13 +502,13 @@ class SingleAgentEpisode:
         return versions.version_at(self._weights_versions, t)
 
     def validate(self) -> None:
-        """Check that all columns have the lengths they should, and all observations and actions lie in their spaces.
+        """Check that all columns have the lengths they should, and all their items lie in their spaces; rewards are numbers.
 
         Raises:
             EpisodeError: Saying which column is wrong, and how.
         """
         self._check_lengths()
-        for name, column in self._space_columns().items():
+        for name, column in {**self._space_columns(), "rewards": self.rewards}.items():
             try:
                 column.check_bounds()
             except EpisodiaError as error:
@@ -512,19 +535,16 @@ class SingleAgentEpisode:
     # --- Inside -----------------------------------------------------------------------------------------------------
 
     def _lookback_of(self, rewards: Any, len_lookback_buffer: int | Literal["auto"]) -> int:
+        if rewards is not None and not isinstance(rewards, (list, tuple, LookbackBuffer)) and not np.ndim(rewards):
+            self._raise_with_place(EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
         steps = 0 if rewards is None else len(rewards)
-        if len_lookback_buffer == "auto":
+        if isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto":
             return steps
-        if isinstance(len_lookback_buffer, str) or len_lookback_buffer < 0:
-            raise EpisodeError(
-                f"{self._where()}: found `len_lookback_buffer={len_lookback_buffer!r}`, expected a number of steps from 0 up, "
-                'or "auto" for all that are given.'
-            )
-        return min(len_lookback_buffer, steps)
+        return min(as_count("len_lookback_buffer", len_lookback_buffer, self._where()), steps)
 
     def _column(self, name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
         if isinstance(data, LookbackBuffer):
-            column = data.share(range(data.len_incl_lookback()), data.lookback)
+            column = data.share(slice(0, None), data.lookback)
             column.space = data.space if space is None else space
         else:
             try:
@@ -537,17 +557,23 @@ class SingleAgentEpisode:
                     "length: T actions, rewards and extra model outputs, and T + 1 observations and infos."
                 )
         if finalized and not column.finalized:
-            column.adopt_stacked(column.stacked())
+            try:
+                column.adopt_stacked(column.stacked())
+            except EpisodiaError as error:
+                self._raise_with_place(error, name)
         return column
 
     def _info_column(self, infos: Any, lookback: int) -> LookbackBuffer:
-        if isinstance(infos, LookbackBuffer):
-            storage, lookback = ObjectStorage.copied(infos.data), infos.lookback
-        elif infos is None:
-            storage = ObjectStorage([{} for _ in range(self.observations.len_incl_lookback())])
-            lookback = self.observations.lookback
-        else:
-            storage = ObjectStorage.copied([{} if info is None else info for info in infos])
+        if infos is None:
+            infos, lookback = [None] * self.observations.len_incl_lookback(), self.observations.lookback
+        elif isinstance(infos, LookbackBuffer):
+            infos, lookback = infos.data, infos.lookback
+        try:
+            if not isinstance(infos, (list, tuple, np.ndarray)):
+                raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
+            storage = ObjectStorage([_admit_infos(info) for info in infos])
+        except EpisodiaError as error:
+            self._raise_with_place(error, "infos")
         return LookbackBuffer._adopt(storage, lookback, None, finalized=self.observations.finalized)
 
     def _columns_for(self, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
@@ -559,7 +585,7 @@ class SingleAgentEpisode:
         known = self.extra_model_outputs
         if len(self):
             raise EpisodeError(
-                f"found the extra model outputs {sorted(extras)}, expected {sorted(known)} as in the steps before. "
+                f"found the extra model outputs {_names(extras)}, expected {_names(known)} as in the steps before. "
                 "Give the same names at each step, or `cut()` the episode first: a new chunk may have other columns."
             )
         return {key: known[key] if key in known else self._new_extra_column() for key in extras}
@@ -573,9 +599,9 @@ class SingleAgentEpisode:
     def _extra(self, key: str) -> LookbackBuffer:
         try:
             return self.extra_model_outputs[key]
-        except KeyError:
+        except (KeyError, TypeError):
             raise EpisodeKeyError(
-                f"{self._where()}: found the extra model output {key!r}, expected one of {sorted(self.extra_model_outputs)}. "
+                f"{self._where()}: found the extra model output {key!r}, expected one of {_names(self.extra_model_outputs)}. "
                 "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
             ) from None
 
@@ -635,16 +661,37 @@ def _is_finalized(data: Any) -> bool:
     return data is not None and not isinstance(data, list)
 
 
+def _names(columns: Mapping[str, Any]) -> list[str]:
+    return sorted(columns, key=str)
+
+
 def _as_reward(reward: Any) -> Any:
-    if isinstance(reward, (int, float, np.integer, np.floating, np.bool_)) or (
-        isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf"
+    if (
+        isinstance(reward, (float, np.floating, np.integer, np.bool_))
+        or (isinstance(reward, int) and -(2**63) <= reward < 2**63)
+        or (isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf")
     ):
         return own(reward)
-    raise EpisodeError(f"found {describe(reward)}, expected a number. Pass `float(reward)`.")
+    raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
+
+
+def _as_flag(flag: Any) -> bool:
+    is_number = isinstance(flag, (bool, np.bool_, int, np.integer, np.ndarray))
+    if is_number and np.shape(flag) == () and flag in (0, 1):
+        return bool(flag)
+    raise EpisodeError(f"found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
+
+
+def _as_extras(extras: Any) -> Mapping[str, Any]:
+    if extras is None:
+        return {}
+    if not isinstance(extras, Mapping):
+        raise EpisodeError(f"found {describe(extras)}, expected a dict or None. Pass `{{'name': output}}`.")
+    return extras
 
 
 def _admit_infos(infos: Any) -> dict[Any, Any]:
-    if infos is None:
+    if infos is None or (type(infos) is dict and not infos):
         return {}
     if not isinstance(infos, Mapping):
         raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")

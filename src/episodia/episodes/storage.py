@@ -15,9 +15,9 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from episodia.episodes.indexing import as_slice
 from episodia.errors import ShapeError
 from episodia.trees import (
+    SCALAR_TYPES,
     batch_length,
     describe,
     fresh,
@@ -26,12 +26,14 @@ from episodia.trees import (
     map_batch,
     object_array,
     own,
+    own_all,
     own_info,
     stack,
     unstack,
 )
 
-Positions: TypeAlias = range | list[int]
+# Several places: a slice without negative bounds, or a list of positions.
+Positions: TypeAlias = slice | list[int]
 
 
 class Storage(ABC):
@@ -56,6 +58,10 @@ class Storage(ABC):
         """Return several items as arrays (as a list where items are opaque objects)."""
 
     @abstractmethod
+    def lend(self, positions: slice) -> Any:
+        """Return the stored items themselves, a list or a batch, for `push_all` of another storage."""
+
+    @abstractmethod
     def admit(self, item: Any) -> Any:
         """Return a private copy of `item` that can be pushed; raise if it does not fit."""
 
@@ -69,10 +75,14 @@ class Storage(ABC):
 
     @abstractmethod
     def push_all(self, items: Any) -> None:
-        """Store what `admit_all` returned."""
+        """Store what `admit_all` returned, or what a storage that takes the same items lent."""
 
     @abstractmethod
-    def replace(self, positions: Positions, items: list[Any]) -> None:
+    def put(self, position: int, item: Any) -> None:
+        """Overwrite one item."""
+
+    @abstractmethod
+    def replace(self, positions: list[int], items: list[Any]) -> None:
         """Overwrite the items at `positions`, all or none."""
 
     @abstractmethod
@@ -80,7 +90,7 @@ class Storage(ABC):
         """Remove one item."""
 
     @abstractmethod
-    def share(self, positions: range) -> Storage:
+    def share(self, positions: slice) -> Storage:
         """Return a storage of some of the items, without a copy; changes of either never show in the other."""
 
 
@@ -88,61 +98,71 @@ class Storage(ABC):
 class ListStorage(Storage):
     """Items as they came, of any shape, in a Python list."""
 
-    __slots__ = ("_items", "_nested")
+    __slots__ = ("_items", "_nested", "push")
 
     def __init__(self, items: list[Any], *, nested: bool) -> None:
-        """Adopt `items`, which must be private copies; `nested` tells whether any of them is a container."""
+        """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container."""
         self._items = items
         self._nested = nested
+        # Called at every step, so without a Python frame of its own.
+        self.push = items.append
 
     @classmethod
     def copied(cls, items: Sequence[Any]) -> ListStorage:
         """Return a storage with private copies of `items`."""
-        return cls([own(item) for item in items], nested=any(map(is_nested, items)))
+        mine = own_all(items)
+        return cls(mine, nested=any(map(is_nested, mine)))
 
     def __len__(self) -> int:
         return len(self._items)
 
     def item(self, position: int) -> Any:
-        item = self._items[position]
-        return fresh(item) if self._nested else item
+        return fresh(self._items[position]) if self._nested else self._items[position]
 
     def items(self, positions: Positions) -> list[Any]:
-        if type(positions) is range:
-            items = self._items[as_slice(positions)]
-        else:
-            items = [self._items[position] for position in positions]
+        items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]  # type: ignore[union-attr]  # a list
         return [fresh(item) for item in items] if self._nested else items
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
 
+    def lend(self, positions: slice) -> Any:
+        return self._items[positions]
+
     def admit(self, item: Any) -> Any:
+        if type(item) in SCALAR_TYPES:
+            return item
+        if type(item) is not np.ndarray:
+            self._nested = True
         return own(item)
 
-    def push(self, item: Any) -> None:
-        self._items.append(item)
-        if not self._nested and is_nested(item):
-            self._nested = True
+    def expect_nested(self) -> None:
+        """Be ready for containers that are pushed without having been admitted here."""
+        self._nested = True
 
     def admit_all(self, items: Any) -> Any:
-        return [own(item) for item in (items if isinstance(items, list) else unstack(items))]
+        return own_all(items if isinstance(items, list) else unstack(items))
 
     def push_all(self, items: Any) -> None:
+        if not isinstance(items, list):
+            items = unstack(items)
         self._items += items
         self._nested = self._nested or any(map(is_nested, items))
 
-    def replace(self, positions: Positions, items: list[Any]) -> None:
-        for position, item in zip(positions, [own(item) for item in items], strict=True):
+    def put(self, position: int, item: Any) -> None:
+        self._items[position] = self.admit(item)
+
+    def replace(self, positions: list[int], items: list[Any]) -> None:
+        admitted = [self.admit(item) for item in items]
+        for position, item in zip(positions, admitted, strict=True):
             self._items[position] = item
-        self._nested = self._nested or any(map(is_nested, items))
 
     def delete(self, position: int) -> None:
         del self._items[position]
 
-    def share(self, positions: range) -> ListStorage:
+    def share(self, positions: slice) -> ListStorage:
         # The items themselves are read-only, so a new list of them is enough.
-        return ListStorage(self._items[as_slice(positions)], nested=self._nested)
+        return ListStorage(self._items[positions], nested=self._nested)
 
     def stacked(self, is_object: Any) -> ArrayStorage:
         """Return the items as arrays."""
@@ -153,11 +173,12 @@ class ListStorage(Storage):
 class ObjectStorage(Storage):
     """Opaque Python objects, such as infos: never stacked, whatever the form of the episode."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_items", "push")
 
     def __init__(self, items: list[Any]) -> None:
         """Adopt `items`, which must be private copies."""
         self._items = items
+        self.push = items.append
 
     @classmethod
     def copied(cls, items: Sequence[Any]) -> ObjectStorage:
@@ -171,18 +192,17 @@ class ObjectStorage(Storage):
         return fresh(self._items[position])
 
     def items(self, positions: Positions) -> list[Any]:
-        if type(positions) is range:
-            return [fresh(item) for item in self._items[as_slice(positions)]]
-        return [fresh(self._items[position]) for position in positions]
+        items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]  # type: ignore[union-attr]  # a list
+        return [fresh(item) for item in items]
 
     def batch(self, positions: Positions) -> Any:
         return self.items(positions)
 
+    def lend(self, positions: slice) -> Any:
+        return self._items[positions]
+
     def admit(self, item: Any) -> Any:
         return own_info(item)
-
-    def push(self, item: Any) -> None:
-        self._items.append(item)
 
     def admit_all(self, items: Any) -> Any:
         return [own_info(item) for item in items]
@@ -190,15 +210,18 @@ class ObjectStorage(Storage):
     def push_all(self, items: Any) -> None:
         self._items += items
 
-    def replace(self, positions: Positions, items: list[Any]) -> None:
+    def put(self, position: int, item: Any) -> None:
+        self._items[position] = own_info(item)
+
+    def replace(self, positions: list[int], items: list[Any]) -> None:
         for position, item in zip(positions, items, strict=True):
-            self._items[position] = own_info(item)
+            self.put(position, item)
 
     def delete(self, position: int) -> None:
         del self._items[position]
 
-    def share(self, positions: range) -> ObjectStorage:
-        return ObjectStorage(self._items[as_slice(positions)])
+    def share(self, positions: slice) -> ObjectStorage:
+        return ObjectStorage(self._items[positions])
 
 
 @final
@@ -213,9 +236,9 @@ class ArrayStorage(Storage):
     __slots__ = ("_length", "_room", "_shared", "_view")
 
     def __init__(self, batch: Any, *, owned: bool) -> None:
-        """Adopt the arrays of `batch`: as our own, or borrowed from someone who will not change them."""
+        """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
         self._length = batch_length(batch)
-        self._view = map_batch(_read_only, batch)
+        self._view = map_batch(_read_only, batch) if owned else batch
         self._room: Any = batch if owned else None
         self._shared = not owned
 
@@ -230,7 +253,7 @@ class ArrayStorage(Storage):
     @property
     def arrays(self) -> Any:
         """The read-only arrays."""
-        return self._view
+        return fresh(self._view)
 
     def item(self, position: int) -> Any:
         view = self._view
@@ -241,15 +264,17 @@ class ArrayStorage(Storage):
 
     def batch(self, positions: Positions) -> Any:
         view = self._view
-        if type(positions) is range:
-            key: Any = as_slice(positions)
-            return view[key] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[key], view)
-        rows = np.asarray(positions, np.intp)
-        return map_batch(lambda leaf: _frozen(leaf[rows]), view)
+        if type(positions) is slice:
+            return view[positions] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[positions], view)
+        rows = np.array(positions, np.intp)
+        return map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), view)
+
+    def lend(self, positions: slice) -> Any:
+        return self.batch(positions)
 
     def admit(self, item: Any) -> Any:
         item = own(item)
-        _check_item(self._view, item, "")
+        _check_row(self._view, item, "")
         return item
 
     def push(self, item: Any) -> None:
@@ -259,15 +284,15 @@ class ArrayStorage(Storage):
         self._reserve(1, map_batch(_dtype_with, self._view, item))
         row = self._length
         map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
-        self._grow_view(row + 1)
+        self._show(row + 1)
 
     def admit_all(self, items: Any) -> Any:
         if isinstance(items, list):
             if not items:
                 return map_batch(lambda leaf: leaf[:0], self._view)
-            items = stack([own(item) for item in items], _object_leaves(self._view))
+            items = stack(own_all(items), _object_leaves(self._view))
         if batch_length(items):
-            _check_item(self._view, map_batch(lambda leaf: leaf[0], items), "")
+            _check_row(self._view, map_batch(lambda leaf: leaf[0], items), "")
         return items
 
     def push_all(self, items: Any) -> None:
@@ -278,68 +303,74 @@ class ArrayStorage(Storage):
             self._adopt(map_batch(_own_column, items))
             return
         self._reserve(count, map_batch(_common_dtype, self._view, items))
-        start = self._length
-        map_batch(lambda leaf, rows: leaf.__setitem__(slice(start, start + count), rows), self._room, items)
-        self._grow_view(start + count)
+        rows = slice(self._length, self._length + count)
+        map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, items)
+        self._show(rows.stop)
 
-    def replace(self, positions: Positions, items: list[Any]) -> None:
-        if not len(positions):
+    def put(self, position: int, item: Any) -> None:
+        item = self.admit(item)
+        self._make_writable(map_batch(_dtype_with, self._view, item))
+        map_batch(lambda leaf, value: leaf.__setitem__(position, value), self._room, item)
+
+    def replace(self, positions: list[int], items: list[Any]) -> None:
+        if not positions:
             return
-        batch = stack([own(item) for item in items], _object_leaves(self._view))
-        if len(positions) == self._length and sorted(positions) == list(range(self._length)):
+        batch = stack(own_all(items), _object_leaves(self._view))
+        if sorted(positions) == list(range(self._length)):
             # Nothing of the old column remains, so nothing of it has to fit.
-            order = np.argsort(np.asarray(positions))
+            order = np.argsort(positions)
             self._adopt(map_batch(lambda leaf: leaf[order], batch))
             return
-        _check_item(self._view, map_batch(lambda leaf: leaf[0], batch), "")
-        dtypes = map_batch(_common_dtype, self._view, batch)
-        if self._shared or self._room is None:
-            self._reallocate(self._length, dtypes)
-        else:
-            self._reserve(0, dtypes)
-        rows = as_slice(positions) if type(positions) is range else positions
-        map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, batch)
-        self._grow_view(self._length)
+        _check_row(self._view, map_batch(lambda leaf: leaf[0], batch), "")
+        self._make_writable(map_batch(_common_dtype, self._view, batch))
+        map_batch(lambda leaf, values: leaf.__setitem__(positions, values), self._room, batch)
 
     def delete(self, position: int) -> None:
         self._adopt(map_batch(lambda leaf: np.delete(leaf, position, axis=0), self._view))
 
-    def share(self, positions: range) -> ArrayStorage:
+    def share(self, positions: slice) -> ArrayStorage:
         self._shared = True
         return ArrayStorage(self.batch(positions), owned=False)
 
     def _adopt(self, batch: Any) -> None:
         self._room, self._shared = batch, False
-        self._length = batch_length(batch)
-        self._view = map_batch(_read_only, batch)
+        self._show(batch_length(batch))
+
+    def _show(self, length: int) -> None:
+        """Let readers see the first `length` rows."""
+        self._length = length
+        room = self._room
+        self._view = (
+            _read_only(room[:length])
+            if type(room) is np.ndarray
+            else map_batch(lambda leaf: _read_only(leaf[:length]), room)
+        )
 
     def _reserve(self, count: int, dtypes: Any) -> None:
         """Make room for `count` more rows of `dtypes`: amortised, by doubling."""
         needed = self._length + count
-        if self._room is None or not _has_room(self._room, needed, dtypes):
-            self._reallocate(max(needed, 2 * self._length) if count else needed, dtypes)
+        if not _has_room(self._room, needed, dtypes):
+            self._reallocate(max(needed, 2 * self._length), dtypes)
+
+    def _make_writable(self, dtypes: Any) -> None:
+        """See to it that rows can be overwritten with values of `dtypes`, and that nobody else sees it."""
+        if self._shared or not _has_room(self._room, self._length, dtypes):
+            self._reallocate(self._length, dtypes)
+            self._show(self._length)
 
     def _reallocate(self, capacity: int, dtypes: Any) -> None:
         self._room = map_batch(lambda leaf, dtype: _enlarged(leaf, capacity, dtype), self._view, dtypes)
         self._shared = False
 
-    def _grow_view(self, length: int) -> None:
-        self._length = length
-        room = self._room
-        if type(room) is np.ndarray:
-            self._view = _read_only(room[:length])
-        else:
-            self._view = map_batch(lambda leaf: _read_only(leaf[:length]), room)
-
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    view = array[...] if array.flags.writeable else array
-    view.setflags(write=False)
+    view = array[...]
+    view.setflags(False)
     return view
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
+    array.setflags(False)
     return array
 
 
@@ -348,7 +379,7 @@ def _own_column(column: Any) -> np.ndarray:
     if array.dtype.kind in "US":
         return array.astype(object)
     if array.dtype.hasobject:
-        return object_array([own(item) for item in array]) if array.ndim == 1 else own(array).copy()  # type: ignore[no-any-return]  # of an array
+        return object_array([own(item) for item in array]) if array.ndim == 1 else own(array).copy()  # type: ignore[no-any-return]  # an array
     return np.array(array, dtype=array.dtype.newbyteorder("="), subok=False)
 
 
@@ -357,26 +388,25 @@ def _object_leaves(batch: Any) -> Any:
 
 
 def _dtype_with(column: np.ndarray, item: Any) -> np.dtype[Any]:
-    if isinstance(item, (np.ndarray, np.generic)) and item.dtype == column.dtype:
+    """Return the dtype in which `column` and one more item can be stored."""
+    if column.dtype.hasobject or (isinstance(item, (np.ndarray, np.generic)) and item.dtype == column.dtype):
         return column.dtype
-    return _common_dtype(column, np.asarray(item) if not column.dtype.hasobject else column)
+    return _common_dtype(column, np.asarray(item))
 
 
-def _common_dtype(column: np.ndarray, other: Any) -> np.dtype[Any]:
-    dtype = other.dtype
-    if dtype == column.dtype:
-        return dtype  # type: ignore[no-any-return]  # of an array
-    if dtype.hasobject or column.dtype.hasobject or "U" in (dtype.kind, column.dtype.kind):
+def _common_dtype(column: np.ndarray, other: np.ndarray) -> np.dtype[Any]:
+    if other.dtype == column.dtype:
+        return column.dtype
+    if not (column.dtype.kind in "biufc" and other.dtype.kind in "biufc"):
         return np.dtype(object)
-    return np.result_type(column.dtype, dtype)
+    return np.result_type(column.dtype, other.dtype)
 
 
 def _has_room(room: Any, rows: int, dtypes: Any) -> bool:
     if type(room) is np.ndarray:
         return len(room) >= rows and room.dtype == dtypes and room.flags.writeable
-    return all(
-        len(leaf) >= rows and leaf.dtype == dtype and leaf.flags.writeable
-        for (_, leaf), (_, dtype) in zip(leaves(room), leaves(dtypes), strict=True)
+    return room is not None and all(
+        _has_room(leaf, rows, dtype) for (_, leaf), (_, dtype) in zip(leaves(room), leaves(dtypes), strict=True)
     )
 
 
@@ -386,7 +416,7 @@ def _enlarged(column: np.ndarray, capacity: int, dtype: np.dtype[Any]) -> np.nda
     return larger
 
 
-def _check_item(view: Any, item: Any, path: str) -> None:
+def _check_row(view: Any, item: Any, path: str) -> None:
     """Refuse an item that cannot be a further row: another nesting, another shape, or numbers that find no common dtype."""
     if isinstance(view, dict):
         fits = isinstance(item, dict) and item.keys() == view.keys()
@@ -402,10 +432,10 @@ def _check_item(view: Any, item: Any, path: str) -> None:
         )
     if isinstance(view, dict):
         for key in view:
-            _check_item(view[key], item[key], f"{path}[{key!r}]")
+            _check_row(view[key], item[key], f"{path}[{key!r}]")
     elif isinstance(view, tuple):
         for position, part in enumerate(view):
-            _check_item(part, item[position], f"{path}[{position}]")
+            _check_row(part, item[position], f"{path}[{position}]")
 
 
 def _is_row(column: np.ndarray, item: Any, path: str) -> bool:
