@@ -109,9 +109,7 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
 
     def admit(item: Any) -> Any:
         if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape:
-            item = item.copy()
-            item.setflags(False)
-            return item
+            return item.copy()
         return admit_unusual(item)
 
     def admit_unusual(item: Any) -> Any:
@@ -387,16 +385,35 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 class SpaceRules:
-    """What a space says about items, worked out once for a column and all its continuations."""
+    """What a space says about items, worked out once for a column and all its continuations.
 
-    __slots__ = ("admit", "check_bounds", "objects", "space")
+    `free_types` may be stored as they are; arrays of `row_dtype` and `row_shape` need a copy only; all else goes through
+    `admit`.
+    """
+
+    __slots__ = ("admit", "check_bounds", "free_types", "nested", "objects", "row_dtype", "row_shape")
 
     def __init__(self, space: Space[Any]) -> None:
         """Work out the rules of `space`."""
-        self.space = space
         self.admit = admission(space)
         self.check_bounds = bounds_check(space)
         self.objects = object_leaves(space)
+        self.nested = not isinstance(space, _ARRAY_SPACES)
+        self.free_types = _free_types(space)
+        of_arrays = isinstance(space, _ARRAY_SPACES) and bool(space.shape)
+        self.row_dtype = np.dtype(space.dtype) if of_arrays else None
+        self.row_shape = space.shape if of_arrays else None
+
+
+def _free_types(space: Space[Any]) -> frozenset[type]:
+    if isinstance(space, spaces.Discrete):
+        return _INTEGER_TYPES
+    if isinstance(space, spaces.Box) and space.shape == () and np.dtype(space.dtype).kind == "f":
+        return frozenset({float})
+    return frozenset()
+
+
+_INTEGER_TYPES: frozenset[type] = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32})
 
 
 def empty_batch(space: Space[Any]) -> Any:

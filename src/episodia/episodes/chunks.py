@@ -120,7 +120,7 @@ def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
 
 
 def _whole(column: LookbackBuffer) -> LookbackBuffer:
-    return column.share(slice(0, None), column.lookback)
+    return column.share(slice(0, column.len_incl_lookback()), column.lookback)
 
 
 def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:

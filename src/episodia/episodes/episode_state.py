@@ -10,7 +10,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import freeze, is_nested, map_batch, own_info, stack
+from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, own_info, stack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -69,15 +69,22 @@ def _copied_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
 
 
 def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
-    """Return the state for a pickle: few large arrays, which protocol 5 moves out of band, and no empty infos."""
+    """Return the state for a pickle: contiguous arrays, which protocol 5 moves out of band, and no empty infos."""
     state = get_state(episode)
     state["custom_data"] = episode._custom_data
-    for column in (state["observations"], state["actions"], state["rewards"], *state["extra_model_outputs"].values()):
-        data = column["data"]
-        column["data"] = map_batch(np.ascontiguousarray, data) if column["finalized"] else _pack(data)
+    columns = {name: getattr(episode, name) for name in _COLUMNS if name != "infos"}
+    for name, column in columns.items():
+        state[name]["data"] = _contiguous(column)
+    for key, column in episode.extra_model_outputs.items():
+        state["extra_model_outputs"][key]["data"] = _contiguous(column)
     if not any(state["infos"]["data"]):
         state["infos"]["data"] = len(state["infos"]["data"])
     return state
+
+
+def _contiguous(column: LookbackBuffer) -> Any:
+    stored = column.lend()
+    return _pack(stored) if isinstance(stored, list) else map_batch(np.ascontiguousarray, stored)
 
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
@@ -96,16 +103,16 @@ def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
 
 
 def _pack(items: list[Any]) -> tuple[str, Any]:
-    """Return the items of a growing column as few arrays: one for each leaf that has the same type in all items."""
+    """Return the items of a growing column as few arrays: one for each leaf that has one type in all items."""
     kinds = set(map(type, items))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is np.ndarray and items[0].ndim and len({(item.shape, item.dtype) for item in items}) == 1:
         return "rows", stack(items)
-    if kind is not None and issubclass(kind, np.generic) and not issubclass(kind, np.flexible):
+    if kind in SCALAR_TYPES and issubclass(kind, np.generic):
         return "rows", np.array(items)
-    if kind is dict and all(list(item) == list(items[0]) for item in items):
+    if kind is dict and items[0] and all(list(item) == list(items[0]) for item in items):
         return "dicts", {key: _pack([item[key] for item in items]) for key in items[0]}
-    if kind is tuple and len(set(map(len, items))) == 1:
+    if kind is tuple and items[0] and len(set(map(len, items))) == 1:
         return "tuples", [_pack(list(column)) for column in zip(*items, strict=True)]
     return "items", items
 

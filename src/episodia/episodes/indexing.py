@@ -114,11 +114,11 @@ def clip(positions: range, size: int) -> slice:
     Returned is a slice without negative bounds.
 
     >>> clip(range(-3, 5, 2), 4)
-    slice(0, 5, 2)
+    slice(0, 4, 2)
     """
     start, stop, step = positions.start, positions.stop, positions.step
     if step > 0:
-        return slice(start if start > 0 else 0, stop if stop > 0 else 0, step)
+        return slice(start if start > 0 else 0, max(0, min(stop, size)), step)
     return as_slice(range(min(start, size - 1), max(stop, -1), step))
 
 

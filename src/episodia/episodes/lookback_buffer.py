@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 
 from episodia.episodes import indexing
 from episodia.episodes.display import buffer_text
@@ -24,7 +24,7 @@ from episodia.spaces import (
     one_hot_space,
     structure_of,
 )
-from episodia.trees import batch_length, equal, fresh, map_batch, stack, unstack
+from episodia.trees import SCALAR_TYPES, batch_length, equal, fresh, map_batch, stack, unstack
 
 
 class LookbackBuffer:
@@ -42,11 +42,26 @@ class LookbackBuffer:
     [0, 10, 11, 12]
     """
 
-    __slots__ = ("_rules", "_space", "_storage", "admit", "finalized", "lookback", "push")
+    __slots__ = (
+        "_rules",
+        "_space",
+        "_storage",
+        "admit",
+        "finalized",
+        "free_types",
+        "lookback",
+        "push",
+        "row_dtype",
+        "row_shape",
+    )
 
     # Check and copy an item; store what was admitted, which cannot fail. An episode admits a whole step before it pushes.
     admit: Callable[[Any], Any]
     push: Callable[[Any], None]
+    # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items.
+    free_types: frozenset[type]
+    row_dtype: np.dtype[Any] | None
+    row_shape: tuple[int, ...] | None
 
     def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
@@ -82,25 +97,26 @@ class LookbackBuffer:
         self._storage = storage
         # Bound once, since every step of every episode goes through them.
         self.push = storage.push
-        if self._space is None or type(storage) is ObjectStorage:
+        self.free_types = frozenset()
+        self.row_dtype = self.row_shape = None
+        if self._space is None or isinstance(storage, ObjectStorage):
             self.admit = storage.admit
+            if isinstance(storage, ListStorage):
+                self.free_types = SCALAR_TYPES
         else:
-            self.admit = self._admit_first if self._rules is None else self._admission()
+            self.admit = self._admit_checked if isinstance(storage, ArrayStorage) else self._admit_first
+
+    def _admit_checked(self, item: Any) -> Any:
+        return self._storage.admit(self._rules_of_space().admit(item))
 
     def _admit_first(self, item: Any) -> Any:
-        self.admit = self._admission()
-        return self.admit(item)
-
-    def _admission(self) -> Callable[[Any], Any]:
+        """Admit the first item of a growing column that has a space, and remember what needs less of a check next time."""
         rules = self._rules_of_space()
-        if isinstance(self._storage, ListStorage):
-            if not isinstance(rules.space, (spaces.Box, spaces.Discrete)):
-                self._storage.expect_nested()
-            return rules.admit
-        return self._admit_row
-
-    def _admit_row(self, item: Any) -> Any:
-        return self._storage.admit(self._rules_of_space().admit(item))
+        self.admit, self.free_types = rules.admit, rules.free_types
+        self.row_dtype, self.row_shape = rules.row_dtype, rules.row_shape
+        if rules.nested:
+            self._storage.expect_nested()  # type: ignore[attr-defined]  # a list
+        return rules.admit(item)
 
     def _rules_of_space(self) -> SpaceRules:
         if self._rules is None:
@@ -138,7 +154,7 @@ class LookbackBuffer:
         return len(self._storage)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._storage.items(slice(self.lookback, None)))
+        return iter(self._storage.items(slice(self.lookback, len(self._storage))))
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -290,13 +306,22 @@ class LookbackBuffer:
 
     def admit_all(self, other: LookbackBuffer, start: int) -> Any:
         """Return the items of `other` from index `start` on, checked, for `push_all`."""
-        lent = other._storage.lend(slice(other.lookback + start, None))
+        lent = other._storage.lend(slice(other.lookback + start, len(other._storage)))
         # What another buffer stores is private and read-only already; only arrays have to fit together.
         return self._storage.admit_all(lent) if isinstance(self._storage, ArrayStorage) else lent
+
+    def lend(self) -> Any:
+        """Return all items as they are stored, the lookback included: arrays, or a list. They must not be changed."""
+        return self._storage.lend(slice(0, len(self._storage)))
 
     def push_all(self, items: Any) -> None:
         """Store what `admit_all` returned; this cannot fail."""
         self._storage.push_all(items)
+
+    def truncate(self, length: int) -> None:
+        """Remove the items from index `length` on."""
+        while len(self) > length:
+            self.pop()
 
     def pop(self, index: int = -1) -> None:
         """Remove the item at `index`, an index as in `get`."""
@@ -417,10 +442,9 @@ class LookbackBuffer:
         if isinstance(other, LookbackBuffer):
             total.concat(other)
         elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
-            added = [map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, None))]
+            added = [map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, len(self._storage)))]
             if added:
-                storage = ListStorage.copied(added)
-                total._use(storage.stacked(None) if self.finalized else storage)
+                total._use(ArrayStorage(stack(added), owned=True) if self.finalized else ListStorage.copied(added))
             total.space = None if total._leaves_space() else self._space
         elif isinstance(other, (list, np.ndarray)):
             total.extend(other)

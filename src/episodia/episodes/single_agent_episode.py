@@ -192,11 +192,20 @@ class SingleAgentEpisode:
             raise self._cannot_step()
         column = "observation"
         try:
-            observation = self.observations.admit(observation)
+            track = self.observations
+            if (
+                type(observation) is np.ndarray
+                and observation.dtype == track.row_dtype
+                and observation.shape == track.row_shape
+            ):
+                observation = observation.copy()
+            else:
+                observation = track.admit(observation)
             column = "action"
-            action = self.actions.admit(action)
+            if type(action) not in self.actions.free_types:
+                action = self.actions.admit(action)
             column = "reward"
-            if type(reward) is not float:
+            if type(reward) not in self.rewards.free_types:
                 reward = self.rewards.admit(_as_reward(reward))
             column = "infos"
             infos = {} if type(infos) is dict and not infos else _admit_infos(infos)
@@ -204,21 +213,15 @@ class SingleAgentEpisode:
             if type(terminated) is not bool or type(truncated) is not bool:
                 terminated, truncated = _as_flag(terminated), _as_flag(truncated)
             column = "extra_model_outputs"
-            columns = self.extra_model_outputs
-            given = extra_model_outputs if type(extra_model_outputs) is dict else _as_extras(extra_model_outputs)
-            if columns.keys() != given.keys():
-                columns = self._columns_for(given)
-            values = [columns[key].admit(value) for key, value in given.items()]
+            if extra_model_outputs or self.extra_model_outputs:
+                self._push_extras(extra_model_outputs)
         except EpisodiaError as error:
             self._raise_with_place(error, column)
         # Everything fits: from here on nothing can fail.
-        self.observations.push(observation)
+        track.push(observation)
         self.actions.push(action)
         self.rewards.push(reward)
         self.infos.push(infos)
-        self.extra_model_outputs = columns
-        for key, value in zip(given, values, strict=True):
-            columns[key].push(value)
         self.t += 1
         if terminated:
             self.is_terminated = True
@@ -537,6 +540,8 @@ class SingleAgentEpisode:
     def _lookback_of(self, rewards: Any, len_lookback_buffer: int | Literal["auto"]) -> int:
         if rewards is not None and not isinstance(rewards, (list, tuple, LookbackBuffer)) and not np.ndim(rewards):
             self._raise_with_place(EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
+        if isinstance(rewards, LookbackBuffer):
+            return rewards.lookback
         steps = 0 if rewards is None else len(rewards)
         if isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto":
             return steps
@@ -544,7 +549,7 @@ class SingleAgentEpisode:
 
     def _column(self, name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
         if isinstance(data, LookbackBuffer):
-            column = data.share(slice(0, None), data.lookback)
+            column = data.share(slice(0, data.len_incl_lookback()), data.lookback)
             column.space = data.space if space is None else space
         else:
             try:
@@ -575,6 +580,32 @@ class SingleAgentEpisode:
         except EpisodiaError as error:
             self._raise_with_place(error, "infos")
         return LookbackBuffer._adopt(storage, lookback, None, finalized=self.observations.finalized)
+
+    def _push_extras(self, given: Any) -> None:
+        """Store the extra outputs of one step, all or none."""
+        columns = self.extra_model_outputs
+        if type(given) is not dict:
+            given = _as_extras(given)
+        if given.keys() != columns.keys():
+            columns = self._columns_for(given)
+        if self.is_finalized:
+            # An array may change its dtype when it takes an item, so all of them are admitted before any is stored.
+            given = {key: columns[key].admit(value) for key, value in given.items()}
+            for key, value in given.items():
+                columns[key].push(value)
+        else:
+            self._push_growing_extras(columns, given)
+        self.extra_model_outputs = columns
+
+    def _push_growing_extras(self, columns: dict[str, LookbackBuffer], given: Mapping[str, Any]) -> None:
+        try:
+            for key, value in given.items():
+                column = columns[key]
+                column.push(value if type(value) in column.free_types else column.admit(value))
+        except EpisodiaError:
+            for column in columns.values():
+                column.truncate(len(self))
+            raise
 
     def _columns_for(self, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
         """Return the extra columns for a step that has other names than the one before.

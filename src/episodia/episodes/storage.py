@@ -32,7 +32,7 @@ from episodia.trees import (
     unstack,
 )
 
-# Several places: a slice without negative bounds, or a list of positions.
+# Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
 
 
@@ -96,14 +96,18 @@ class Storage(ABC):
 
 @final
 class ListStorage(Storage):
-    """Items as they came, of any shape, in a Python list."""
+    """Items as they came, of any shape, in a Python list.
 
-    __slots__ = ("_items", "_nested", "push")
+    Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one.
+    """
+
+    __slots__ = ("_frozen", "_items", "_nested", "push")
 
     def __init__(self, items: list[Any], *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container."""
         self._items = items
         self._nested = nested
+        self._frozen = 0  # how many items, from the first on, are read-only
         # Called at every step, so without a Python frame of its own.
         self.push = items.append
 
@@ -117,11 +121,21 @@ class ListStorage(Storage):
         return len(self._items)
 
     def item(self, position: int) -> Any:
+        if position >= self._frozen:
+            self._freeze()
         return fresh(self._items[position]) if self._nested else self._items[position]
 
     def items(self, positions: Positions) -> list[Any]:
+        if self._frozen < len(self._items):
+            self._freeze()
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]  # type: ignore[union-attr]  # a list
         return [fresh(item) for item in items] if self._nested else items
+
+    def _freeze(self) -> None:
+        for item in self._items[self._frozen :]:
+            if type(item) is np.ndarray:
+                item.setflags(False)
+        self._frozen = len(self._items)
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
@@ -130,11 +144,12 @@ class ListStorage(Storage):
         return self._items[positions]
 
     def admit(self, item: Any) -> Any:
+        # Scalars first, because a call of `own` costs more than all the rest.
         if type(item) in SCALAR_TYPES:
             return item
-        if type(item) is not np.ndarray:
-            self._nested = True
-        return own(item)
+        item = own(item)
+        self._nested = self._nested or is_nested(item)
+        return item
 
     def expect_nested(self) -> None:
         """Be ready for containers that are pushed without having been admitted here."""
@@ -159,9 +174,10 @@ class ListStorage(Storage):
 
     def delete(self, position: int) -> None:
         del self._items[position]
+        self._frozen = min(self._frozen, len(self._items))
 
     def share(self, positions: slice) -> ListStorage:
-        # The items themselves are read-only, so a new list of them is enough.
+        # Nobody writes into the items themselves, so a new list of them is enough.
         return ListStorage(self._items[positions], nested=self._nested)
 
     def stacked(self, is_object: Any) -> ArrayStorage:
@@ -228,18 +244,19 @@ class ObjectStorage(Storage):
 class ArrayStorage(Storage):
     """Items as rows of arrays, one array for each leaf of the nesting.
 
-    Three things are kept apart: `_view`, the read-only arrays that readers get; `_room`, the larger arrays behind it into
-    which rows are appended (None while they are borrowed); and `_shared`, true once someone else reads the same rows. Rows
-    that are shared are copied before they are overwritten. Appending needs no copy, because nobody else sees the new rows.
+    `_room` are the arrays that rows are appended to, larger than needed (None while the rows are borrowed). `_alias` is what
+    readers get: the same memory, read-only. `_shared` is true once someone else reads the same rows: they are copied before
+    they are overwritten. Appending needs no copy, because nobody else sees the new rows.
     """
 
-    __slots__ = ("_length", "_room", "_shared", "_view")
+    __slots__ = ("_alias", "_capacity", "_length", "_room", "_shared")
 
     def __init__(self, batch: Any, *, owned: bool) -> None:
         """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
         self._length = batch_length(batch)
-        self._view = map_batch(_read_only, batch) if owned else batch
         self._room: Any = batch if owned else None
+        self._alias = map_batch(_read_only, batch) if owned else batch
+        self._capacity = self._length if owned else 0
         self._shared = not owned
 
     @classmethod
@@ -253,46 +270,46 @@ class ArrayStorage(Storage):
     @property
     def arrays(self) -> Any:
         """The read-only arrays."""
-        return fresh(self._view)
+        return self.batch(slice(0, self._length))
 
     def item(self, position: int) -> Any:
-        view = self._view
-        return view[position] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[position], view)
+        alias = self._alias
+        return alias[position] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[position], alias)
 
     def items(self, positions: Positions) -> list[Any]:
         return unstack(self.batch(positions))
 
     def batch(self, positions: Positions) -> Any:
-        view = self._view
+        alias = self._alias
         if type(positions) is slice:
-            return view[positions] if type(view) is np.ndarray else map_batch(lambda leaf: leaf[positions], view)
+            return alias[positions] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[positions], alias)
         rows = np.array(positions, np.intp)
-        return map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), view)
+        return map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), alias)
 
     def lend(self, positions: slice) -> Any:
         return self.batch(positions)
 
     def admit(self, item: Any) -> Any:
         item = own(item)
-        _check_row(self._view, item, "")
+        _check_row(self.arrays, item, "")
         return item
 
     def push(self, item: Any) -> None:
         if not self._length:
-            self._adopt(stack([item], _object_leaves(self._view)))
+            self._adopt(stack([item], _object_leaves(self._alias)))
             return
-        self._reserve(1, map_batch(_dtype_with, self._view, item))
+        self._reserve(1, map_batch(_dtype_with, self._alias, item))
         row = self._length
         map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
-        self._show(row + 1)
+        self._length = row + 1
 
     def admit_all(self, items: Any) -> Any:
         if isinstance(items, list):
             if not items:
-                return map_batch(lambda leaf: leaf[:0], self._view)
-            items = stack(own_all(items), _object_leaves(self._view))
+                return self.batch(slice(0, 0))
+            items = stack(own_all(items), _object_leaves(self._alias))
         if batch_length(items):
-            _check_row(self._view, map_batch(lambda leaf: leaf[0], items), "")
+            _check_row(self.arrays, map_batch(lambda leaf: leaf[0], items), "")
         return items
 
     def push_all(self, items: Any) -> None:
@@ -302,65 +319,59 @@ class ArrayStorage(Storage):
         if not self._length:
             self._adopt(map_batch(_own_column, items))
             return
-        self._reserve(count, map_batch(_common_dtype, self._view, items))
+        self._reserve(count, map_batch(_common_dtype, self._alias, items))
         rows = slice(self._length, self._length + count)
         map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, items)
-        self._show(rows.stop)
+        self._length = rows.stop
 
     def put(self, position: int, item: Any) -> None:
         item = self.admit(item)
-        self._make_writable(map_batch(_dtype_with, self._view, item))
+        self._make_writable(map_batch(_dtype_with, self._alias, item))
         map_batch(lambda leaf, value: leaf.__setitem__(position, value), self._room, item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         if not positions:
             return
-        batch = stack(own_all(items), _object_leaves(self._view))
+        batch = stack(own_all(items), _object_leaves(self._alias))
         if sorted(positions) == list(range(self._length)):
             # Nothing of the old column remains, so nothing of it has to fit.
             order = np.argsort(positions)
             self._adopt(map_batch(lambda leaf: leaf[order], batch))
             return
-        _check_row(self._view, map_batch(lambda leaf: leaf[0], batch), "")
-        self._make_writable(map_batch(_common_dtype, self._view, batch))
+        _check_row(self.arrays, map_batch(lambda leaf: leaf[0], batch), "")
+        self._make_writable(map_batch(_common_dtype, self._alias, batch))
         map_batch(lambda leaf, values: leaf.__setitem__(positions, values), self._room, batch)
 
     def delete(self, position: int) -> None:
-        self._adopt(map_batch(lambda leaf: np.delete(leaf, position, axis=0), self._view))
+        self._adopt(map_batch(lambda leaf: np.delete(leaf, position, axis=0), self.arrays))
 
     def share(self, positions: slice) -> ArrayStorage:
         self._shared = True
         return ArrayStorage(self.batch(positions), owned=False)
 
     def _adopt(self, batch: Any) -> None:
-        self._room, self._shared = batch, False
-        self._show(batch_length(batch))
+        self._length = batch_length(batch)
+        self._settle(batch)
 
-    def _show(self, length: int) -> None:
-        """Let readers see the first `length` rows."""
-        self._length = length
-        room = self._room
-        self._view = (
-            _read_only(room[:length])
-            if type(room) is np.ndarray
-            else map_batch(lambda leaf: _read_only(leaf[:length]), room)
-        )
+    def _settle(self, room: Any) -> None:
+        """Use the arrays `room` from now on, which nobody else has."""
+        self._room, self._shared = room, False
+        self._alias = map_batch(_read_only, room)
+        self._capacity = len(room) if type(room) is np.ndarray else batch_length(room)
 
     def _reserve(self, count: int, dtypes: Any) -> None:
         """Make room for `count` more rows of `dtypes`: amortised, by doubling."""
         needed = self._length + count
-        if not _has_room(self._room, needed, dtypes):
+        if needed > self._capacity or not _same_dtypes(self._alias, dtypes):
             self._reallocate(max(needed, 2 * self._length), dtypes)
 
     def _make_writable(self, dtypes: Any) -> None:
         """See to it that rows can be overwritten with values of `dtypes`, and that nobody else sees it."""
-        if self._shared or not _has_room(self._room, self._length, dtypes):
+        if self._shared or not _same_dtypes(self._alias, dtypes):
             self._reallocate(self._length, dtypes)
-            self._show(self._length)
 
     def _reallocate(self, capacity: int, dtypes: Any) -> None:
-        self._room = map_batch(lambda leaf, dtype: _enlarged(leaf, capacity, dtype), self._view, dtypes)
-        self._shared = False
+        self._settle(map_batch(lambda leaf, dtype: _enlarged(leaf, capacity, dtype), self.arrays, dtypes))
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -402,12 +413,8 @@ def _common_dtype(column: np.ndarray, other: np.ndarray) -> np.dtype[Any]:
     return np.result_type(column.dtype, other.dtype)
 
 
-def _has_room(room: Any, rows: int, dtypes: Any) -> bool:
-    if type(room) is np.ndarray:
-        return len(room) >= rows and room.dtype == dtypes and room.flags.writeable
-    return room is not None and all(
-        _has_room(leaf, rows, dtype) for (_, leaf), (_, dtype) in zip(leaves(room), leaves(dtypes), strict=True)
-    )
+def _same_dtypes(batch: Any, dtypes: Any) -> bool:
+    return all(leaf.dtype == dtype for (_, leaf), (_, dtype) in zip(leaves(batch), leaves(dtypes), strict=True))
 
 
 def _enlarged(column: np.ndarray, capacity: int, dtype: np.dtype[Any]) -> np.ndarray:

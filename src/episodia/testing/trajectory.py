@@ -54,7 +54,7 @@ class Trajectory:
         if wrong or not 0 <= self.lookback <= steps:
             raise ValueError(
                 f"found {steps} rewards, a lookback of {self.lookback} and the lengths {wrong}; expected T "
-                "actions, rewards and extra model outputs, T + 1 observations and infos, a lookback within them."
+                "actions, rewards and extra model outputs, T + 1 observations and infos, a lookback in them."
             )
 
     @classmethod
@@ -167,11 +167,14 @@ class Trajectory:
             truncated=self.truncated and at_end,
             t_started=self.t_started + start,
             lookback=kept,
-            weights_versions=self._versions_between(self.t_started + start - kept, self.t_started + stop),
+            weights_versions=self._versions_between(
+                self.t_started + start - kept, self.t_started + stop + at_end
+            ),
         )
 
-    def _versions_between(self, first: int, last: int) -> dict[int, int]:
-        inside = {t: version for t, version in self.weights_versions.items() if first < t <= last}
+    def _versions_between(self, first: int, stop: int) -> dict[int, int]:
+        """Return the versions that chose the actions from `first` to just before `stop`."""
+        inside = {t: version for t, version in self.weights_versions.items() if first < t < stop}
         before = [t for t in self.weights_versions if t <= first]
         return {first: self.weights_versions[max(before)], **inside} if before else inside
 

@@ -1,0 +1,112 @@
+"""One measured operation, how it is timed, and a fingerprint of what it returns.
+
+This module runs on all sides, also in the peers' environments: only the standard library and NumPy here.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operation under a name that is the same on all sides.
+
+    Args:
+        name: Name of the row, with its setting.
+        run: The operation. It gets what `prepare` returned, or nothing.
+        prepare: Makes the input of one `run`, outside the timing; needed when `run` changes its input.
+        per: How many units of work one `run` does; None if `run` returns that number.
+        unit: "us", "ms" or "s" for the time of one unit of work, "<things>/s" for its inverse.
+        check: What to compare between the sides after one `run`; by default the result of `run`.
+        differs: Why the results of the sides may differ, where they do so on purpose.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    prepare: Callable[[], Any] | None = None
+    per: int | None = 1
+    unit: str = "us"
+    check: Callable[[], Any] | None = None
+    differs: str = ""
+
+
+def time_case(case: Case, budget_s: float) -> float:
+    """Return the seconds that one unit of work took, as the mean over calls that fill about `budget_s`."""
+    gc.disable()
+    try:
+        return _time_prepared(case, case.prepare, budget_s) if case.prepare else _time_plain(case, budget_s)
+    finally:
+        gc.enable()
+
+
+def _time_plain(case: Case, budget_s: float) -> float:
+    run, clock = case.run, time.perf_counter
+    calls = 1
+    while True:
+        units = 0
+        started = clock()
+        for _ in range(calls):
+            result = run()
+        elapsed = clock() - started
+        if elapsed >= budget_s / 2 or case.per is None:
+            units = calls * case.per if case.per is not None else result
+            return elapsed / units
+        calls = max(2 * calls, int(calls * 0.8 * budget_s / max(elapsed, 1e-7)))
+
+
+def _time_prepared(case: Case, prepare: Callable[[], Any], budget_s: float) -> float:
+    run, clock = case.run, time.perf_counter
+    elapsed, units = 0.0, 0
+    give_up = clock() + 4 * budget_s  # Preparing may take longer than running.
+    while elapsed < budget_s / 2 and (not units or clock() < give_up):
+        prepared = prepare()
+        started = clock()
+        result = run(prepared)
+        elapsed += clock() - started
+        units += result if case.per is None else case.per
+    return elapsed / units
+
+
+def fingerprint(case: Case) -> str:
+    """Run once; return a hash of the values and shapes that came out (dtypes do not count)."""
+    result = case.run(case.prepare()) if case.prepare else case.run()
+    if case.check:
+        result = case.check()
+    digest = hashlib.sha256()
+    _feed(digest.update, result)
+    return digest.hexdigest()
+
+
+def _feed(write: Callable[[bytes], object], value: Any) -> None:
+    if hasattr(value, "agent_episodes"):
+        _feed(write, [value.env_t_started, value.env_t, {str(k): v for k, v in value.agent_episodes.items()}])
+    elif hasattr(value, "get_observations"):
+        columns = (value.get_observations(), value.get_actions(), value.get_rewards())
+        _feed(write, [value.t_started, value.t, value.observations.lookback, value.is_done, *columns])
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            write(f"{{{key}".encode())
+            _feed(write, value[key])
+    elif isinstance(value, list | tuple):
+        write(f"[{len(value)}".encode())
+        for item in value:
+            _feed(write, item)
+    elif isinstance(value, set | frozenset):
+        _feed(write, sorted(value, key=str))
+    elif isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray) and _is_numeric(value):
+        array = np.asarray(value, np.float64)
+        write(f"n{array.shape}".encode() + array.tobytes())
+    else:
+        write(str(value).encode())
+
+
+def _is_numeric(value: Any) -> bool:
+    return np.asarray(value).dtype.kind in "biuf"

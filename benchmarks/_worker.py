@@ -1,0 +1,62 @@
+"""The lasting process of one side: reads one JSON request per line, answers with one JSON line.
+
+Started by `_harness.py` as `<interpreter of the side> _worker.py <side>`. Whatever libraries print goes to
+stderr, so stdout carries answers only.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+from _case import Case, fingerprint, time_case
+
+
+class Worker:
+    """Answers requests about the cases of one module."""
+
+    def __init__(self, side: str) -> None:
+        self.side = side
+        self.cases: dict[str, Case] = {}
+
+    def load(self, module: str) -> dict[str, Any]:
+        """Import `module` and list the cases that it has for this side."""
+        cases = importlib.import_module(module).cases(self.side)
+        self.cases = {case.name: case for case in cases}
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
+        gc.collect()
+        gc.freeze()
+        return {"cases": [{"name": case.name, "unit": case.unit, "differs": case.differs} for case in cases]}
+
+    def check(self, case: str) -> dict[str, Any]:
+        """Run `case` once and describe its result."""
+        return {"fingerprint": fingerprint(self.cases[case])}
+
+    def time(self, case: str, budget_s: float) -> dict[str, Any]:
+        """Return the seconds per unit of work of `case`."""
+        return {"seconds": time_case(self.cases[case], budget_s)}
+
+
+def main() -> None:
+    """Serve requests until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    worker = Worker(sys.argv[1])
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Exception as error:  # noqa: BLE001 -- whatever a case raises is the answer
+            answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

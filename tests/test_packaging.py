@@ -1,0 +1,123 @@
+"""What a user installs: dependencies, public names, what an import costs, and the README's two commands."""
+
+import importlib.metadata
+import importlib.resources
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import episodia
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "src" / "episodia").rglob("*.py"))
+HEAVY = {"hypothesis", "matplotlib", "pytest", "ray", "torch"}
+# Reading a file with one of these can run code that is in the file.
+UNSAFE = re.compile(
+    r"\bpickle\.loads?\(|\bpickle\.Unpickler\b|(?<![\w.])eval\(|(?<![\w.])exec\(|allow_pickle\s*=\s*True"
+)
+
+
+def _modules_after(statement):
+    code = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+def _name_of(requirement):
+    return re.match(r"[\w.-]+", requirement).group().lower()
+
+
+def _ruff_order(name):
+    # Constants, then classes, then functions and modules: how ruff (RUF022) sorts `__all__`.
+    if name.isupper():
+        return (0, name)
+    return (1 if name[0].isupper() else 2, name)
+
+
+@pytest.mark.parametrize("module", ["episodia", "episodia.episodes", "episodia.cli"])
+def test_importing_leaves_heavy_libraries_alone(module):
+    assert not HEAVY & _modules_after(f"import {module}")
+
+
+@pytest.mark.parametrize("statement", ["import episodia", "from episodia import *"])
+def test_importing_prints_nothing(statement):
+    run = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True, check=True)
+
+    assert (run.stdout, run.stderr) == ("", "")
+
+
+def test_run_time_dependencies_are_these_four():
+    requirements = importlib.metadata.requires("episodia")
+    run_time = {_name_of(requirement) for requirement in requirements if "extra ==" not in requirement}
+
+    assert run_time == {"numpy", "gymnasium", "dm-tree", "torch"}
+
+
+def test_constraints_pin_every_dependency_of_the_tests_exactly():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    wanted = {_name_of(r) for r in importlib.metadata.requires("episodia") if "extra ==" not in r}
+    wanted |= {"pytest", "pytest-xdist", "hypothesis", "sybil", "matplotlib", "ruff", "mypy", "import-linter"}
+
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
+    assert wanted <= {_name_of(pin) for pin in pins}
+    assert "torch==2.13.0" in pins
+
+
+def test_the_installed_package_is_typed():
+    assert importlib.resources.files("episodia").joinpath("py.typed").is_file()
+
+
+def test_public_names_are_sorted_and_importable():
+    names = list(episodia.__all__)
+
+    assert names == sorted(set(names), key=_ruff_order)
+    assert all(getattr(episodia, name) is not None for name in names)
+
+
+def test_the_readme_has_two_commands_for_the_quick_start():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Quick start\n(.*?)(?=^## )", readme, re.MULTILINE | re.DOTALL).group(1)
+    commands = re.findall(r"^```bash\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+    assert len(commands) == 2
+    assert all(command.count("\n") == 1 for command in commands)
+    assert all("install -c constraints.txt" in command for command in commands)
+    assert commands[0].endswith("-m episodia demo\n")
+    assert commands[1].endswith("-m pytest\n")
+
+
+def test_the_sources_are_there_to_be_searched():
+    assert SOURCES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_sources_never_run_code_from_data(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [f"{number}: {line.strip()}" for number, line in enumerate(lines, 1) if UNSAFE.search(line)]
+
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pickle.load(file)",
+        "pickle.loads(data)",
+        "x = eval(text)",
+        "exec(code)",
+        "np.load(path, allow_pickle=True)",
+        "np.load(path, allow_pickle = True)",
+    ],
+)
+def test_the_search_finds_code_from_data(line):
+    assert UNSAFE.search(line)
+
+
+@pytest.mark.parametrize("line", ["model.eval()", "retrieval(x)", "np.load(path)", "pickle.dumps(x)"])
+def test_the_search_lets_harmless_lines_pass(line):
+    assert not UNSAFE.search(line)
