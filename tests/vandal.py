@@ -22,9 +22,15 @@ def ruin(value):
             for entry in value.ravel():
                 ruin(entry)
         if value.flags.writeable:
-            value[...] = None if value.dtype.hasobject else np.zeros_like(value) + (value == 0)
+            value[...] = _something_else(value)
     elif isinstance(value, (dict, list, tuple)):
         for entry in list(value.values() if isinstance(value, dict) else value):
             ruin(entry)
         if not isinstance(value, tuple):
             value.clear()
+
+
+def _something_else(array):
+    if array.dtype.hasobject:
+        return None
+    return "ruined" if array.dtype.kind == "U" else array == 0

@@ -222,12 +222,21 @@ def _array_check(space: Space[Any], path: str) -> Check:
     low, high = _bounds(space)
     shape = space.shape
     # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
-    kinds = "biuf" if np.dtype(space.dtype).kind == "f" else "biu"
+    dtype = np.dtype(space.dtype)
+    kinds = "biuf" if dtype.kind == "f" else "biu"
+
+    def outside(batch: np.ndarray) -> bool:
+        return bool((low is not None and (batch < low).any()) or (high is not None and (batch > high).any()))
+
+    def rounded(batch: np.ndarray) -> np.ndarray:
+        # The bounds are rounded to the dtype of the space, so that 0.7 lies above a bound of 0.7.
+        with np.errstate(over="ignore"):
+            return batch.astype(dtype) if dtype.kind == "f" else batch
 
     def check(batch: Any) -> None:
         if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
             raise _refuse(path, batch[0] if len(batch) else batch, f"items of {_name(space)}", _OTHER_SPACE)
-        if (low is not None and (batch < low).any()) or (high is not None and (batch > high).any()):
+        if outside(batch) and outside(batch := rounded(batch)):
             violated = (batch < (-np.inf if low is None else low)) | (batch > (np.inf if high is None else high))
             raise _outside(space, batch, np.flatnonzero(violated.reshape(len(batch), -1).any(axis=1)).tolist(), path)
 

@@ -115,11 +115,15 @@ def fresh(item: Any) -> Any:
 
 def freeze(item: Any) -> Any:
     """Make the arrays of a private item read-only, and return it."""
-    if type(item) in SCALAR_TYPES:
-        return item
-    for _, leaf in leaves(item):
-        if isinstance(leaf, np.ndarray):
-            leaf.setflags(False)
+    if isinstance(item, np.ndarray):
+        if item.dtype.hasobject:
+            freeze(item.ravel().tolist())
+        item.setflags(False)
+    elif isinstance(item, dict):
+        freeze(list(item.values()))
+    elif isinstance(item, (list, tuple)) and not SCALAR_TYPES.issuperset(map(type, item)):
+        for entry in item:
+            freeze(entry)
     return item
 
 
@@ -289,11 +293,23 @@ def _check_promotion(items: list[Any], batch: np.ndarray, path: str) -> None:
     if batch.dtype.kind not in "fc":
         return
     for position, item in enumerate(items):
-        if np.asarray(item).dtype.kind in "iu" and not np.array_equal(batch[position].astype(np.asarray(item).dtype), item):
+        if not holds_exactly(batch.dtype, np.asarray(item)):
             raise ShapeError(
                 f"found the integer {describe(item)} at item {position}{path}, which cannot be held exactly beside floats "
                 f"({batch.dtype}). Expected one dtype. Cast all items to it first."
             )
+
+
+def holds_exactly(dtype: np.dtype[Any], values: np.ndarray) -> bool:
+    """Tell whether integers keep their values when they are stored as `dtype`; everything else may be rounded.
+
+    >>> holds_exactly(np.dtype(np.float64), np.array(2**53 + 1))
+    False
+    """
+    if values.dtype.kind not in "iu" or dtype.kind not in "fc":
+        return True
+    # Python compares integers and floats without rounding either.
+    return bool(values.astype(dtype).real.tolist() == values.tolist())
 
 
 def object_array(items: list[Any]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Finalizing, cutting, slicing and joining that cannot be right raise, say where, and change nothing."""
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -147,3 +148,16 @@ def test_nan_at_the_seam_is_no_mismatch(form):
     form(episode).concat_episode(chunk)
 
     assert len(episode) == 4
+
+
+@both_forms
+def test_a_join_that_fails_at_the_custom_data_changes_nothing(form):
+    episode = form(running())
+    chunk = continuation(running())
+    chunk.custom_data["lock"] = threading.Lock()
+    before = snapshot(episode)
+
+    with pytest.raises(TypeError, match="lock"):
+        episode.concat_episode(chunk)
+
+    assert same(snapshot(episode), before)

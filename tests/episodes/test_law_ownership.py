@@ -219,9 +219,13 @@ def change_everything(episode):
     for value in episode.custom_data.values():
         ruin(value)
     if episode.is_reset and not episode.is_done:
-        action = episode.get_actions(-1) if episode.actions.len_incl_lookback() else episode.action_space.sample()
+        action = episode.get_actions(-1) if episode.actions.len_incl_lookback() else any_action(episode)
         extras = {key: column.get(-1) for key, column in episode.extra_model_outputs.items()}
         episode.add_env_step(episode.get_observations(0), action, 7.5, {"new": 1}, extra_model_outputs=extras)
+
+
+def any_action(episode):
+    return Trajectory.sampled(episode.action_space, episode.action_space, 0).observations[0]
 
 
 DERIVE = {
@@ -230,7 +234,11 @@ DERIVE = {
     "copy": copy.copy,
     "cut": lambda episode: episode.cut(3),
     "buffers": lambda episode: SingleAgentEpisode(
-        episode.id_, observations=episode.observations, actions=episode.actions, rewards=episode.rewards
+        observations=episode.observations,
+        actions=episode.actions,
+        rewards=episode.rewards,
+        id_=episode.id_,
+        action_space=episode.action_space,
     ),
 }
 
@@ -267,8 +275,7 @@ def test_relatives_of_drawn_episodes_do_not_show_each_others_changes(trajectory,
 
 @pytest.mark.parametrize("finalized", [False, True])
 def test_a_family_of_slices_that_all_grow_stays_apart(finalized):
-    make = lambda: in_form(Trajectory(observations=list(range(6)), actions=[0] * 5, rewards=[0.0] * 5), finalized)  # noqa: E731
-    origin = make()
+    origin = in_form(Trajectory(observations=list(range(6)), actions=[0] * 5, rewards=[0.0] * 5), finalized)
     family = [origin, origin[:], origin[:3], copy.copy(origin), origin.cut(4), origin[2:]]
     lists = [episode.get_observations(slice(-9, 9), neg_index_as_lookback=True) for episode in family]
     expected = [[int(item) for item in items] for items in lists]

@@ -142,7 +142,7 @@ def test_an_episode_without_steps_has_a_data_dict_without_rows():
 
 
 def test_a_slice_starts_at_a_time_that_exists():
-    """Measured: a start left of the chunk gives a negative time step, and steps of the lookback go missing."""
+    """Measured: a start left of the chunk gives a negative time step, and steps go missing."""
     episode = counting(6, t_started=10)
 
     assert episode[-100:2].t_started == 10

@@ -1,6 +1,7 @@
 """What `add_env_step` takes besides plain arrays and numbers, and what it makes of it."""
 
 import math
+import tracemalloc
 
 import gymnasium as gym
 import numpy as np
@@ -272,3 +273,20 @@ def test_an_episode_of_a_reusing_environment_is_the_one_of_a_copying_one():
     assert [observation.tolist() for observation in episode.get_observations()] == [[x, x] for x in counts]
     assert episode.get_rewards() == counts[1:]
     assert [info["memory"][0] for info in episode.get_infos()] == counts
+
+
+@pytest.mark.slow
+def test_a_long_episode_takes_little_more_memory_than_its_arrays():
+    episode = SingleAgentEpisode(observation_space=BOX, action_space=spaces.Discrete(2))
+    episode.add_env_reset(np.zeros(2, np.float32))
+    episode.finalize()
+    tracemalloc.start()
+    for t in range(200_000):
+        episode.add_env_step(plain(t % 10), t % 2, 1.0)
+    arrays = (episode.get_observations(), episode.get_actions(), episode.get_rewards())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    infos = 200_001 * (64 + 8)  # an empty dict and its place in a list
+    assert len(episode) == 200_000
+    assert peak < 3 * sum(array.nbytes for array in arrays) + 2 * infos

@@ -158,6 +158,7 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
         rewards = episode.rewards.admit_all(other.rewards, 0)
         infos = episode.infos.admit_all(other.infos, 1)
         extras = _joined_extras(episode, other)
+        custom_data = copy.deepcopy(other._custom_data)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}: the chunks do not fit together: {error}") from error
     # Everything fits: from here on nothing can fail.
@@ -176,7 +177,7 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
     episode.is_truncated = other.is_truncated
     if other._last_step_time is not None:
         episode._last_step_time = other._last_step_time
-    episode._custom_data.update(copy.deepcopy(other._custom_data))
+    episode._custom_data.update(custom_data)
 
 
 def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, own_info, stack
+from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -38,14 +39,14 @@ def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
         "_action_space": encode_space(episode._action_space),
         "_start_time": episode._start_time,
         "_last_step_time": episode._last_step_time,
-        "custom_data": own_info(episode._custom_data),
+        "custom_data": copy.deepcopy(episode._custom_data),
         "weights_versions": [list(entry) for entry in episode._weights_versions],
     }
 
 
 def _column_state(column: LookbackBuffer) -> dict[str, Any]:
-    # The spaces are stored once, with the episode.
-    return {"data": column.data, "lookback": column.lookback, "finalized": column.finalized}
+    # The spaces are stored once, with the episode. Shared items do not show what is set later.
+    return {"data": column.shared().data, "lookback": column.lookback, "finalized": column.finalized}
 
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
@@ -53,7 +54,7 @@ def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAg
     _check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
     for name, column in {**{name: state[name] for name in _COLUMNS}, **state["extra_model_outputs"]}.items():
         _check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
-    return _build(cls, state, _copied_storage, own_info(state["custom_data"]))
+    return _build(cls, state, _copied_storage, copy.deepcopy(state["custom_data"]))
 
 
 def _check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:

@@ -430,6 +430,10 @@ class LookbackBuffer:
             self._storage.share(positions), lookback, self._space, finalized=self.finalized, rules=self._rules
         )
 
+    def shared(self) -> LookbackBuffer:
+        """Return an equal buffer, without a copy; changes of either never show in the other."""
+        return self.share(slice(0, len(self._storage)), self.lookback)
+
     def __getitem__(self, index: Index) -> Any:
         return self._get(index, False, None, False)
 
@@ -438,7 +442,7 @@ class LookbackBuffer:
 
     def __add__(self, other: Any) -> LookbackBuffer:
         """Return a new buffer: a number is added to every item; items of a list or of another buffer are appended."""
-        total = self.share(slice(0, len(self._storage)), self.lookback)
+        total = self.shared()
         if isinstance(other, LookbackBuffer):
             total.concat(other)
         elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
@@ -476,16 +480,20 @@ class LookbackBuffer:
 
     def get_state(self) -> dict[str, Any]:
         """Return the buffer as plain data: lists, dicts, arrays and numbers."""
-        return {
-            "data": self.data,
+        state = {
+            "data": self.shared().data,
             "lookback": self.lookback,
             "finalized": self.finalized,
             "space": encode_space(self._space),
         }
+        return {**state, "objects": True} if isinstance(self._storage, ObjectStorage) else state
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> LookbackBuffer:
         """Return the buffer that `get_state` described."""
+        if state.get("objects"):
+            infos = ObjectStorage.copied(state["data"])
+            return LookbackBuffer._adopt(infos, state["lookback"], None, finalized=state["finalized"])
         buffer = LookbackBuffer(state["data"], state["lookback"], decode_space(state["space"]))
         if state["finalized"] and not buffer.finalized:
             buffer.finalize()

@@ -21,6 +21,7 @@ from episodia.trees import (
     batch_length,
     describe,
     fresh,
+    holds_exactly,
     is_nested,
     leaves,
     map_batch,
@@ -249,7 +250,7 @@ class ArrayStorage(Storage):
     they are overwritten. Appending needs no copy, because nobody else sees the new rows.
     """
 
-    __slots__ = ("_alias", "_capacity", "_length", "_room", "_shared")
+    __slots__ = ("_alias", "_capacity", "_has_objects", "_length", "_room", "_shared")
 
     def __init__(self, batch: Any, *, owned: bool) -> None:
         """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
@@ -257,6 +258,7 @@ class ArrayStorage(Storage):
         self._room: Any = batch if owned else None
         self._alias = map_batch(_read_only, batch) if owned else batch
         self._capacity = self._length if owned else 0
+        self._has_objects = _has_objects(batch)
         self._shared = not owned
 
     @classmethod
@@ -269,25 +271,28 @@ class ArrayStorage(Storage):
 
     @property
     def arrays(self) -> Any:
-        """The read-only arrays."""
-        return self.batch(slice(0, self._length))
+        """The read-only arrays; objects in them must not be changed."""
+        return self.lend(slice(0, self._length))
 
     def item(self, position: int) -> Any:
         alias = self._alias
-        return alias[position] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[position], alias)
+        item = alias[position] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[position], alias)
+        return fresh(item) if self._has_objects else item
 
     def items(self, positions: Positions) -> list[Any]:
         return unstack(self.batch(positions))
 
     def batch(self, positions: Positions) -> Any:
-        alias = self._alias
         if type(positions) is slice:
-            return alias[positions] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[positions], alias)
-        rows = np.array(positions, np.intp)
-        return map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), alias)
+            batch = self.lend(positions)
+        else:
+            rows = np.array(positions, np.intp)
+            batch = map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), self._alias)
+        return map_batch(_fresh_objects, batch) if self._has_objects else batch
 
     def lend(self, positions: slice) -> Any:
-        return self.batch(positions)
+        alias = self._alias
+        return alias[positions] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[positions], alias)
 
     def admit(self, item: Any) -> Any:
         item = own(item)
@@ -308,8 +313,7 @@ class ArrayStorage(Storage):
             if not items:
                 return self.batch(slice(0, 0))
             items = stack(own_all(items), _object_leaves(self._alias))
-        if batch_length(items):
-            _check_row(self.arrays, map_batch(lambda leaf: leaf[0], items), "")
+        self._check_rows(items)
         return items
 
     def push_all(self, items: Any) -> None:
@@ -338,7 +342,7 @@ class ArrayStorage(Storage):
             order = np.argsort(positions)
             self._adopt(map_batch(lambda leaf: leaf[order], batch))
             return
-        _check_row(self.arrays, map_batch(lambda leaf: leaf[0], batch), "")
+        self._check_rows(batch)
         self._make_writable(map_batch(_common_dtype, self._alias, batch))
         map_batch(lambda leaf, values: leaf.__setitem__(positions, values), self._room, batch)
 
@@ -347,7 +351,14 @@ class ArrayStorage(Storage):
 
     def share(self, positions: slice) -> ArrayStorage:
         self._shared = True
-        return ArrayStorage(self.batch(positions), owned=False)
+        return ArrayStorage(self.lend(positions), owned=False)
+
+    def _check_rows(self, batch: Any) -> None:
+        if batch_length(batch):
+            # One row shows nesting, shape and dtype of all of them.
+            _check_row(self.arrays, map_batch(lambda leaf: leaf[0], batch), "")
+            if self._length:
+                map_batch(lambda column, rows: _check_exact(column, rows, ""), self.arrays, batch)
 
     def _adopt(self, batch: Any) -> None:
         self._length = batch_length(batch)
@@ -357,6 +368,7 @@ class ArrayStorage(Storage):
         """Use the arrays `room` from now on, which nobody else has."""
         self._room, self._shared = room, False
         self._alias = map_batch(_read_only, room)
+        self._has_objects = _has_objects(room)
         self._capacity = len(room) if type(room) is np.ndarray else batch_length(room)
 
     def _reserve(self, count: int, dtypes: Any) -> None:
@@ -392,6 +404,20 @@ def _own_column(column: Any) -> np.ndarray:
     if array.dtype.hasobject:
         return object_array([own(item) for item in array]) if array.ndim == 1 else own(array).copy()  # type: ignore[no-any-return]  # an array
     return np.array(array, dtype=array.dtype.newbyteorder("="), subok=False)
+
+
+def _has_objects(batch: Any) -> bool:
+    return batch.dtype.hasobject if type(batch) is np.ndarray else any(leaf.dtype.hasobject for _, leaf in leaves(batch))
+
+
+def _fresh_objects(column: np.ndarray) -> np.ndarray:
+    """Return `column` with new containers for those that it holds, so that whoever gets it cannot change ours."""
+    if not column.dtype.hasobject or SCALAR_TYPES.issuperset(map(type, column.flat)):
+        return column
+    copy = np.empty(column.shape, object)
+    for place in np.ndindex(column.shape):
+        copy[place] = fresh(column[place])
+    return _frozen(copy)
 
 
 def _object_leaves(batch: Any) -> Any:
@@ -450,14 +476,21 @@ def _is_row(column: np.ndarray, item: Any, path: str) -> bool:
         return True
     if is_nested(item) or np.shape(item) != column.shape[1:]:
         return False
-    common = _dtype_with(column, item)
-    if column.dtype.kind in "iu" and common.kind in "fc" and not _exact(column, common):
-        raise ShapeError(
-            f"found {describe(item)}{path}, expected an integer: beside it, the values of this column of {column.dtype} "
-            f"would be stored as {common}, which cannot hold them exactly. Convert the column first."
-        )
+    _check_exact(column, np.asarray(item), path)
     return True
 
 
-def _exact(column: np.ndarray, dtype: np.dtype[Any]) -> bool:
-    return bool(np.array_equal(column.astype(dtype).astype(column.dtype), column))
+def _check_exact(column: np.ndarray, values: np.ndarray, path: str) -> None:
+    """Refuse numbers that cannot be stored in one dtype with those of `column` without changing one of them."""
+    if values.dtype == column.dtype or column.dtype.hasobject:
+        return
+    common = _common_dtype(column, values)
+    if not (holds_exactly(common, column) and holds_exactly(common, values)):
+        raise ShapeError(
+            f"found {values.dtype} {_shown(values)}{path} in a column of {column.dtype}, expected numbers that one dtype can "
+            f"hold: {common} cannot hold all of these integers exactly. Convert the column or the values first."
+        )
+
+
+def _shown(values: np.ndarray) -> str:
+    return str(values) if values.size == 1 else describe(values)
