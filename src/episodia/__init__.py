@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from episodia.columns import Columns
-from episodia.episodes import InfiniteLookbackBuffer, LookbackBuffer, SingleAgentEpisode
+from episodia.episodes import InfiniteLookbackBuffer, LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import (
     EpisodeError,
     EpisodeIndexError,
@@ -25,6 +25,7 @@ __all__ = [
     "IndexTypeError",
     "InfiniteLookbackBuffer",
     "LookbackBuffer",
+    "MultiAgentEpisode",
     "ShapeError",
     "SingleAgentEpisode",
     "SpaceError",

@@ -236,8 +236,8 @@ def _array_check(space: Space[Any], path: str) -> Check:
     def check(batch: Any) -> None:
         if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
             raise _refuse(path, batch[0] if len(batch) else batch, f"items of {_name(space)}", _OTHER_SPACE)
-        if outside(batch) and outside(batch := rounded(batch)):
-            violated = (batch < (-np.inf if low is None else low)) | (batch > (np.inf if high is None else high))
+        if outside(batch) and outside(values := rounded(batch)):
+            violated = (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
             raise _outside(space, batch, np.flatnonzero(violated.reshape(len(batch), -1).any(axis=1)).tolist(), path)
 
     return check

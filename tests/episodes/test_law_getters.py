@@ -107,6 +107,17 @@ def test_one_hot_vectors_agree_with_plain_lists(data, trajectory, finalized, as_
     assert found == read(hots, trajectory.lookback, index, as_lookback=as_lookback, fill=cold(space))
 
 
+@pytest.mark.parametrize("finalized", [False, True])
+def test_an_empty_container_is_a_fill_like_any_other(finalized):
+    space = SPACES["sequence"]
+    trajectory = Trajectory.sampled(space, space, 2)
+    episode = in_form(trajectory, finalized)
+
+    found = episode.get_observations([0, 9, -1], fill=())
+
+    assert rows(found) == [plain(trajectory.observations[0]), (), plain(trajectory.observations[-1])]
+
+
 @given(trajectory=trajectories())
 def test_the_lists_of_a_growing_episode_hold_the_items_that_were_given(trajectory):
     episode = trajectory.built()

@@ -1,6 +1,7 @@
 """Episodes: trajectories that stay whole, with the past that a chunk can look back to."""
 
 from episodia.episodes.lookback_buffer import InfiniteLookbackBuffer, LookbackBuffer
+from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
-__all__ = ["InfiniteLookbackBuffer", "LookbackBuffer", "SingleAgentEpisode"]
+__all__ = ["InfiniteLookbackBuffer", "LookbackBuffer", "MultiAgentEpisode", "SingleAgentEpisode"]

@@ -12,7 +12,7 @@ from episodia.episodes import indexing
 from episodia.episodes.display import buffer_text
 from episodia.episodes.indexing import Index
 from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Positions, Storage
-from episodia.errors import EpisodeError, EpisodeIndexError, SpaceError
+from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
 from episodia.spaces import (
     SpaceRules,
@@ -318,6 +318,14 @@ class LookbackBuffer:
         """Store what `admit_all` returned; this cannot fail."""
         self._storage.push_all(items)
 
+    def fork(self) -> LookbackBuffer:
+        """Return an equal buffer that shares the data until either of them is changed."""
+        return self.share(slice(0, len(self._storage)), self.lookback)
+
+    def replace_last(self, item: Any) -> None:
+        """Put `item`, checked as by `append`, in the place of the last one."""
+        self._storage.put(len(self._storage) - 1, self.admit(item))
+
     def truncate(self, length: int) -> None:
         """Remove the items from index `length` on."""
         while len(self) > length:
@@ -418,8 +426,10 @@ class LookbackBuffer:
         Raises:
             SpaceError: Naming the first item that lies outside.
         """
+        if self._space is None:
+            return
         storage = self.stacked() if storage is None else storage
-        if self._space is not None and isinstance(storage, ArrayStorage):
+        if isinstance(storage, ArrayStorage):
             self._rules_of_space().check_bounds(storage.arrays)
 
     # --- Parts and wholes -------------------------------------------------------------------------------------------
@@ -459,7 +469,7 @@ class LookbackBuffer:
     def _leaves_space(self) -> bool:
         try:
             self.check_bounds()
-        except SpaceError:
+        except EpisodeError:
             return True
         return False
 
@@ -524,9 +534,10 @@ def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.n
     count = len(found)
     padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
     value = fitting(fill, found.dtype)
-    padded[:before] = value
+    # Unlike an assignment, `fill` takes a container as one object.
+    padded[:before].fill(value)
     padded[before : before + count] = found
-    padded[before + count :] = value
+    padded[before + count :].fill(value)
     padded.setflags(False)
     return padded
 

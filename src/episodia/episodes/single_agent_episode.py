@@ -16,7 +16,7 @@ from episodia.episodes import chunks, display, episode_state, logged_arrays
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import Index, as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.storage import ObjectStorage
+from episodia.episodes.storage import ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.trees import describe, own, own_info
 
@@ -399,19 +399,8 @@ class SingleAgentEpisode:
             ShapeError: If the items of a column differ in structure or shape.
             SpaceError: If an observation or action lies outside of its space.
         """
-        if self.is_finalized:
-            return self
-        columns = {**self._space_columns(), "rewards": self.rewards, **self.extra_model_outputs}
-        stacked = {}
-        for name, column in columns.items():
-            try:
-                stacked[name] = column.stacked()
-                column.check_bounds(stacked[name])
-            except EpisodiaError as error:
-                self._raise_with_place(error, name)
-        for name, column in columns.items():
-            column.adopt_stacked(stacked[name])
-        self.infos.finalized = True
+        if not self.is_finalized:
+            self._adopt_stacked(self._stacked_columns())
         return self
 
     to_numpy = finalize
@@ -536,6 +525,45 @@ class SingleAgentEpisode:
         return display.episode_html(self)
 
     # --- Inside -----------------------------------------------------------------------------------------------------
+
+    def _stacked_columns(self) -> dict[str, Storage]:
+        """Return what the columns of a finalized episode are stored in, without changing this one."""
+        stacked = {}
+        for name, column in self._array_columns().items():
+            try:
+                stacked[name] = column.stacked()
+                column.check_bounds(stacked[name])
+            except EpisodiaError as error:
+                self._raise_with_place(error, name)
+        return stacked
+
+    def _adopt_stacked(self, stacked: dict[str, Storage]) -> None:
+        for name, column in self._array_columns().items():
+            column.adopt_stacked(stacked[name])
+        self.infos.finalized = True
+
+    def _array_columns(self) -> dict[str, LookbackBuffer]:
+        return {**self._space_columns(), "rewards": self.rewards, **self.extra_model_outputs}
+
+    def _take_back_step(self, last_step_time: float | None, extra_columns: dict[str, LookbackBuffer]) -> None:
+        """Forget the last step of a growing episode; the two arguments are what its attributes were before."""
+        steps = len(self) - 1
+        for column in (self.actions, self.rewards, *self.extra_model_outputs.values()):
+            column.truncate(steps)
+        for column in (self.observations, self.infos):
+            column.truncate(steps + 1)
+        self.extra_model_outputs = extra_columns
+        self.t -= 1
+        self.is_terminated = self.is_truncated = False
+        self._last_step_time = last_step_time
+
+    def _move_to_lookback(self, steps: int, t_started: int) -> None:
+        """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
+        steps = min(steps, self.rewards.len_incl_lookback())
+        for column in (self.observations, self.infos, *self._array_columns().values()):
+            column.lookback = steps
+        self.t_started = t_started
+        self.t = t_started + len(self.rewards)
 
     def _lookback_of(self, rewards: Any, len_lookback_buffer: int | Literal["auto"]) -> int:
         if rewards is not None and not isinstance(rewards, (list, tuple, LookbackBuffer)) and not np.ndim(rewards):

@@ -20,6 +20,7 @@ from episodia.trees import (
     SCALAR_TYPES,
     batch_length,
     describe,
+    freeze,
     fresh,
     holds_exactly,
     is_nested,
@@ -136,6 +137,8 @@ class ListStorage(Storage):
         for item in self._items[self._frozen :]:
             if type(item) is np.ndarray:
                 item.setflags(False)
+            elif self._nested:
+                freeze(item)
         self._frozen = len(self._items)
 
     def batch(self, positions: Positions) -> Any:

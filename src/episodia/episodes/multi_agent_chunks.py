@@ -1,0 +1,263 @@
+"""Multi-agent episodes in parts: cutting, slicing, joining, and forking without a copy."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any
+
+from episodia.episodes import chunks
+from episodia.episodes import weights_versions as versions
+from episodia.episodes.indexing import as_count
+from episodia.episodes.pending_step import PendingStep
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.timeline import Timeline
+from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+
+fork_single = chunks.fork
+
+
+def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpisode:
+    """Return the chunk that continues `episode`."""
+    if episode.is_done:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found `cut()` after the end (environment step {episode.env_t}), expected a running "
+            "episode. A finished episode has no continuation; use `slice` to take it apart."
+        )
+    wanted = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
+    successor = _like(episode)
+    successor.env_t_started = successor.env_t = episode.env_t
+    successor.env_lookback = min(wanted, episode.env_t - _first_env_t(episode))
+    successor._pending = dict(episode._pending)
+    successor._observed_last = {agent for agent in episode._observed_last if not episode.agent_episodes[agent].is_done}
+    successor._gone = dict(episode._gone)
+    successor._start_time = episode._last_step_time
+    start = episode.env_t - successor.env_lookback
+    for agent, single in episode.agent_episodes.items():
+        if single.is_done:
+            successor._gone[agent] = "terminated" if single.is_terminated else "truncated"
+            continue
+        env_steps = episode._timelines[agent].env_steps
+        # The last observation is the first of the new chunk; before it, the steps that lie in the lookback.
+        steps_back = max(0, len(env_steps) - 1 - bisect_left(env_steps, start))
+        successor.agent_episodes[agent] = single.cut(steps_back)
+        successor._timelines[agent] = Timeline(env_steps[len(env_steps) - 1 - steps_back :])
+    successor._weights_versions = versions.between(episode._weights_versions, start, episode.env_t + 1)
+    return successor
+
+
+def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | None) -> MultiAgentEpisode:
+    """Return the environment steps that `slice_` picks."""
+    if not isinstance(slice_, slice):
+        raise IndexTypeError(
+            f"episode {episode.id_!r}: found the index {slice_!r}, expected a slice of environment steps such as `episode[3:7]`. "
+            "Single items come from the getters, `episode.get_observations(3)`."
+        )
+    steps = range(len(episode))[slice_]
+    if steps.step != 1:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found a slice with step {steps.step}, expected 1: agents would lose the observations in "
+            "between. Slice the agents' own episodes instead."
+        )
+    wanted = episode.env_lookback
+    if len_lookback_buffer is not None:
+        wanted = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
+    start = episode.env_t_started + steps.start
+    stop = max(start, episode.env_t_started + steps.stop)
+    picked = _like(episode)
+    picked.env_t_started, picked.env_t = start, stop
+    picked.env_lookback = min(wanted, start - _first_env_t(episode))
+    picked._start_time, picked._last_step_time = episode._start_time, episode._last_step_time
+    picked._gone = dict(episode._gone)
+    for agent in episode.agent_episodes:
+        _pick_agent(episode, picked, agent)
+    _pick_ends(episode, picked)
+    return picked
+
+
+def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: AgentID) -> None:
+    start, stop = picked.env_t_started, picked.env_t
+    single, env_steps = episode.agent_episodes[agent], episode._timelines[agent].env_steps
+    first, end = bisect_left(env_steps, start), bisect_right(env_steps, stop)
+    ended_at = episode._ended.get(agent)
+    if ended_at is not None and ended_at < start:
+        picked._gone[agent] = "terminated" if single.is_terminated else "truncated"
+    if first == end:
+        return
+    last = end - 1
+    ends_here = ended_at is not None and ended_at <= stop
+    # An agent that was not shown its last observation has its previous one repeated.
+    repeats = ends_here and end == len(env_steps) < single.observations.len_incl_lookback()
+    index = first - single.observations.lookback
+    lookback = first - bisect_left(env_steps, start - picked.env_lookback)
+    chosen = chunks.part(single, slice(index, index + last - first + repeats), lookback)
+    chosen.is_terminated = ends_here and single.is_terminated
+    chosen.is_truncated = ends_here and single.is_truncated
+    picked.agent_episodes[agent] = chosen
+    picked._timelines[agent] = Timeline(env_steps[first - lookback : end])
+    if ends_here:
+        picked._ended[agent] = ended_at  # type: ignore[assignment]  # it has ended
+    else:
+        pending = _pending_at(episode, agent, last, stop)
+        if pending is not None:
+            picked._pending[agent] = pending
+    if env_steps[last] == stop:
+        picked._observed_last.add(agent)
+
+
+def _pending_at(episode: MultiAgentEpisode, agent: AgentID, position: int, env_t: int) -> PendingStep | None:
+    """Return what is pending for an agent at environment step `env_t`, after its observation at `position`."""
+    single = episode.agent_episodes[agent]
+    if env_t == episode.env_t:
+        return episode._pending.get(agent)
+    if episode._timelines[agent].env_steps[position] == env_t:
+        return None  # it acts later
+    if position == single.rewards.len_incl_lookback():
+        pending = episode._pending.get(agent)
+        return pending if pending is not None and pending.has_action else None
+    index = position - single.rewards.lookback
+    extras = {
+        key: column.get(position - column.lookback - _missing(single, column), neg_index_as_lookback=True)
+        for key, column in single.extra_model_outputs.items()
+        if position >= _missing(single, column)
+    }
+    return PendingStep(
+        single.get_actions(index, neg_index_as_lookback=True),
+        extras or None,
+        single.get_rewards(index, neg_index_as_lookback=True),
+    )
+
+
+def _missing(single: SingleAgentEpisode, column: Any) -> int:
+    """Return how many steps of the lookback an extra column does not have."""
+    return int(single.rewards.len_incl_lookback() - column.len_incl_lookback())
+
+
+def _pick_ends(episode: MultiAgentEpisode, picked: MultiAgentEpisode) -> None:
+    """Give a slice what belongs to the beginning and the end of the episode, if it reaches there."""
+    if picked.env_t_started == episode.env_t_started:
+        picked._early_rewards = dict(episode._early_rewards)
+    if picked.env_t == episode.env_t:
+        picked.is_terminated, picked.is_truncated = episode.is_terminated, episode.is_truncated
+        unseen = {agent: step for agent, step in episode._pending.items() if agent not in episode.agent_episodes}
+        picked._pending.update(unseen)
+    start = picked.env_t_started - picked.env_lookback
+    at_end = picked.env_t == episode.env_t
+    picked._weights_versions = versions.between(episode._weights_versions, start, picked.env_t + at_end)
+
+
+def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
+    """Return an equal episode that shares the data until either of them is changed."""
+    forked = _like(episode)
+    forked.env_t_started, forked.env_t = episode.env_t_started, episode.env_t
+    forked.env_lookback = episode.env_lookback
+    forked.is_terminated, forked.is_truncated = episode.is_terminated, episode.is_truncated
+    forked.agent_episodes = {agent: chunks.fork(single) for agent, single in episode.agent_episodes.items()}
+    forked._timelines = {agent: Timeline(list(line.env_steps)) for agent, line in episode._timelines.items()}
+    forked._pending = dict(episode._pending)
+    forked._ended, forked._gone = dict(episode._ended), dict(episode._gone)
+    forked._early_rewards = dict(episode._early_rewards)
+    forked._observed_last = set(episode._observed_last)
+    forked._weights_versions = episode._weights_versions
+    forked._start_time, forked._last_step_time = episode._start_time, episode._last_step_time
+    return forked
+
+
+def _like(episode: MultiAgentEpisode) -> MultiAgentEpisode:
+    """Return an episode without agents that has everything else in common with `episode`."""
+    other = type(episode)(
+        episode.id_,
+        observation_space=episode.observation_space,
+        action_space=episode.action_space,
+        agent_episode_ids=episode._agent_episode_ids,
+        agent_module_ids=episode._agent_to_module_mapping,
+        agent_to_module_mapping_fn=episode.agent_to_module_mapping_fn,
+        missing_final_observation=episode.missing_final_observation,
+        rewards_after_done=episode.rewards_after_done,
+    )
+    other._was_reset = episode._was_reset
+    other._finalized = episode._finalized
+    other._custom_data = copy.deepcopy(episode._custom_data) if episode._custom_data else {}
+    return other
+
+
+def _first_env_t(episode: MultiAgentEpisode) -> int:
+    return episode.env_t_started - episode.env_lookback
+
+
+def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
+    """Append the chunk `other` to `episode`, in place."""
+    _check_continues(episode, other)
+    custom_data = copy.deepcopy(other._custom_data)
+    joined = fork(episode)
+    for agent, single in other.agent_episodes.items():
+        try:
+            _join_agent(joined, other, agent, single)
+        except EpisodiaError as error:
+            raise type(error)(f"agent {agent!r}: {error}") from error
+    # Everything fits: from here on nothing can fail.
+    episode.agent_episodes, episode._timelines = joined.agent_episodes, joined._timelines
+    episode._pending = dict(other._pending)
+    episode._ended.update(other._ended)
+    for agent, reward in other._early_rewards.items():
+        _add_early_reward(episode, agent, reward)
+    episode._observed_last = set(other._observed_last)
+    episode._agent_to_module_mapping.update(other._agent_to_module_mapping)
+    episode._weights_versions = versions.joined(episode._weights_versions, other._weights_versions, episode.env_t)
+    episode.env_t = other.env_t
+    episode.is_terminated, episode.is_truncated = other.is_terminated, other.is_truncated
+    if other._last_step_time is not None:
+        episode._last_step_time = other._last_step_time
+    episode._custom_data.update(custom_data)
+
+
+def _check_continues(episode: MultiAgentEpisode, other: Any) -> None:
+    problem = None
+    if not isinstance(other, type(episode)):
+        problem = f"found {other!r}"
+    elif other.id_ != episode.id_:
+        problem = f"found a chunk of the episode {other.id_!r}"
+    elif episode.is_done:
+        problem = f"found a chunk after the end (environment step {episode.env_t})"
+    elif other.env_t_started != episode.env_t:
+        problem = f"found a chunk that starts at environment step {other.env_t_started}"
+    else:
+        alive = {agent for agent, single in episode.agent_episodes.items() if not single.is_done}
+        missing = [agent for agent in episode.agent_episodes if agent in alive and agent not in other.agent_episodes]
+        if missing:
+            problem = f"found a chunk without the agents {missing}, which have not ended"
+    if problem:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: {problem}, expected the continuation of this episode from environment step "
+            f"{episode.env_t} on. Concatenate only what `cut()` returned, and in order."
+        )
+
+
+def _join_agent(
+    joined: MultiAgentEpisode, other: MultiAgentEpisode, agent: AgentID, theirs: SingleAgentEpisode
+) -> None:
+    their_steps = other._timelines[agent].env_steps
+    if agent not in joined.agent_episodes:
+        joined.agent_episodes[agent] = chunks.fork(theirs)
+        joined._timelines[agent] = Timeline(list(their_steps))
+        return
+    ours, our_steps = joined.agent_episodes[agent], joined._timelines[agent].env_steps
+    seam = theirs.observations.lookback
+    if our_steps[-1] != their_steps[seam]:
+        # The agent did not act on the observation at the seam and was shown another.
+        ours.observations.replace_last(theirs.get_observations(0))
+        ours.infos.replace_last(theirs.get_infos(0))
+    ours.concat_episode(theirs)
+    joined._timelines[agent] = Timeline(our_steps[:-1] + their_steps[seam:])
+
+
+def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any) -> None:
+    single = episode.agent_episodes.get(agent)
+    if single is not None and single.is_done and len(single):
+        # Its last step was in the earlier chunk, and is here now.
+        single.set_rewards(new_data=single.get_rewards(-1) + reward, at_indices=-1)
+    else:
+        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0.0) + reward

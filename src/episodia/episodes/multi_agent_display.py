@@ -1,0 +1,90 @@
+"""How multi-agent episodes look: one line, a table of who observed when, and a table in notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+
+_MOST_AGENTS = 200
+_MOST_STEPS = 100
+
+
+def episode_text(episode: MultiAgentEpisode) -> str:
+    """Return what an episode is in one line."""
+    facts = [f"len={len(episode)}", f"agents={len(episode.agent_episodes)}"]
+    if episode.env_lookback:
+        facts.append(f"lookback={episode.env_lookback}")
+    if episode.env_t_started:
+        facts.append(f"t={episode.env_t_started}..{episode.env_t}")
+    facts.append(f"return={episode.get_return():g}")
+    facts += [name for name in ("terminated", "truncated") if getattr(episode, f"is_{name}")]
+    if episode.is_finalized:
+        facts.append("finalized")
+    return f"{type(episode).__name__}({', '.join(facts)}, id_={episode.id_!r})"
+
+
+def timeline_text(episode: MultiAgentEpisode) -> str:
+    """Return a table with an `x` at each environment step at which an agent had an observation.
+
+    Steps of the lookback have negative numbers, as with `neg_index_as_lookback`.
+    """
+    ticks, rows, hidden = _grid(episode)
+    width = max([len(tick) for tick in ticks], default=1)
+    names = [str(agent) for agent, _ in rows]
+    margin = max(map(len, ["ts", *names]))
+    lines = [" ".join([f"{'ts':<{margin}}", *(f"{tick:>{width}}" for tick in ticks)])]
+    for name, (_, marks) in zip(names, rows, strict=True):
+        lines.append(" ".join([f"{name:<{margin}}", *(f"{'x' if mark else '':>{width}}" for mark in marks)]).rstrip())
+    if hidden:
+        lines.append(f"... and {hidden} more agents")
+    return "\n".join(lines)
+
+
+def _grid(episode: MultiAgentEpisode) -> tuple[list[str], list[tuple[object, list[bool]]], int]:
+    """Return the shown environment steps, for each shown agent at which of them it had an observation, and what is hidden."""
+    first = max(episode.env_t_started - episode.env_lookback, episode.env_t + 1 - _MOST_STEPS)
+    steps = range(first, episode.env_t + 1) if episode.is_reset else range(0)
+    ticks = [str(t - episode.env_t_started) for t in steps]
+    agents = list(episode.agent_episodes)
+    rows = [
+        (agent, [episode._timelines[agent].position_at(t) is not None for t in steps]) for agent in agents[:_MOST_AGENTS]
+    ]
+    return ticks, rows, max(0, len(agents) - _MOST_AGENTS)
+
+
+def episode_html(episode: MultiAgentEpisode) -> str:
+    """Return a table of the agents, with who observed when; all text from outside is escaped."""
+    _, rows, hidden = _grid(episode)
+    head = "".join(f"<th style='text-align:left'>{title}</th>" for title in _TITLES)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _agent_cells(episode, agent, marks)) + "</tr>"
+        for agent, marks in rows
+    )
+    more = f"<p>... and {hidden} more agents</p>" if hidden else ""
+    return (
+        f"<div><b>{escape(repr(episode)[:200])}</b>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
+_TITLES = ("agent", "module", "steps", "return", "state", "observed")
+
+
+def _agent_cells(episode: MultiAgentEpisode, agent: object, marks: list[bool]) -> tuple[str, ...]:
+    single = episode.agent_episodes[agent]  # type: ignore[index]  # an agent's id
+    pending = episode._pending.get(agent)  # type: ignore[call-overload]  # an agent's id
+    state = "terminated" if single.is_terminated else "truncated" if single.is_truncated else "alive"
+    if pending is not None and pending.has_action:
+        state += ", action pending"
+    grid = "".join("■" if mark else "·" for mark in marks)
+    return (
+        repr(agent)[:100],
+        str(single.module_id)[:100],
+        str(len(single)),
+        f"{single.get_return():g}",
+        state,
+        grid,
+    )

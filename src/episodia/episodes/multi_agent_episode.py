@@ -1,0 +1,703 @@
+"""The trajectories of many agents, on one clock."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Hashable, Mapping
+from time import perf_counter
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from gymnasium import Space
+
+from episodia.episodes import multi_agent_chunks, multi_agent_display, multi_agent_replay, multi_agent_state
+from episodia.episodes import weights_versions as versions
+from episodia.episodes.indexing import Index
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.multi_agent_getters import (
+    ACTIONS,
+    INFOS,
+    OBSERVATIONS,
+    REWARDS,
+    Query,
+    extra_output,
+    read,
+)
+from episodia.episodes.multi_agent_stepping import ALL, EnvStep, add_env_step, check_mapping
+from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.timeline import SKIPPED, Timeline
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+
+AgentID: TypeAlias = Hashable
+ModuleID: TypeAlias = Hashable
+AgentToModule: TypeAlias = Callable[[AgentID, "MultiAgentEpisode"], ModuleID]
+
+DEFAULT_MODULE_ID = "default_policy"
+
+
+def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID:
+    """Let one module act for all agents."""
+    return DEFAULT_MODULE_ID
+
+
+class MultiAgentEpisode:
+    """What happened to all agents of an environment: a `SingleAgentEpisode` for each, and one clock for all.
+
+    Agents may come late, leave early, act in turns or every now and then. An agent acts on an observation; its step is
+    complete when it is shown the next one, and until then its action is pending and its rewards add up.
+
+    >>> episode = MultiAgentEpisode(id_="game")
+    >>> episode.add_env_reset(observations={"white": 0})
+    >>> episode.add_env_step(observations={"black": 1}, actions={"white": "e4"}, rewards={"white": 0.0})
+    >>> episode.add_env_step(observations={"white": 2}, actions={"black": "e5"}, rewards={"white": 0.5, "black": 0.0})
+    >>> episode
+    MultiAgentEpisode(len=2, agents=2, return=0.5, id_='game')
+    >>> episode.get_observations(-1), episode.get_actions(0), episode.get_actions(-1)
+    ({'white': 2}, {'white': 'e4'}, {'black': 'e5'})
+    >>> episode.agent_episodes["white"].get_rewards()
+    [0.5]
+    """
+
+    SKIP_ENV_TS_TAG: ClassVar[str] = SKIPPED
+
+    def __init__(
+        self,
+        id_: str | None = None,
+        *,
+        observations: list[Mapping[AgentID, Any]] | None = None,
+        observation_space: Mapping[AgentID, Space[Any]] | None = None,
+        infos: list[Mapping[AgentID, Any]] | None = None,
+        actions: list[Mapping[AgentID, Any]] | None = None,
+        action_space: Mapping[AgentID, Space[Any]] | None = None,
+        rewards: list[Mapping[AgentID, Any]] | None = None,
+        terminateds: Mapping[AgentID, bool] | bool = False,
+        truncateds: Mapping[AgentID, bool] | bool = False,
+        extra_model_outputs: list[Mapping[AgentID, Any]] | None = None,
+        env_t_started: int | None = None,
+        agent_t_started: Mapping[AgentID, int] | None = None,
+        len_lookback_buffer: int | Literal["auto"] = "auto",
+        agent_episode_ids: Mapping[AgentID, str] | None = None,
+        agent_module_ids: Mapping[AgentID, ModuleID] | None = None,
+        agent_to_module_mapping_fn: AgentToModule | None = None,
+        missing_final_observation: MissingFinalObservation = "error",
+        rewards_after_done: RewardsAfterDone = "error",
+    ) -> None:
+        """Create an episode, empty or from lists with one dict of agents for each environment step.
+
+        Args:
+            id_: A name for the episode; a random one by default.
+            observations: One dict for each environment step, the reset included.
+            observation_space: The space of each agent's observations.
+            infos: One dict of info dicts for each entry of `observations`.
+            actions: One dict for each environment step: one fewer than observations.
+            action_space: The space of each agent's actions.
+            rewards: One dict for each entry of `actions`.
+            terminateds: Which agents have terminated by the end of the data; True or `"__all__"` for all. An agent with an
+                observation that it does not act on, while others go on, counts as terminated unless it stands here with False.
+            truncateds: Which agents were truncated at the end of the data.
+            extra_model_outputs: One dict of `{agent: {name: output}}` for each entry of `actions`.
+            env_t_started: The environment step of the first entry after the lookback; 0 by default.
+            agent_t_started: Each agent's own time step there; 0 by default.
+            len_lookback_buffer: How many of the given environment steps are the past; "auto" means all.
+            agent_episode_ids: Names for the agents' own episodes; derived from `id_` by default.
+            agent_module_ids: Which module acts for which agent, where this is known.
+            agent_to_module_mapping_fn: Called with an agent's id and this episode when its module is first asked for.
+            missing_final_observation: What happens when an agent that has acted is truncated and not shown a last observation:
+                "error", or "repeat" to take its previous one.
+            rewards_after_done: What happens with rewards for an agent that is done: "error", or "add" to its last step.
+
+        Raises:
+            EpisodeError: If the lists do not fit together.
+        """
+        self.id_ = uuid.uuid4().hex if id_ is None else id_
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.agent_to_module_mapping_fn = agent_to_module_mapping_fn or to_default_module
+        self.missing_final_observation = _one_of(
+            "missing_final_observation", missing_final_observation, ("error", "repeat")
+        )
+        self.rewards_after_done = _one_of("rewards_after_done", rewards_after_done, ("error", "add"))
+        self.env_t_started = self.env_t = 0 if env_t_started is None else env_t_started
+        self.env_lookback = 0
+        self.is_terminated = False
+        self.is_truncated = False
+        self.agent_episodes: dict[AgentID, SingleAgentEpisode] = {}
+        self._agent_to_module_mapping: dict[AgentID, ModuleID] = dict(agent_module_ids or {})
+        self._agent_episode_ids = dict(agent_episode_ids or {})
+        self._timelines: dict[AgentID, Timeline] = {}
+        self._pending: dict[AgentID, PendingStep] = {}
+        # When agents ended, and how those did that ended in an earlier chunk.
+        self._ended: dict[AgentID, int] = {}
+        self._gone: dict[AgentID, str] = {}
+        self._early_rewards: dict[AgentID, Any] = {}
+        self._observed_last: set[AgentID] = set()
+        self._was_reset = False
+        self._finalized = False
+        self._custom_data: dict[Any, Any] = {}
+        self._weights_versions: versions.Versions = ()
+        self._start_time: float | None = None
+        self._last_step_time: float | None = None
+        multi_agent_replay.replay(
+            self,
+            observations=observations,
+            infos=infos,
+            actions=actions,
+            rewards=rewards,
+            extra_model_outputs=extra_model_outputs,
+            flags=(terminateds, truncateds),
+            agent_t_started=agent_t_started,
+            len_lookback_buffer=len_lookback_buffer,
+        )
+
+    # --- Building it step by step -----------------------------------------------------------------------------------
+
+    def add_env_reset(
+        self, *, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Store what `env.reset()` returned, for the agents that are there at the start.
+
+        Raises:
+            EpisodeError: If the episode was reset before.
+        """
+        if self._was_reset or self.is_done or self.env_t:
+            raise EpisodeError(
+                f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode. "
+                "Make a new `MultiAgentEpisode` for each reset; continue this one with `add_env_step`."
+            )
+        self._start(check_mapping("observations", observations), check_mapping("infos", infos))
+        self._start_time = perf_counter()
+
+    def add_env_step(
+        self,
+        observations: Mapping[AgentID, Any],
+        actions: Mapping[AgentID, Any],
+        rewards: Mapping[AgentID, Any],
+        infos: Mapping[AgentID, Any] | None = None,
+        *,
+        terminateds: Mapping[AgentID, bool] | None = None,
+        truncateds: Mapping[AgentID, bool] | None = None,
+        extra_model_outputs: Mapping[AgentID, Any] | None = None,
+    ) -> None:
+        """Store one environment step; each dict holds only the agents that it concerns.
+
+        An agent with an action and an observation has completed a step. One with an action only waits for its next
+        observation. One with an observation only has either waited for it, or is new. Rewards of agents that wait add up.
+
+        Args:
+            observations: The observations after the actions.
+            actions: The actions of the agents that acted.
+            rewards: Numbers; also for agents that wait.
+            infos: Info dicts; those of an agent without an observation are kept for its next one.
+            terminateds: Agents that have ended; `"__all__"` ends the episode.
+            truncateds: Agents that were stopped; `"__all__"` stops the episode.
+            extra_model_outputs: What else the modules computed, as `{agent: {name: output}}`.
+
+        Raises:
+            EpisodeError: If the episode is over or not reset, or a part of the step does not fit. Nothing is stored then.
+        """
+        if self.is_done or not self._was_reset:
+            raise self._cannot_step()
+        add_env_step(
+            self,
+            EnvStep(
+                check_mapping("observations", observations),
+                check_mapping("actions", actions),
+                check_mapping("rewards", rewards),
+                check_mapping("infos", infos),
+                check_mapping("terminateds", terminateds),
+                check_mapping("truncateds", truncateds),
+                check_mapping("extra_model_outputs", extra_model_outputs),
+            ),
+        )
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def get_observations(
+        self,
+        indices: Index = None,
+        agent_ids: Any = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+        return_list: bool = False,
+    ) -> Any:
+        """Return observations as `{agent: ...}`, without the agents that had none there.
+
+        Args:
+            indices: An index as for `LookbackBuffer.get`, counted in environment steps: 0 is the first after the lookback.
+            agent_ids: One agent or several; all by default.
+            env_steps: Pass False to count in each agent's own steps instead.
+            neg_index_as_lookback: Let negative indices count from step 0 to the left.
+            fill: What to put where an agent has nothing; all agents are in the result then.
+            one_hot_discrete: Return one-hot vectors for discrete spaces.
+            return_list: Return a list with one dict for each environment step.
+
+        Raises:
+            EpisodeIndexError: If an environment step is not there and `fill` is not given.
+        """
+        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        return read(self, OBSERVATIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+
+    def get_infos(
+        self,
+        indices: Index = None,
+        agent_ids: Any = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+    ) -> Any:
+        """Return infos; the arguments are those of `get_observations`."""
+        query = Query(indices, neg_index_as_lookback, fill, False)
+        return read(self, INFOS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+
+    def get_actions(
+        self,
+        indices: Index = None,
+        agent_ids: Any = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+        return_list: bool = False,
+    ) -> Any:
+        """Return actions, each at the environment step of the observation that it answers, pending ones included.
+
+        The arguments are those of `get_observations`.
+        """
+        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        return read(self, ACTIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+
+    def get_rewards(
+        self,
+        indices: Index = None,
+        agent_ids: Any = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+    ) -> Any:
+        """Return rewards, each at the place of its action; those of a pending action are what has added up so far.
+
+        The arguments are those of `get_observations`.
+        """
+        query = Query(indices, neg_index_as_lookback, fill, False)
+        return read(self, REWARDS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+
+    def get_extra_model_outputs(
+        self,
+        key: str | None = None,
+        indices: Index = None,
+        agent_ids: Any = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+    ) -> Any:
+        """Return one extra model output, or all of them as `{agent: {name: ...}}` if `key` is None.
+
+        The other arguments are those of `get_observations`.
+
+        Raises:
+            EpisodeKeyError: If no agent has an output of that name.
+        """
+        query = Query(indices, neg_index_as_lookback, fill, False)
+        names = self._extra_names()
+        if key is not None:
+            if key not in names:
+                raise EpisodeKeyError(
+                    f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {names}."
+                )
+            return read(self, extra_output(key), query, agent_ids, env_steps=env_steps, return_list=return_list)
+        columns = {
+            name: read(self, extra_output(name), query, agent_ids, env_steps=env_steps, return_list=return_list)
+            for name in names
+        }
+        return _by_agent(columns, return_list)
+
+    def get_terminateds(self) -> dict[AgentID, bool]:
+        """Return which agents have terminated, and under `"__all__"` whether the episode has."""
+        flags: dict[AgentID, bool] = {agent: single.is_terminated for agent, single in self.agent_episodes.items()}
+        return {**flags, ALL: self.is_terminated}
+
+    def get_truncateds(self) -> dict[AgentID, bool]:
+        """Return which agents were truncated, and under `"__all__"` whether the episode was."""
+        flags: dict[AgentID, bool] = {agent: single.is_truncated for agent, single in self.agent_episodes.items()}
+        return {**flags, ALL: self.is_truncated}
+
+    def get_agents_to_act(self) -> set[AgentID]:
+        """Return the agents with an observation at the last environment step that are not done."""
+        return {agent for agent in self._observed_last if not self.agent_episodes[agent].is_done}
+
+    def get_agents_that_stepped(self) -> set[AgentID]:
+        """Return the agents with an observation at the last environment step, done or not."""
+        return set(self._observed_last)
+
+    def get_return(self, include_hanging_rewards: bool = False) -> float:
+        """Return the sum of all agents' rewards in this chunk.
+
+        Args:
+            include_hanging_rewards: Add rewards of steps that are not complete, and of agents that had no observation yet.
+        """
+        total = sum(single.get_return() for single in self.agent_episodes.values())
+        if include_hanging_rewards:
+            total += sum(self._hanging_rewards_end.values()) + sum(self._hanging_rewards_begin.values())
+        return float(total)
+
+    def get_duration_s(self) -> float:
+        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
+        if self._start_time is None or self._last_step_time is None:
+            return 0.0
+        return self._last_step_time - self._start_time
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def set_observations(
+        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite observations of some agents, at their own steps; see `SingleAgentEpisode.set_observations`."""
+        self._set("observations", new_data, at_indices, neg_index_as_lookback)
+
+    def set_actions(
+        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite actions of some agents, at their own steps."""
+        self._set("actions", new_data, at_indices, neg_index_as_lookback)
+
+    def set_rewards(
+        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite rewards of some agents, at their own steps."""
+        self._set("rewards", new_data, at_indices, neg_index_as_lookback)
+
+    def set_extra_model_outputs(
+        self, *, key: str, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite an extra model output of some agents, at their own steps."""
+        self._set("extra_model_outputs", new_data, at_indices, neg_index_as_lookback, key=key)
+
+    # --- Chunks -----------------------------------------------------------------------------------------------------
+
+    def cut(self, len_lookback_buffer: int = 0) -> MultiAgentEpisode:
+        """Return the chunk that continues this episode, with what is pending and some environment steps of lookback.
+
+        Raises:
+            EpisodeError: If the episode is done.
+        """
+        return multi_agent_chunks.cut(self, len_lookback_buffer)
+
+    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
+        """Return the environment steps that `slice_` (with a step of 1) picks.
+
+        Steps belong to the slice in which their observation stands; one that is not complete at its end is pending there.
+
+        Args:
+            slice_: Which environment steps; bounds are clipped as for a list.
+            len_lookback_buffer: How many environment steps of lookback to keep in front; by default as many as this episode
+                has.
+        """
+        return multi_agent_chunks.part(self, slice_, len_lookback_buffer)
+
+    def __getitem__(self, slice_: Any) -> MultiAgentEpisode:
+        return multi_agent_chunks.part(self, slice_, None)
+
+    def concat_episode(self, other: MultiAgentEpisode) -> None:
+        """Append `other`, the chunk that continues this one; `other` is not changed.
+
+        Raises:
+            EpisodeError: If `other` is not the continuation. Nothing is changed then.
+        """
+        multi_agent_chunks.concat(self, other)
+
+    def __copy__(self) -> MultiAgentEpisode:
+        return multi_agent_chunks.fork(self)
+
+    # --- Form -------------------------------------------------------------------------------------------------------
+
+    def finalize(self) -> MultiAgentEpisode:
+        """Turn all agents' columns into arrays, in place, and return this episode.
+
+        Raises:
+            ShapeError: If the items of a column do not fit together; nothing is changed then.
+        """
+        stacked = {}
+        for agent, single in self.agent_episodes.items():
+            try:
+                stacked[agent] = single._stacked_columns()
+            except EpisodiaError as error:
+                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
+        for agent, columns in stacked.items():
+            self.agent_episodes[agent]._adopt_stacked(columns)
+        self._finalized = True
+        return self
+
+    to_numpy = finalize
+
+    @property
+    def is_finalized(self) -> bool:
+        """Whether getters return arrays."""
+        return self._finalized
+
+    is_numpy = is_finalized
+
+    # --- What it is -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.env_t - self.env_t_started
+
+    def env_steps(self) -> int:
+        """Return the number of environment steps in this chunk."""
+        return len(self)
+
+    def agent_steps(self) -> int:
+        """Return the number of complete steps in this chunk, added up over all agents."""
+        return sum(len(single) for single in self.agent_episodes.values())
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the episode has been reset."""
+        return self._was_reset
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode is terminated or truncated."""
+        return self.is_terminated or self.is_truncated
+
+    @property
+    def custom_data(self) -> dict[Any, Any]:
+        """A dictionary for your own use. It travels with the episode: copied by `cut` and `slice`, merged by `concat`."""
+        return self._custom_data
+
+    @property
+    def agent_ids(self) -> set[AgentID]:
+        """The agents that have an episode in this chunk."""
+        return set(self.agent_episodes)
+
+    @property
+    def agent_episode_ids(self) -> dict[AgentID, str]:
+        """The id of each agent's own episode."""
+        return {agent: single.id_ for agent, single in self.agent_episodes.items()}
+
+    @property
+    def agent_t_started(self) -> dict[AgentID, int]:
+        """Each agent's own time step at the start of this chunk."""
+        return {agent: single.t_started for agent, single in self.agent_episodes.items()}
+
+    @property
+    def env_t_to_agent_t(self) -> dict[AgentID, LookbackBuffer]:
+        """For each agent and environment step, the agent's own time step, or "S" if it had no observation there."""
+        first, stop = self.env_t_started - self.env_lookback, self.env_t + 1
+        return {
+            agent: LookbackBuffer(
+                timeline.entries(first, stop, self._first_agent_t(agent)), lookback=self.env_lookback
+            )
+            for agent, timeline in self._timelines.items()
+        }
+
+    def module_for(self, agent_id: AgentID) -> ModuleID:
+        """Return the module that acts for an agent; it is the same throughout the episode."""
+        if agent_id not in self._agent_to_module_mapping:
+            self._agent_to_module_mapping[agent_id] = self.agent_to_module_mapping_fn(agent_id, self)
+        return self._agent_to_module_mapping[agent_id]
+
+    @property
+    def weights_version(self) -> int | None:
+        """The version of the weights that choose the actions; setting it holds from the current step on, for all agents."""
+        return versions.version_at(self._weights_versions, self.env_t)
+
+    @weights_version.setter
+    def weights_version(self, version: int) -> None:
+        self._weights_versions = versions.with_version(self._weights_versions, self.env_t, version)
+        for single in self.agent_episodes.values():
+            single.weights_version = version
+
+    def validate(self) -> None:
+        """Check the episodes of all agents, and that they fit the common clock.
+
+        Raises:
+            EpisodeError: Saying which agent is wrong, and how.
+        """
+        for agent, single in self.agent_episodes.items():
+            try:
+                single.validate()
+                self._check_timeline(agent)
+            except EpisodiaError as error:
+                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the episode as plain data, apart from `agent_to_module_mapping_fn`."""
+        return multi_agent_state.get_state(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> MultiAgentEpisode:
+        """Return the episode that `get_state` described; the arrays in `state` are copied."""
+        return multi_agent_state.from_state(cls, state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return multi_agent_state.restore, (type(self), multi_agent_state.compact_state(self))
+
+    def print(self) -> None:
+        """Print which agent had an observation at which environment step."""
+        print(multi_agent_display.timeline_text(self))  # noqa: T201  # what it is for
+
+    def __repr__(self) -> str:
+        return multi_agent_display.episode_text(self)
+
+    def _repr_html_(self) -> str:
+        return multi_agent_display.episode_html(self)
+
+    # --- What hangs, under RLlib's names ----------------------------------------------------------------------------
+
+    @property
+    def _hanging_actions_end(self) -> dict[AgentID, Any]:
+        return {agent: pending.action for agent, pending in self._pending.items() if pending.has_action}
+
+    @property
+    def _hanging_extra_model_outputs_end(self) -> dict[AgentID, dict[str, Any]]:
+        return {
+            agent: dict(pending.extra_model_outputs or {}) for agent, pending in self._pending.items() if pending.has_action
+        }
+
+    @property
+    def _hanging_rewards_end(self) -> dict[AgentID, Any]:
+        return {
+            agent: 0.0 if pending.reward is None else pending.reward
+            for agent, pending in self._pending.items()
+            if agent in self.agent_episodes
+        }
+
+    @property
+    def _hanging_rewards_begin(self) -> dict[AgentID, Any]:
+        waiting = {
+            agent: pending.reward
+            for agent, pending in self._pending.items()
+            if agent not in self.agent_episodes and pending.reward is not None
+        }
+        return {
+            agent: self._early_rewards.get(agent, 0.0) + waiting.get(agent, 0.0)
+            for agent in {**self._early_rewards, **waiting}
+        }
+
+    # --- Inside -----------------------------------------------------------------------------------------------------
+
+    def _start(self, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]) -> None:
+        """Store the observations of the reset."""
+        started = {}
+        for agent, observation in observations.items():
+            started[agent] = self._new_agent_episode(agent)
+            try:
+                started[agent].add_env_reset(observation, infos.get(agent))
+            except EpisodiaError as error:
+                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
+            if self._finalized:
+                started[agent].finalize()
+        self.agent_episodes.update(started)
+        self._timelines.update({agent: Timeline([self.env_t]) for agent in started})
+        self._observed_last = set(started)
+        self._was_reset = True
+
+    def _new_agent_episode(self, agent: AgentID) -> SingleAgentEpisode:
+        single = SingleAgentEpisode(
+            self._agent_episode_ids.get(agent, f"{self.id_}[{agent!r}]"),
+            observation_space=_space_of(self.observation_space, agent),
+            action_space=_space_of(self.action_space, agent),
+            agent_id=agent,
+            module_id=self.module_for(agent),
+            multi_agent_episode_id=self.id_,
+        )
+        version = self.weights_version
+        if version is not None:
+            single.weights_version = version
+        return single
+
+    def _has_ended(self, agent: AgentID) -> bool:
+        return agent in self._gone or (agent in self.agent_episodes and self.agent_episodes[agent].is_done)
+
+    def _end_if_all_ended(self, terminated: bool, truncated: bool) -> None:
+        self.is_terminated, self.is_truncated = terminated, truncated
+        singles = self.agent_episodes.values()
+        if terminated or truncated or not self._ended or not all(single.is_done for single in singles):
+            return
+        if any(single.is_terminated for single in singles) or "terminated" in self._gone.values():
+            self.is_terminated = True
+        else:
+            self.is_truncated = True
+
+    def _touch(self) -> None:
+        self._last_step_time = perf_counter()
+
+    def _first_agent_t(self, agent: AgentID) -> int:
+        single = self.agent_episodes[agent]
+        return single.t_started - single.observations.lookback
+
+    def _extra_names(self) -> list[str]:
+        names = {name: None for single in self.agent_episodes.values() for name in single.extra_model_outputs}
+        hanging = {name: None for extras in self._hanging_extra_model_outputs_end.values() for name in extras}
+        return list(names | hanging)
+
+    def _check_timeline(self, agent: AgentID) -> None:
+        timeline, single = self._timelines[agent], self.agent_episodes[agent]
+        steps = timeline.env_steps
+        # An agent that was not shown its last observation has its previous one repeated, at no environment step.
+        missing = single.observations.len_incl_lookback() - len(steps)
+        if missing not in ((0, 1) if single.is_done else (0,)):
+            raise EpisodeError(f"found {missing} observations more than environment steps, expected one step for each.")
+        if steps != sorted(set(steps)) or (steps and steps[-1] > self.env_t):
+            raise EpisodeError(f"found the environment steps {steps}, expected ascending ones up to {self.env_t}.")
+
+    def _set(
+        self, column: str, new_data: Mapping[AgentID, Any], indices: Index, negative_is_lookback: bool, **key: str
+    ) -> None:
+        unknown = [agent for agent in check_mapping("new_data", new_data) if agent not in self.agent_episodes]
+        if unknown:
+            raise EpisodeKeyError(
+                f"episode {self.id_!r}: found data for the agents {unknown}, expected some of {list(self.agent_episodes)}."
+            )
+        changed = {agent: multi_agent_chunks.fork_single(self.agent_episodes[agent]) for agent in new_data}
+        for agent, single in changed.items():
+            setter = getattr(single, f"set_{column}")
+            setter(**key, new_data=new_data[agent], at_indices=indices, neg_index_as_lookback=negative_is_lookback)
+        for agent, single in changed.items():
+            setattr(self.agent_episodes[agent], column, getattr(single, column))
+
+    def _cannot_step(self) -> EpisodeError:
+        if self.is_done:
+            how = "terminated" if self.is_terminated else "truncated"
+            return EpisodeError(
+                f"episode {self.id_!r}: found a step after the end, expected none: it was {how} at environment step {self.env_t}. "
+                "Make a new `MultiAgentEpisode` after each end."
+            )
+        return EpisodeError(
+            f"episode {self.id_!r}: found a step before the reset, expected `add_env_reset` first. "
+            "Store what `env.reset()` returned with `add_env_reset(observations=..., infos=...)`."
+        )
+
+
+def _space_of(spaces: Any, agent: AgentID) -> Space[Any] | None:
+    spaces = getattr(spaces, "spaces", spaces)  # of a `gymnasium.spaces.Dict`
+    return None if spaces is None else spaces.get(agent)
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
+    if value not in choices:
+        raise EpisodeError(f"found `{name}={value!r}`, expected one of {choices}.")
+    return value
+
+
+def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
+    """Turn `{name: {agent: ...}}` into `{agent: {name: ...}}`, in each row of a list."""
+    if return_list and any(isinstance(column, list) for column in columns.values()):
+        return [
+            _by_agent(dict(zip(columns, row, strict=True)), False) for row in zip(*columns.values(), strict=True)
+        ]
+    by_agent: dict[Any, dict[str, Any]] = {}
+    for name, column in columns.items():
+        for agent, items in column.items():
+            by_agent.setdefault(agent, {})[name] = items
+    return by_agent

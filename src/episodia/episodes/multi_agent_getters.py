@@ -1,0 +1,232 @@
+"""Reading a multi-agent episode: by environment steps, for all agents at once, or by the agents' own steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.episodes import indexing
+from episodia.episodes.indexing import Index
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.pending_step import PendingStep
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A column of every agent: where it is, and what a pending step has of it."""
+
+    column: Callable[[SingleAgentEpisode], LookbackBuffer | None]
+    pending: Callable[[PendingStep], Any] | None  # None for observations and infos, which are never pending
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a caller wants to know of the column."""
+
+    indices: Index
+    negative_is_lookback: bool
+    fill: Any
+    hot: bool
+
+
+OBSERVATIONS = Source(lambda single: single.observations, None)
+INFOS = Source(lambda single: single.infos, None)
+ACTIONS = Source(lambda single: single.actions, lambda pending: pending.action)
+REWARDS = Source(
+    lambda single: single.rewards, lambda pending: 0.0 if pending.reward is None else pending.reward
+)
+
+
+def extra_output(key: str) -> Source:
+    """Return the source of one extra model output."""
+    return Source(
+        lambda single: single.extra_model_outputs.get(key),
+        lambda pending: (pending.extra_model_outputs or {})[key],
+    )
+
+
+def read(
+    episode: MultiAgentEpisode,
+    source: Source,
+    query: Query,
+    agent_ids: Any = None,
+    *,
+    env_steps: bool = True,
+    return_list: bool = False,
+) -> Any:
+    """Return what `query` asks of `source`, for the agents `agent_ids`."""
+    agents = _agents(episode, agent_ids)
+    if not env_steps:
+        if return_list:
+            raise EpisodeError(
+                "found `env_steps=False` together with `return_list=True`: a list has one entry for each environment step. "
+                "Drop one of the two."
+            )
+        return _by_agent_steps(episode, source, query, agents)
+    if return_list:
+        return _as_list(episode, source, query, agents)
+    return _by_env_steps(episode, source, query, agents)
+
+
+def _agents(episode: MultiAgentEpisode, agent_ids: Any) -> Iterable[AgentID]:
+    if agent_ids is None:
+        return episode.agent_episodes
+    wanted = set(agent_ids) if _is_collection(agent_ids, episode) else {agent_ids}
+    return [agent for agent in episode.agent_episodes if agent in wanted]
+
+
+def _is_collection(agent_ids: Any, episode: MultiAgentEpisode) -> bool:
+    # A tuple may be the id of an agent.
+    is_an_agent = isinstance(agent_ids, tuple) and agent_ids in episode.agent_episodes
+    return isinstance(agent_ids, Collection) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
+
+
+def _by_agent_steps(
+    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+) -> dict[AgentID, Any]:
+    found = {}
+    for agent in agents:
+        column = _column_with_pending(episode, source, agent)
+        if column is not None:
+            found[agent] = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
+    return found
+
+
+def _column_with_pending(episode: MultiAgentEpisode, source: Source, agent: AgentID) -> LookbackBuffer | None:
+    """Return the column of one agent, with what is pending as its last item."""
+    column = source.column(episode.agent_episodes[agent])
+    pending = episode._pending.get(agent)
+    if source.pending is None or pending is None or not pending.has_action:
+        return column
+    try:
+        item = source.pending(pending)
+    except KeyError:
+        return column
+    column = LookbackBuffer() if column is None else column.fork()
+    if episode.is_finalized:
+        column.finalize()
+    column.append(item)
+    return column
+
+
+def _by_env_steps(
+    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+) -> dict[AgentID, Any]:
+    places, single = _env_places(episode, source, query)
+    if single:
+        return _at_one_env_step(episode, source, query, agents, places[0])
+    found = {}
+    for agent in agents:
+        positions = [_position(episode, source, agent, env_t) for env_t in places]
+        if query.fill is None:
+            positions = [position for position in positions if position is not None]
+            if not positions:
+                continue
+        column = _column_for(episode, source, agent, positions)
+        if column is not None:
+            found[agent] = _pick(column, positions, query)
+    return found
+
+
+def _at_one_env_step(
+    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID], env_t: int | None
+) -> dict[AgentID, Any]:
+    found = {}
+    for agent in agents:
+        position = _position(episode, source, agent, env_t)
+        if position is None and query.fill is None:
+            continue
+        column = _column_for(episode, source, agent, [position])
+        if column is not None:
+            index = _ABSENT if position is None else position - column.lookback
+            found[agent] = column._get(index, True, query.fill, query.hot)
+    return found
+
+
+def _as_list(
+    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+) -> list[dict[AgentID, Any]] | dict[AgentID, Any]:
+    places, single = _env_places(episode, source, query)
+    agents = list(agents)
+    rows = [_at_one_env_step(episode, source, query, agents, env_t) for env_t in places]
+    return rows[0] if single else rows
+
+
+# An index that no column has, to be filled.
+_ABSENT = 2**60
+
+
+def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tuple[list[int | None], bool]:
+    """Return the environment steps that the indices mean, None for those outside, and whether it was a single index."""
+    first = episode.env_t_started - episode.env_lookback
+    # The last environment step has no actions yet.
+    size = episode.env_t - first + (1 if source.pending is None else 0)
+    if not episode.is_reset:
+        size = 0
+    indices, lookback, negative_is_lookback = query.indices, episode.env_lookback, query.negative_is_lookback
+    if indices is None:
+        indices = slice(None)
+    single = False
+    if isinstance(indices, slice):
+        positions: Any = indexing.positions_of_slice(indices, size, lookback, negative_is_lookback)
+        if query.fill is None:
+            positions = range(size)[indexing.clip(positions, size)]
+    else:
+        single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
+        several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
+        positions = indexing.positions_of_list(several, size, lookback, negative_is_lookback)
+        if query.fill is None:
+            _check_inside(episode, several, positions, size)
+    return [first + position if 0 <= position < size else None for position in positions], single
+
+
+def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int], size: int) -> None:
+    for index, position in zip(indices, positions, strict=True):
+        if not 0 <= position < size:
+            raise EpisodeIndexError(
+                f"episode {episode.id_!r}: found the environment step {index}, expected one within the "
+                f"{size - episode.env_lookback} environment steps and {episode.env_lookback} steps of lookback that are stored. "
+                "Pass `fill=` to read over the ends."
+            )
+
+
+def _position(episode: MultiAgentEpisode, source: Source, agent: AgentID, env_t: int | None) -> int | None:
+    """Return the position in the agent's column of what stands at environment step `env_t`."""
+    position = None if env_t is None else episode._timelines[agent].position_at(env_t)
+    if position is None or source.pending is None:
+        return position
+    single = episode.agent_episodes[agent]
+    steps = single.rewards.len_incl_lookback()
+    if position < steps:
+        column = source.column(single)
+        # An extra column may be shorter: it came later than the steps in the lookback.
+        offset = 0 if column is None else steps - column.len_incl_lookback()
+        return position - offset if column is not None and position >= offset else None
+    pending = episode._pending.get(agent)
+    if pending is None or not pending.has_action:
+        return None
+    column = source.column(single)
+    return 0 if column is None else column.len_incl_lookback()
+
+
+def _column_for(
+    episode: MultiAgentEpisode, source: Source, agent: AgentID, positions: list[int | None]
+) -> LookbackBuffer | None:
+    column = source.column(episode.agent_episodes[agent])
+    stored = -1 if column is None else column.len_incl_lookback()
+    if any(position is not None and position >= stored for position in positions):
+        return _column_with_pending(episode, source, agent)
+    return column
+
+
+def _pick(column: LookbackBuffer, positions: list[int | None], query: Query) -> Any:
+    indices = [_ABSENT if position is None else position - column.lookback for position in positions]
+    return column._get(indices, True, query.fill, query.hot)

@@ -1,0 +1,119 @@
+"""A multi-agent episode from lists: replayed step by step, so that it is the same as one that was built that way."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from episodia.episodes.indexing import as_count
+from episodia.episodes.multi_agent_stepping import ALL
+from episodia.errors import EpisodeError
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+
+
+def replay(
+    episode: MultiAgentEpisode,
+    *,
+    observations: list[Any] | None,
+    infos: list[Any] | None,
+    actions: list[Any] | None,
+    rewards: list[Any] | None,
+    extra_model_outputs: list[Any] | None,
+    flags: tuple[Any, Any],
+    agent_t_started: Mapping[AgentID, int] | None,
+    len_lookback_buffer: Any,
+) -> None:
+    """Fill a new `episode` with the given data."""
+    steps = max(0, len(observations or []) - 1)
+    lists = {"actions": actions, "rewards": rewards, "extra_model_outputs": extra_model_outputs}
+    _check_lengths(episode, steps, lists, observations, infos)
+    if not observations:
+        return
+    infos = infos or [{}] * (steps + 1)
+    actions, rewards, extras = ([{}] * steps if column is None else column for column in lists.values())
+    lookback = steps
+    if len_lookback_buffer != "auto":
+        lookback = min(steps, as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"))
+    env_t_started = episode.env_t_started
+
+    ends = _ends_at(observations, actions, *map(_as_flags, flags))
+    episode.env_t_started = episode.env_t = env_t_started - lookback
+    episode._start(observations[0], infos[0])
+    _end_at_reset(episode, ends)
+    for step in range(steps):
+        terminateds, truncateds = ({agent: True for agent, t in at.items() if t == step + 1} for at in ends)
+        episode.add_env_step(
+            observations[step + 1],
+            actions[step],
+            rewards[step],
+            infos[step + 1],
+            terminateds=terminateds,
+            truncateds=truncateds,
+            extra_model_outputs=extras[step],
+        )
+    _move_to_lookback(episode, env_t_started, lookback, agent_t_started or {})
+
+
+def _check_lengths(
+    episode: MultiAgentEpisode, steps: int, lists: Mapping[str, Any], observations: Any, infos: Any
+) -> None:
+    expected = {name: steps for name in lists} | {"infos": len(observations or [])}
+    found = {name: len(column) for name, column in {**lists, "infos": infos}.items() if column is not None}
+    wrong = {name: count for name, count in found.items() if count != expected[name]}
+    if wrong or (steps and lists["actions"] is None):
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found {len(observations or [])} dicts of observations and {wrong or 'no actions'}; expected "
+            "one dict of actions, rewards and extra model outputs fewer than of observations and infos."
+        )
+
+
+def _as_flags(flags: Any) -> dict[AgentID, bool]:
+    return dict(flags) if isinstance(flags, Mapping) else {ALL: bool(flags)}
+
+
+def _ends_at(
+    observations: list[Any], actions: list[Any], terminateds: dict[AgentID, bool], truncateds: dict[AgentID, bool]
+) -> tuple[dict[AgentID, int], dict[AgentID, int]]:
+    """Return at which entry of `observations` which agent terminated, and was truncated."""
+    end = len(observations) - 1
+    last_seen = {agent: t for t, entry in enumerate(observations) for agent in entry}
+    last_acted = {agent: t for t, entry in enumerate(actions) for agent in entry}
+    ended: tuple[dict[AgentID, int], dict[AgentID, int]] = {}, {}
+    for agent, seen in last_seen.items():
+        never_answered = last_acted.get(agent, -1) < seen
+        at = seen if never_answered else end
+        if terminateds.get(agent):
+            ended[0][agent] = at
+        if truncateds.get(agent):
+            ended[1][agent] = at
+        silent = never_answered and seen < end and agent not in terminateds and agent not in truncateds
+        if silent:
+            ended[0][agent] = at
+    for flags, at_end in zip((terminateds, truncateds), ended, strict=True):
+        if flags.get(ALL):
+            at_end[ALL] = end
+    return ended
+
+
+def _end_at_reset(episode: MultiAgentEpisode, ends: tuple[dict[AgentID, int], dict[AgentID, int]]) -> None:
+    """Mark the agents that ended with the reset, and never acted."""
+    for name, at in zip(("is_terminated", "is_truncated"), ends, strict=True):
+        for agent in (agent for agent, t in at.items() if t == 0):
+            for single in episode.agent_episodes.values() if agent == ALL else [episode.agent_episodes[agent]]:
+                setattr(single, name, True)
+                episode._ended[single.agent_id] = episode.env_t
+            if agent == ALL:
+                setattr(episode, name, True)
+
+
+def _move_to_lookback(
+    episode: MultiAgentEpisode, env_t_started: int, lookback: int, agent_t_started: Mapping[AgentID, int]
+) -> None:
+    """Make the first `lookback` environment steps the past."""
+    episode.env_t_started, episode.env_lookback = env_t_started, lookback
+    for agent, single in episode.agent_episodes.items():
+        env_steps = episode._timelines[agent].env_steps
+        single._move_to_lookback(bisect_left(env_steps, env_t_started), agent_t_started.get(agent, 0))

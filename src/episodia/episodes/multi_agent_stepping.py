@@ -1,0 +1,300 @@
+"""One environment step of a multi-agent episode: first what it means for each agent, then storing it, all or nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.timeline import Timeline
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.trees import describe, freeze, own, own_info
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+
+ALL = "__all__"
+
+
+@dataclass(slots=True)
+class EnvStep:
+    """What an environment returned for one step, and the actions that it was given."""
+
+    observations: Mapping[Any, Any]
+    actions: Mapping[Any, Any]
+    rewards: Mapping[Any, Any]
+    infos: Mapping[Any, Any]
+    terminateds: Mapping[Any, Any]
+    truncateds: Mapping[Any, Any]
+    extra_model_outputs: Mapping[Any, Any]
+
+    @property
+    def size(self) -> int:
+        """The number of agents that can at most have something in the step that is not plain."""
+        return max(
+            len(self.observations),
+            len(self.actions),
+            len(self.rewards),
+            len(self.infos),
+            len(self.extra_model_outputs),
+            1 if any(self.terminateds.values()) or any(self.truncateds.values()) else 0,
+        )
+
+    def agents(self) -> Iterator[AgentID]:
+        """Yield every agent that the step has something for, once."""
+        seen: set[Any] = set()
+        flagged = (
+            {agent: True for agent, flag in flags.items() if flag and agent != ALL}
+            for flags in (self.terminateds, self.truncateds)
+        )
+        for group in (self.observations, self.actions, self.rewards, self.infos, self.extra_model_outputs, *flagged):
+            for agent in group:
+                if agent not in seen:
+                    seen.add(agent)
+                    yield agent
+
+    def of(self, agent: AgentID, ends_terminated: bool, ends_truncated: bool) -> AgentData:
+        """Return what the step holds for one agent."""
+        return AgentData(
+            observation=self.observations.get(agent, NOTHING),
+            action=self.actions.get(agent, NOTHING),
+            reward=self.rewards.get(agent),
+            infos=self.infos.get(agent),
+            extra_model_outputs=self.extra_model_outputs.get(agent),
+            terminated=bool(self.terminateds.get(agent)) or ends_terminated,
+            truncated=bool(self.truncateds.get(agent)) or ends_truncated,
+        )
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What has been stored of a step so far, and how to take it back."""
+
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    stepped: list[tuple[SingleAgentEpisode, Any, Any]] = field(default_factory=list)
+    observed: list[Any] = field(default_factory=list)
+    replaced: list[Any] = field(default_factory=list)
+    pending: dict[Any, PendingStep | None] = field(default_factory=dict)
+    ended: list[Any] = field(default_factory=list)
+    early_rewards: dict[Any, Any] = field(default_factory=dict)
+
+    def take_back(self) -> None:
+        """Leave the episodes of all agents as they were before."""
+        for undo in reversed(self.undo):
+            undo()
+        for single, last_step_time, columns in self.stepped:
+            single._take_back_step(last_step_time, columns)
+
+
+def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
+    """Store `step` in `episode`; if any part of it does not fit, nothing is stored."""
+    ends = bool(step.terminateds.get(ALL)), bool(step.truncateds.get(ALL))
+    plain = [] if any(ends) or episode.is_finalized else _plain_agents(episode, step)
+    others = [agent for agent in step.agents() if agent not in plain] if len(plain) < step.size else []
+    if any(ends):
+        known = set(others)
+        others += [agent for agent in episode.agent_episodes if agent not in known]
+    data = {agent: step.of(agent, *ends) for agent in others}
+    outcomes = {agent: _outcome(episode, agent, data[agent]) for agent in others}
+
+    changes = _Changes(observed=list(plain))
+    try:
+        for agent, single in plain.items() if plain else ():
+            _store_plain(single, agent, step, changes)
+        for agent, outcome in outcomes.items():
+            if outcome is not None:
+                _store(episode, agent, data[agent], outcome, changes)
+    except EpisodiaError as error:
+        changes.take_back()
+        raise type(error)(f"{_where(episode, agent)}: {error}") from error
+    _commit(episode, changes, *ends)
+
+
+def _plain_agents(episode: MultiAgentEpisode, step: EnvStep) -> dict[AgentID, SingleAgentEpisode]:
+    """Return the agents that have acted and are at once shown what follows: by far the most, and with nothing to decide."""
+    actions, rewards, pending, episodes = step.actions, step.rewards, episode._pending, episode.agent_episodes
+    terminateds, truncateds = step.terminateds, step.truncateds
+    return {
+        agent: episodes[agent]
+        for agent in step.observations
+        if agent in actions
+        and agent in rewards
+        and agent in episodes
+        and agent not in pending
+        and not terminateds.get(agent)
+        and not truncateds.get(agent)
+        and not episodes[agent].is_done
+    }
+
+
+def _store_plain(single: SingleAgentEpisode, agent: AgentID, step: EnvStep, changes: _Changes) -> None:
+    before = single, single._last_step_time, single.extra_model_outputs
+    single.add_env_step(
+        step.observations[agent],
+        step.actions[agent],
+        step.rewards[agent],
+        step.infos.get(agent),
+        extra_model_outputs=step.extra_model_outputs.get(agent),
+    )
+    changes.stepped.append(before)
+
+
+def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
+    """Return what the step means for one agent, None if nothing."""
+    if episode._has_ended(agent):
+        return _outcome_after_end(episode, agent, data)
+    try:
+        return advance(
+            episode._pending.get(agent),
+            data,
+            known=agent in episode.agent_episodes,
+            missing_final_observation=episode.missing_final_observation,
+        )
+    except EpisodiaError as error:
+        raise type(error)(f"{_where(episode, agent)}: {error}") from error
+
+
+def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
+    given = [name for name in ("observation", "action") if getattr(data, name) is not NOTHING]
+    if data.reward is not None and episode.rewards_after_done == "error":
+        given.append("reward")
+    if given:
+        hint = (
+            'Make the episode with `rewards_after_done="add"` to add such rewards to the agent\'s last step.'
+            if given == ["reward"]
+            else "Use another agent id for an agent that comes back."
+        )
+        raise EpisodeError(f"{_where(episode, agent)}: found {' and '.join(given)} after its end, expected nothing. {hint}")
+    return None if data.reward is None else Outcome(late_reward=data.reward)
+
+
+def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:
+    return f"episode {episode.id_!r}, agent {agent!r}, environment step {episode.env_t + 1}"
+
+
+def _store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
+    single = episode.agent_episodes.get(agent)
+    if outcome.starts:
+        _start(episode, agent, data, outcome, changes)
+    elif outcome.completed is not None and single is not None:
+        _complete(single, data, outcome, changes, episode.is_finalized)
+    elif outcome.replaces_observation and single is not None:
+        _replace_observation(single, data, outcome, changes)
+    if data.observation is not NOTHING:
+        (changes.replaced if outcome.replaces_observation else changes.observed).append(agent)
+    if data.terminated or data.truncated:
+        changes.ended.append(agent)
+        _end(episode, agent, data, changes)
+    changes.pending[agent] = _owned(outcome.pending, single)
+    if outcome.early_reward is not None:
+        changes.early_rewards[agent] = outcome.early_reward
+    if outcome.late_reward is not None:
+        _add_late_reward(episode, agent, outcome.late_reward, changes)
+
+
+def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> PendingStep | None:
+    """Return private copies of what the caller gave; an action is checked when it is taken, not when it is answered."""
+    if pending is None:
+        return None
+    action = pending.action
+    if pending.has_action and single is not None:
+        action = freeze(single.actions.admit(action))
+    return PendingStep(action, own(pending.extra_model_outputs), pending.reward, own_info(pending.infos))
+
+
+def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
+    single = episode._new_agent_episode(agent)
+    single.add_env_reset(data.observation, outcome.infos)
+    changes.undo.append(lambda: episode.agent_episodes.pop(agent))
+    episode.agent_episodes[agent] = single
+    if episode.is_finalized:
+        single.finalize()
+
+
+def _complete(
+    single: SingleAgentEpisode, data: AgentData, outcome: Outcome, changes: _Changes, is_finalized: bool
+) -> None:
+    step = outcome.completed
+    assert step is not None  # the caller has looked
+    if is_finalized:
+        # Arrays may change their dtype by what is appended, so a copy is the way back.
+        changes.undo.append(_restore(single, copy.copy(single)))
+    before = single, single._last_step_time, single.extra_model_outputs
+    observation = single.get_observations(-1) if outcome.repeats_observation else data.observation
+    single.add_env_step(
+        observation, step.action, step.reward, outcome.infos, extra_model_outputs=step.extra_model_outputs
+    )
+    if not is_finalized:
+        changes.stepped.append(before)
+
+
+def _replace_observation(single: SingleAgentEpisode, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
+    observations, infos = single.observations, single.infos
+    changes.undo.append(lambda: (setattr(single, "observations", observations), setattr(single, "infos", infos)))
+    single.observations, single.infos = observations.fork(), infos.fork()
+    single.observations.replace_last(data.observation)
+    single.infos.replace_last(outcome.infos or {})
+
+
+def _end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, changes: _Changes) -> None:
+    single = episode.agent_episodes.get(agent)
+    if single is not None and not single.is_done:
+        changes.undo.append(lambda: (setattr(single, "is_terminated", False), setattr(single, "is_truncated", False)))
+        single.is_terminated, single.is_truncated = data.terminated, data.truncated
+
+
+def _add_late_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, changes: _Changes) -> None:
+    single = episode.agent_episodes.get(agent)
+    if single is None or not len(single):
+        # The step that it belongs to, if there was one, is in an earlier chunk.
+        changes.early_rewards[agent] = reward
+        return
+    rewards = single.rewards
+    changes.undo.append(lambda: setattr(single, "rewards", rewards))
+    single.rewards = rewards.fork()
+    single.set_rewards(new_data=rewards.get(-1) + reward, at_indices=-1)
+
+
+def _restore(single: SingleAgentEpisode, saved: SingleAgentEpisode) -> Callable[[], None]:
+    def take_back() -> None:
+        for name in SingleAgentEpisode.__slots__:
+            if name != "__weakref__":
+                setattr(single, name, getattr(saved, name))
+
+    return take_back
+
+
+def _commit(episode: MultiAgentEpisode, changes: _Changes, ends_terminated: bool, ends_truncated: bool) -> None:
+    """Make the step part of the episode; nothing here can fail."""
+    episode.env_t += 1
+    env_t, timelines = episode.env_t, episode._timelines
+    for agent in changes.observed:
+        if agent not in timelines:
+            timelines[agent] = Timeline([])
+        timelines[agent].env_steps.append(env_t)
+    for agent in changes.replaced:
+        timelines[agent].env_steps[-1] = env_t
+    for agent, pending in changes.pending.items():
+        if pending is None:
+            episode._pending.pop(agent, None)
+        else:
+            episode._pending[agent] = pending
+    for agent in changes.ended:
+        episode._ended.setdefault(agent, env_t)
+    for agent, reward in changes.early_rewards.items():
+        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0.0) + reward
+    episode._observed_last = {*changes.observed, *changes.replaced}
+    episode._end_if_all_ended(ends_terminated, ends_truncated)
+    episode._touch()
+
+
+def check_mapping(name: str, value: Any) -> Mapping[Any, Any]:
+    """Return `value`, an empty dict for None; refuse what is no dict of agents."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise EpisodeError(f"found {describe(value)} as `{name}`, expected a dict with an entry for each agent, or None.")
+    return value
