@@ -300,7 +300,7 @@ def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> np.
     """Return a read-only array of `fill`, which must be representable in `dtype`."""
     array = np.empty(shape, dtype)
     array.fill(fitting(fill, dtype))
-    array.setflags(False)
+    array.setflags(write=False)
     return array
 
 
@@ -386,7 +386,7 @@ def _identity(size: int) -> np.ndarray:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(False)
+    array.setflags(write=False)
     return array
 
 

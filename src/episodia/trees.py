@@ -39,7 +39,7 @@ def own(item: Any) -> Any:
     kind = type(item)
     if kind is np.ndarray and item.dtype in _PLAIN_DTYPES:
         item = item.copy()
-        item.setflags(False)
+        item.setflags(write=False)
         return item
     if kind in SCALAR_TYPES:
         return item
@@ -73,7 +73,7 @@ def _own_unusual(item: Any) -> Any:
     else:
         # Foreign byte orders hold the same values, but torch refuses them.
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
-    copy.setflags(False)
+    copy.setflags(write=False)
     return copy
 
 
@@ -118,7 +118,7 @@ def freeze(item: Any) -> Any:
     if isinstance(item, np.ndarray):
         if item.dtype.hasobject:
             freeze(item.ravel().tolist())
-        item.setflags(False)
+        item.setflags(write=False)
     elif isinstance(item, dict):
         freeze(list(item.values()))
     elif isinstance(item, (list, tuple)) and not SCALAR_TYPES.issuperset(map(type, item)):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_column import plain, rows
 
 from episodia import EpisodiaError, LookbackBuffer, SingleAgentEpisode
 from episodia.testing import SPACES, Trajectory
+from plain_column import plain, rows
 from vandal import arrays_in
 
 COUNT = 10_000
@@ -42,7 +42,7 @@ def test_ten_thousand_appends_to_a_finalized_buffer_move_it_a_few_times(item):
     def append():
         for _ in range(COUNT):
             buffer.append(item)
-            yield next(arrays_in(buffer.data))
+            yield next(arrays_in(buffer.lend()))
 
     assert moves(append()) < MOST_MOVES
     assert len(buffer) == COUNT + 1

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_column import read, read_or_error
 
 from episodia import IndexTypeError, LookbackBuffer
 from episodia.testing import indices, slices
+from plain_column import read, read_or_error
 
 FILL = -99
 
@@ -114,7 +114,8 @@ def test_bounds_that_are_left_out_mean_the_ends_after_the_lookback(key, expected
     assert got(column(5, 2, finalized), key) == expected
 
 
-WRONG = [True, 1.0, "1", {}, [0.5], [True], [None], np.array([0.0]), np.array([True]), np.zeros((1, 1), int), slice("a")]
+MASK, TABLE = np.array([True]), np.zeros((1, 1), int)
+WRONG = [True, 1.0, "1", {}, [0.5], [True], [None], np.array([0.0]), MASK, TABLE, slice("a")]
 
 
 @pytest.mark.parametrize("finalized", [False, True])

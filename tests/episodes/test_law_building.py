@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_column import plain, rows
 
 from episodia import LookbackBuffer, SingleAgentEpisode
 from episodia.testing import EPISODES, SPACES, Trajectory, assert_same_episode, trajectories
+from plain_column import plain, rows
 
 FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
 

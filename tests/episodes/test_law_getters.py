@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_column import cold, filled, filled_like, hot, plain, read, read_or_error, rows
 
 from episodia.testing import SPACES, Trajectory, indices, trajectories
+from plain_column import cold, filled, filled_like, hot, plain, read, read_or_error, rows
 
 FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
 # Some of each kind: inside, over both ends, backwards, with gaps, none at all.
@@ -20,7 +20,9 @@ def in_form(trajectory, finalized):
 
 def getters(episode, trajectory):
     """Every column by name: its getter, its plain list, and a plain item of zeros."""
-    zero_observation, zero_action = (filled(space, 0) for space in (trajectory.observation_space, trajectory.action_space))
+    zero_observation, zero_action = (
+        filled(space, 0) for space in (trajectory.observation_space, trajectory.action_space)
+    )
     infos = trajectory.infos or [{} for _ in trajectory.observations]
     yield episode.get_observations, trajectory.observations, zero_observation
     yield episode.get_actions, trajectory.actions, zero_action
@@ -69,7 +71,9 @@ def test_getters_agree_with_plain_lists_in_every_space(name, finalized):
         for index in FAR_INDICES:
             for as_lookback in (False, True):
                 where = {"as_lookback": as_lookback}
-                assert got(getter, index, neg_index_as_lookback=as_lookback) == read_or_error(plain(items), 2, index, **where)
+                assert got(getter, index, neg_index_as_lookback=as_lookback) == read_or_error(
+                    plain(items), 2, index, **where
+                )
                 filled_up = got(getter, index, neg_index_as_lookback=as_lookback, fill=0)
                 assert filled_up == read(plain(items), 2, index, **where, fill=zero)
 
@@ -118,6 +122,7 @@ def test_an_empty_container_is_a_fill_like_any_other(finalized):
     assert rows(found) == [plain(trajectory.observations[0]), (), plain(trajectory.observations[-1])]
 
 
+@settings(max_examples=50)
 @given(trajectory=trajectories())
 def test_the_lists_of_a_growing_episode_hold_the_items_that_were_given(trajectory):
     episode = trajectory.built()
@@ -143,6 +148,7 @@ def test_the_arrays_of_a_finalized_episode_have_the_dtype_of_the_items(name):
 
 
 @FORMS
+@settings(max_examples=50)
 @given(trajectory=trajectories())
 def test_what_is_known_of_an_episode_agrees_with_plain_lists(finalized, trajectory):
     episode = in_form(trajectory, finalized)
@@ -158,13 +164,15 @@ def test_what_is_known_of_an_episode_agrees_with_plain_lists(finalized, trajecto
 
 
 @FORMS
+@settings(max_examples=50)
 @given(trajectory=trajectories())
 def test_the_data_dict_holds_one_row_for_each_step(finalized, trajectory):
     found = in_form(trajectory, finalized).get_data_dict()
     past, steps = trajectory.lookback, len(trajectory)
-    ends = [[False] * (steps - 1) + [flag] for flag in (trajectory.terminated, trajectory.truncated)] if steps else [[], []]
+    flags = {"terminateds": trajectory.terminated, "truncateds": trajectory.truncated}
 
-    assert [list(found["terminateds"]), list(found["truncateds"])] == ends
+    for name, flag in flags.items():
+        assert list(found[name]) == [False] * (steps - 1) + [flag] * (steps > 0)
     assert list(found["t"]) == list(range(trajectory.t_started, trajectory.t_started + steps))
     assert list(found["eps_id"]) == [trajectory.id_] * steps
     assert rows(found["obs"]) == plain(trajectory.observations[past:-1])

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_column import plain, rows
-from vandal import arrays_in, ruin
 
 from episodia import LookbackBuffer, SingleAgentEpisode
 from episodia.testing import EPISODES, SPACES, Trajectory, assert_same_episode, episodes, trajectories
+from plain_column import plain, rows
+from vandal import arrays_in, ruin
 
 RUNNING = [name for name, make in EPISODES.items() if make().is_reset and not make().is_done]
 BUILD = {"constructor": Trajectory.built, "steps": Trajectory.stepped}
@@ -29,7 +29,13 @@ def in_form(trajectory, finalized):
 
 
 def columns_of(episode):
-    return [episode.observations, episode.actions, episode.rewards, episode.infos, *episode.extra_model_outputs.values()]
+    return [
+        episode.observations,
+        episode.actions,
+        episode.rewards,
+        episode.infos,
+        *episode.extra_model_outputs.values(),
+    ]
 
 
 def everything_out(episode):

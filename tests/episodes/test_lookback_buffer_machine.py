@@ -10,10 +10,10 @@ from gymnasium import spaces
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from plain_column import filled, filled_like, place, plain, read, rows
 
 from episodia import LookbackBuffer
 from episodia.testing import indices, items
+from plain_column import filled, filled_like, place, plain, read, rows
 
 KINDS = {
     "integers": spaces.Discrete(11, start=-5),
@@ -204,4 +204,4 @@ class TestLookbackBuffer(LookbackBufferMachine.TestCase):
 
 @pytest.mark.slow
 class TestLookbackBufferForLong(LookbackBufferMachine.TestCase):
-    settings = settings(SETTINGS, max_examples=10_000, stateful_step_count=60, derandomize=False)
+    settings = settings(SETTINGS, max_examples=3_000, stateful_step_count=60, derandomize=False)

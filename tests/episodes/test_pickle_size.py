@@ -28,9 +28,16 @@ def image_episode():
 
 EPISODES = {
     "images": image_episode,
-    "cart pole": lambda: Trajectory.sampled(
-        spaces.Box(-np.inf, np.inf, (4,)), spaces.Discrete(2), 200, extra_model_outputs={"action_logp": [-0.7] * 200}
-    ).built().finalize(),
+    "cart pole": lambda: (
+        Trajectory.sampled(
+            spaces.Box(-np.inf, np.inf, (4,)),
+            spaces.Discrete(2),
+            200,
+            extra_model_outputs={"action_logp": [-0.7] * 200},
+        )
+        .built()
+        .finalize()
+    ),
     "nested": lambda: Trajectory.sampled(SPACES["deep"], SPACES["dict"], 100).built().finalize(),
     "chunk": lambda: image_episode().slice(slice(5, 10), len_lookback_buffer=2),
     "with gaps": lambda: image_episode()[::3],

@@ -538,7 +538,7 @@ def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.n
     padded[:before].fill(value)
     padded[before : before + count] = found
     padded[before + count :].fill(value)
-    padded.setflags(False)
+    padded.setflags(write=False)
     return padded
 
 
@@ -550,5 +550,5 @@ def _filled_like(leaf: Any, fill: Any) -> Any:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(False)
+    array.setflags(write=False)
     return array

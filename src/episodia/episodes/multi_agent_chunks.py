@@ -192,18 +192,19 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
     """Append the chunk `other` to `episode`, in place."""
     _check_continues(episode, other)
     custom_data = copy.deepcopy(other._custom_data)
+    known = episode.agent_ids
     joined = fork(episode)
     for agent, single in other.agent_episodes.items():
         try:
             _join_agent(joined, other, agent, single)
         except EpisodiaError as error:
-            raise type(error)(f"agent {agent!r}: {error}") from error
+            raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
     # Everything fits: from here on nothing can fail.
     episode.agent_episodes, episode._timelines = joined.agent_episodes, joined._timelines
     episode._pending = dict(other._pending)
     episode._ended.update(other._ended)
     for agent, reward in other._early_rewards.items():
-        _add_early_reward(episode, agent, reward)
+        _add_early_reward(episode, agent, reward, agent in known)
     episode._observed_last = set(other._observed_last)
     episode._agent_to_module_mapping.update(other._agent_to_module_mapping)
     episode._weights_versions = versions.joined(episode._weights_versions, other._weights_versions, episode.env_t)
@@ -254,9 +255,9 @@ def _join_agent(
     joined._timelines[agent] = Timeline(our_steps[:-1] + their_steps[seam:])
 
 
-def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any) -> None:
+def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, was_known: bool) -> None:
     single = episode.agent_episodes.get(agent)
-    if single is not None and single.is_done and len(single):
+    if was_known and single is not None and single.is_done and len(single):
         # Its last step was in the earlier chunk, and is here now.
         single.set_rewards(new_data=single.get_rewards(-1) + reward, at_indices=-1)
     else:

@@ -22,7 +22,7 @@ from episodia.episodes.multi_agent_getters import (
     extra_output,
     read,
 )
-from episodia.episodes.multi_agent_stepping import ALL, EnvStep, add_env_step, check_mapping
+from episodia.episodes.multi_agent_stepping import ALL, EnvStep, add_env_step, check_mapping, waiting_infos
 from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import SKIPPED, Timeline
@@ -164,7 +164,7 @@ class MultiAgentEpisode:
                 f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode. "
                 "Make a new `MultiAgentEpisode` for each reset; continue this one with `add_env_step`."
             )
-        self._start(check_mapping("observations", observations), check_mapping("infos", infos))
+        self._start(check_mapping(self, "observations", observations), check_mapping(self, "infos", infos))
         self._start_time = perf_counter()
 
     def add_env_step(
@@ -200,13 +200,13 @@ class MultiAgentEpisode:
         add_env_step(
             self,
             EnvStep(
-                check_mapping("observations", observations),
-                check_mapping("actions", actions),
-                check_mapping("rewards", rewards),
-                check_mapping("infos", infos),
-                check_mapping("terminateds", terminateds),
-                check_mapping("truncateds", truncateds),
-                check_mapping("extra_model_outputs", extra_model_outputs),
+                check_mapping(self, "observations", observations),
+                check_mapping(self, "actions", actions),
+                check_mapping(self, "rewards", rewards),
+                check_mapping(self, "infos", infos),
+                check_mapping(self, "terminateds", terminateds),
+                check_mapping(self, "truncateds", truncateds),
+                check_mapping(self, "extra_model_outputs", extra_model_outputs),
             ),
         )
 
@@ -597,6 +597,7 @@ class MultiAgentEpisode:
                 raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
             if self._finalized:
                 started[agent].finalize()
+        self._pending.update(waiting_infos(self, observations, infos))
         self.agent_episodes.update(started)
         self._timelines.update({agent: Timeline([self.env_t]) for agent in started})
         self._observed_last = set(started)
@@ -622,7 +623,7 @@ class MultiAgentEpisode:
     def _end_if_all_ended(self, terminated: bool, truncated: bool) -> None:
         self.is_terminated, self.is_truncated = terminated, truncated
         singles = self.agent_episodes.values()
-        if terminated or truncated or not self._ended or not all(single.is_done for single in singles):
+        if terminated or truncated or not self._ended or not singles or not all(single.is_done for single in singles):
             return
         if any(single.is_terminated for single in singles) or "terminated" in self._gone.values():
             self.is_terminated = True
@@ -654,7 +655,7 @@ class MultiAgentEpisode:
     def _set(
         self, column: str, new_data: Mapping[AgentID, Any], indices: Index, negative_is_lookback: bool, **key: str
     ) -> None:
-        unknown = [agent for agent in check_mapping("new_data", new_data) if agent not in self.agent_episodes]
+        unknown = [agent for agent in check_mapping(self, "new_data", new_data) if agent not in self.agent_episodes]
         if unknown:
             raise EpisodeKeyError(
                 f"episode {self.id_!r}: found data for the agents {unknown}, expected some of {list(self.agent_episodes)}."
@@ -662,7 +663,10 @@ class MultiAgentEpisode:
         changed = {agent: multi_agent_chunks.fork_single(self.agent_episodes[agent]) for agent in new_data}
         for agent, single in changed.items():
             setter = getattr(single, f"set_{column}")
-            setter(**key, new_data=new_data[agent], at_indices=indices, neg_index_as_lookback=negative_is_lookback)
+            try:
+                setter(**key, new_data=new_data[agent], at_indices=indices, neg_index_as_lookback=negative_is_lookback)
+            except EpisodiaError as error:
+                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
         for agent, single in changed.items():
             setattr(self.agent_episodes[agent], column, getattr(single, column))
 

@@ -13,7 +13,7 @@ from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeError, EpisodeIndexError
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodiaError
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Source:
     """A column of every agent: where it is, and what a pending step has of it."""
 
+    name: str
     column: Callable[[SingleAgentEpisode], LookbackBuffer | None]
     pending: Callable[[PendingStep], Any] | None  # None for observations and infos, which are never pending
 
@@ -37,17 +38,18 @@ class Query:
     hot: bool
 
 
-OBSERVATIONS = Source(lambda single: single.observations, None)
-INFOS = Source(lambda single: single.infos, None)
-ACTIONS = Source(lambda single: single.actions, lambda pending: pending.action)
+OBSERVATIONS = Source("observations", lambda single: single.observations, None)
+INFOS = Source("infos", lambda single: single.infos, None)
+ACTIONS = Source("actions", lambda single: single.actions, lambda pending: pending.action)
 REWARDS = Source(
-    lambda single: single.rewards, lambda pending: 0.0 if pending.reward is None else pending.reward
+    "rewards", lambda single: single.rewards, lambda pending: 0.0 if pending.reward is None else pending.reward
 )
 
 
 def extra_output(key: str) -> Source:
     """Return the source of one extra model output."""
     return Source(
+        key,
         lambda single: single.extra_model_outputs.get(key),
         lambda pending: (pending.extra_model_outputs or {})[key],
     )
@@ -63,12 +65,26 @@ def read(
     return_list: bool = False,
 ) -> Any:
     """Return what `query` asks of `source`, for the agents `agent_ids`."""
-    agents = _agents(episode, agent_ids)
+    try:
+        return _read(episode, source, query, _agents(episode, agent_ids), env_steps=env_steps, return_list=return_list)
+    except EpisodiaError as error:
+        raise type(error)(f"episode {episode.id_!r}, {source.name}: {error}") from error
+
+
+def _read(
+    episode: MultiAgentEpisode,
+    source: Source,
+    query: Query,
+    agents: Iterable[AgentID],
+    *,
+    env_steps: bool,
+    return_list: bool,
+) -> Any:
     if not env_steps:
         if return_list:
             raise EpisodeError(
-                "found `env_steps=False` together with `return_list=True`: a list has one entry for each environment step. "
-                "Drop one of the two."
+                "found `env_steps=False` together with `return_list=True`, expected one of them: a list has one entry for "
+                "each environment step. Drop one of the two."
             )
         return _by_agent_steps(episode, source, query, agents)
     if return_list:
@@ -96,7 +112,10 @@ def _by_agent_steps(
     for agent in agents:
         column = _column_with_pending(episode, source, agent)
         if column is not None:
-            found[agent] = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
+            try:
+                found[agent] = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
+            except EpisodiaError as error:
+                raise type(error)(f"agent {agent!r}: {error}") from error
     return found
 
 
@@ -192,7 +211,7 @@ def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int]
     for index, position in zip(indices, positions, strict=True):
         if not 0 <= position < size:
             raise EpisodeIndexError(
-                f"episode {episode.id_!r}: found the environment step {index}, expected one within the "
+                f"found the environment step {index}, expected one within the "
                 f"{size - episode.env_lookback} environment steps and {episode.env_lookback} steps of lookback that are stored. "
                 "Pass `fill=` to read over the ends."
             )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.indexing import as_count
-from episodia.episodes.multi_agent_stepping import ALL
+from episodia.episodes.multi_agent_stepping import ALL, check_mapping
 from episodia.errors import EpisodeError
+from episodia.trees import describe
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -27,8 +28,10 @@ def replay(
     len_lookback_buffer: Any,
 ) -> None:
     """Fill a new `episode` with the given data."""
+    observations, infos = _dicts(episode, "observations", observations), _dicts(episode, "infos", infos)
     steps = max(0, len(observations or []) - 1)
     lists = {"actions": actions, "rewards": rewards, "extra_model_outputs": extra_model_outputs}
+    lists = {name: _dicts(episode, name, column) for name, column in lists.items()}
     _check_lengths(episode, steps, lists, observations, infos)
     if not observations:
         return
@@ -44,6 +47,8 @@ def replay(
     episode._start(observations[0], infos[0])
     _end_at_reset(episode, ends)
     for step in range(steps):
+        # It goes on, also if all agents so far have ended and others come.
+        episode.is_terminated = episode.is_truncated = False
         terminateds, truncateds = ({agent: True for agent, t in at.items() if t == step + 1} for at in ends)
         episode.add_env_step(
             observations[step + 1],
@@ -55,6 +60,15 @@ def replay(
             extra_model_outputs=extras[step],
         )
     _move_to_lookback(episode, env_t_started, lookback, agent_t_started or {})
+
+
+def _dicts(episode: MultiAgentEpisode, name: str, column: Any) -> list[Any] | None:
+    if column is None or isinstance(column, (list, tuple)):
+        return None if column is None else [check_mapping(episode, name, entry) for entry in column]
+    raise EpisodeError(
+        f"episode {episode.id_!r}, {name}: found {describe(column)}, expected a list with a dict of agents for each "
+        "environment step."
+    )
 
 
 def _check_lengths(
@@ -107,6 +121,7 @@ def _end_at_reset(episode: MultiAgentEpisode, ends: tuple[dict[AgentID, int], di
                 episode._ended[single.agent_id] = episode.env_t
             if agent == ALL:
                 setattr(episode, name, True)
+    episode._end_if_all_ended(episode.is_terminated, episode.is_truncated)
 
 
 def _move_to_lookback(

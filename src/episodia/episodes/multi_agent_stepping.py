@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
-from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent_episode import (
+    SingleAgentEpisode,
+    _admit_infos,
+    _as_extras,
+    _as_flag,
+    _as_reward,
+)
 from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError
-from episodia.trees import describe, freeze, own, own_info
+from episodia.trees import describe, freeze, own_info
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -31,16 +37,14 @@ class EnvStep:
     truncateds: Mapping[Any, Any]
     extra_model_outputs: Mapping[Any, Any]
 
-    @property
-    def size(self) -> int:
-        """The number of agents that can at most have something in the step that is not plain."""
-        return max(
-            len(self.observations),
-            len(self.actions),
-            len(self.rewards),
-            len(self.infos),
-            len(self.extra_model_outputs),
-            1 if any(self.terminateds.values()) or any(self.truncateds.values()) else 0,
+    def has_only(self, agents: Mapping[AgentID, Any]) -> bool:
+        """Return whether nothing in the step is for others than `agents`, who all act, observe and have not ended."""
+        return (
+            len(self.observations) == len(self.actions) == len(self.rewards) == len(agents)
+            and (not self.infos or self.infos.keys() <= agents.keys())
+            and (not self.extra_model_outputs or self.extra_model_outputs.keys() <= agents.keys())
+            and not any(self.terminateds.values())
+            and not any(self.truncateds.values())
         )
 
     def agents(self) -> Iterator[AgentID]:
@@ -57,15 +61,27 @@ class EnvStep:
                     yield agent
 
     def of(self, agent: AgentID, ends_terminated: bool, ends_truncated: bool) -> AgentData:
-        """Return what the step holds for one agent."""
+        """Return what the step holds for one agent, checked as far as its episode does not do that."""
+        reward, column = self.rewards.get(agent), "reward"
+        try:
+            reward = None if reward is None else _as_reward(reward)
+            infos, column = self.infos.get(agent), "infos"
+            if infos is not None and not isinstance(infos, Mapping):
+                _admit_infos(infos)  # refuses it
+            column = "extra_model_outputs"
+            extra_model_outputs = _as_extras(self.extra_model_outputs.get(agent)) or None
+            column = "terminated and truncated"
+            terminated, truncated = _flag(self.terminateds, agent), _flag(self.truncateds, agent)
+        except EpisodiaError as error:
+            raise type(error)(f"{column}: {error}") from error
         return AgentData(
             observation=self.observations.get(agent, NOTHING),
             action=self.actions.get(agent, NOTHING),
-            reward=self.rewards.get(agent),
-            infos=self.infos.get(agent),
-            extra_model_outputs=self.extra_model_outputs.get(agent),
-            terminated=bool(self.terminateds.get(agent)) or ends_terminated,
-            truncated=bool(self.truncateds.get(agent)) or ends_truncated,
+            reward=reward,
+            infos=infos,
+            extra_model_outputs=extra_model_outputs,
+            terminated=terminated or ends_terminated,
+            truncated=truncated or ends_truncated,
         )
 
 
@@ -91,25 +107,40 @@ class _Changes:
 
 def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
     """Store `step` in `episode`; if any part of it does not fit, nothing is stored."""
-    ends = bool(step.terminateds.get(ALL)), bool(step.truncateds.get(ALL))
-    plain = [] if any(ends) or episode.is_finalized else _plain_agents(episode, step)
-    others = [agent for agent in step.agents() if agent not in plain] if len(plain) < step.size else []
+    try:
+        ends = _flag(step.terminateds, ALL), _flag(step.truncateds, ALL)
+        plain = {} if any(ends) or episode.is_finalized else _plain_agents(episode, step)
+        others = [] if step.has_only(plain) else [agent for agent in step.agents() if agent not in plain]
+    except ValueError as error:  # of an array that is neither true nor false
+        place = f"episode {episode.id_!r}, environment step {episode.env_t + 1}"
+        flags = {**step.terminateds, **step.truncateds}
+        raise EpisodeError(
+            f"{place}, terminateds and truncateds: found {describe(flags)}, expected True or False for each agent. "
+            "Pass `bool(flag)`."
+        ) from error
     if any(ends):
         known = set(others)
         others += [agent for agent in episode.agent_episodes if agent not in known]
-    data = {agent: step.of(agent, *ends) for agent in others}
-    outcomes = {agent: _outcome(episode, agent, data[agent]) for agent in others}
+    data, outcomes = {}, {}
+    for agent in others:
+        try:
+            data[agent] = step.of(agent, *ends)
+            outcomes[agent] = _outcome(episode, agent, data[agent])
+        except EpisodiaError as error:
+            raise type(error)(f"{_where(episode, agent)}: {error}") from error
 
     changes = _Changes(observed=list(plain))
     try:
-        for agent, single in plain.items() if plain else ():
+        for agent, single in plain.items():
             _store_plain(single, agent, step, changes)
         for agent, outcome in outcomes.items():
             if outcome is not None:
                 _store(episode, agent, data[agent], outcome, changes)
-    except EpisodiaError as error:
+    except BaseException as error:  # also from the mapping function of the user, for a new agent
         changes.take_back()
-        raise type(error)(f"{_where(episode, agent)}: {error}") from error
+        if isinstance(error, EpisodiaError):
+            raise type(error)(f"{_where(episode, agent)}: {error}") from error
+        raise
     _commit(episode, changes, *ends)
 
 
@@ -145,19 +176,16 @@ def _store_plain(single: SingleAgentEpisode, agent: AgentID, step: EnvStep, chan
 def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
     """Return what the step means for one agent, None if nothing."""
     if episode._has_ended(agent):
-        return _outcome_after_end(episode, agent, data)
-    try:
-        return advance(
-            episode._pending.get(agent),
-            data,
-            known=agent in episode.agent_episodes,
-            missing_final_observation=episode.missing_final_observation,
-        )
-    except EpisodiaError as error:
-        raise type(error)(f"{_where(episode, agent)}: {error}") from error
+        return _outcome_after_end(episode, data)
+    return advance(
+        episode._pending.get(agent),
+        data,
+        known=agent in episode.agent_episodes,
+        missing_final_observation=episode.missing_final_observation,
+    )
 
 
-def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
+def _outcome_after_end(episode: MultiAgentEpisode, data: AgentData) -> Outcome | None:
     given = [name for name in ("observation", "action") if getattr(data, name) is not NOTHING]
     if data.reward is not None and episode.rewards_after_done == "error":
         given.append("reward")
@@ -167,7 +195,7 @@ def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentDa
             if given == ["reward"]
             else "Use another agent id for an agent that comes back."
         )
-        raise EpisodeError(f"{_where(episode, agent)}: found {' and '.join(given)} after its end, expected nothing. {hint}")
+        raise EpisodeError(f"found {' and '.join(given)} after its end, expected nothing. {hint}")
     return None if data.reward is None else Outcome(late_reward=data.reward)
 
 
@@ -199,10 +227,18 @@ def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> Pe
     """Return private copies of what the caller gave; an action is checked when it is taken, not when it is answered."""
     if pending is None:
         return None
-    action = pending.action
+    action, extras = pending.action, pending.extra_model_outputs
     if pending.has_action and single is not None:
         action = freeze(single.actions.admit(action))
-    return PendingStep(action, own(pending.extra_model_outputs), pending.reward, own_info(pending.infos))
+        if extras or single.extra_model_outputs:
+            extras = _admitted_extras(single, extras or {})
+    return PendingStep(action, extras, pending.reward, own_info(pending.infos))
+
+
+def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, Any]:
+    known = single.extra_model_outputs
+    columns = known if extras.keys() == known.keys() else single._columns_for(extras)
+    return {name: freeze(columns[name].admit(output)) for name, output in extras.items()}
 
 
 def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
@@ -291,10 +327,32 @@ def _commit(episode: MultiAgentEpisode, changes: _Changes, ends_terminated: bool
     episode._touch()
 
 
-def check_mapping(name: str, value: Any) -> Mapping[Any, Any]:
+def waiting_infos(
+    episode: MultiAgentEpisode, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]
+) -> dict[AgentID, PendingStep]:
+    """Return the infos of a reset that wait for the first observation of their agent."""
+    waiting = {}
+    for agent, given in infos.items():
+        if given and agent not in observations:
+            try:
+                waiting[agent] = PendingStep(reward=None, infos=_admit_infos(given))
+            except EpisodiaError as error:
+                raise type(error)(f"episode {episode.id_!r}, agent {agent!r}, infos of the reset: {error}") from error
+    return waiting
+
+
+def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
+    flag = flags.get(agent)
+    return False if flag is None else flag if type(flag) is bool else _as_flag(flag)
+
+
+def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[Any, Any]:
     """Return `value`, an empty dict for None; refuse what is no dict of agents."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise EpisodeError(f"found {describe(value)} as `{name}`, expected a dict with an entry for each agent, or None.")
+        raise EpisodeError(
+            f"episode {episode.id_!r}, {name}: found {describe(value)}, expected a dict with an entry for each agent. "
+            "Leave out agents that have none."
+        )
     return value

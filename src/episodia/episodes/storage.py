@@ -136,7 +136,7 @@ class ListStorage(Storage):
     def _freeze(self) -> None:
         for item in self._items[self._frozen :]:
             if type(item) is np.ndarray:
-                item.setflags(False)
+                item.setflags(write=False)
             elif self._nested:
                 freeze(item)
         self._frozen = len(self._items)
@@ -391,12 +391,12 @@ class ArrayStorage(Storage):
 
 def _read_only(array: np.ndarray) -> np.ndarray:
     view = array[...]
-    view.setflags(False)
+    view.setflags(write=False)
     return view
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(False)
+    array.setflags(write=False)
     return array
 
 

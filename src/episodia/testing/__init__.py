@@ -5,6 +5,20 @@ It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else i
 
 from episodia.testing.catalogue import EPISODES, SPACES
 from episodia.testing.comparing import assert_same_episode, assert_same_items
+from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
+from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
+from episodia.testing.multi_agent_strategies import (
+    AGENT_IDS,
+    ITEM_KINDS,
+    Content,
+    agent_groups,
+    contents,
+    multi_agent_episodes,
+    multi_agent_schedules,
+    next_env_steps,
+    reset_schedules,
+)
+from episodia.testing.schedule import Schedule
 from episodia.testing.strategies import (
     OPTIONAL_FIELDS,
     chunked_episodes,
@@ -19,17 +33,31 @@ from episodia.testing.strategies import (
 from episodia.testing.trajectory import Trajectory
 
 __all__ = [
+    "AGENT_IDS",
     "EPISODES",
+    "ITEM_KINDS",
+    "MULTI_AGENT_EPISODES",
+    "MULTI_AGENT_SCHEDULES",
     "OPTIONAL_FIELDS",
     "SPACES",
+    "Content",
+    "Schedule",
     "Trajectory",
+    "agent_groups",
     "assert_same_episode",
     "assert_same_items",
+    "assert_same_multi_agent_episode",
     "chunked_episodes",
+    "contents",
     "cut_points",
     "episodes",
     "indices",
     "items",
+    "multi_agent_episodes",
+    "multi_agent_schedules",
+    "next_env_steps",
+    "reset_schedules",
+    "scheduled",
     "slices",
     "spaces",
     "trajectories",

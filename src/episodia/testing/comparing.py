@@ -42,7 +42,7 @@ def assert_same_items(found: Any, expected: Any) -> None:
     AssertionError: the items differ:
       ['position']: found float64[2], expected float32[2]
     """
-    _raise_if_any("items", _differences(found, expected, ""))
+    raise_if_any("items", differences_of_items(found, expected, ""))
 
 
 def assert_same_episode(
@@ -72,10 +72,11 @@ def assert_same_episode(
       observations: found 2 items, expected 0
     ...
     """
-    _raise_if_any("episodes", _episode_differences(found, expected, ignore))
+    raise_if_any("episodes", differences_of_episodes(found, expected, ignore))
 
 
-def _raise_if_any(what: str, differences: Iterator[str]) -> None:
+def raise_if_any(what: str, differences: Iterator[str]) -> None:
+    """Raise an AssertionError with the first lines of `differences`, if there are any."""
     lines = [line for line, _ in zip(differences, range(_MOST_DIFFERENCES), strict=False)]
     if lines:
         raise AssertionError("\n  ".join([f"the {what} differ:", *lines]))
@@ -84,9 +85,10 @@ def _raise_if_any(what: str, differences: Iterator[str]) -> None:
 # --- Episodes -----------------------------------------------------------------------------------------------
 
 
-def _episode_differences(
+def differences_of_episodes(
     found: SingleAgentEpisode, expected: SingleAgentEpisode, ignore: Collection[str]
 ) -> Iterator[str]:
+    """Yield a line for every field in which two episodes differ."""
     for name in _PLAIN_FIELDS:
         if name not in ignore and getattr(found, name) != getattr(expected, name):
             yield f"{name}: found {getattr(found, name)!r}, expected {getattr(expected, name)!r}"
@@ -96,12 +98,12 @@ def _episode_differences(
     if "extra_model_outputs" not in ignore:
         yield from _extra_differences(found.extra_model_outputs, expected.extra_model_outputs)
     if "custom_data" not in ignore:
-        yield from _differences(found.custom_data, expected.custom_data, "custom_data")
+        yield from differences_of_items(found.custom_data, expected.custom_data, "custom_data")
     if "weights_version" not in ignore:
         yield from _version_differences(found, expected)
     if "times" not in ignore:
         for name in ("_start_time", "_last_step_time"):
-            yield from _differences(getattr(found, name), getattr(expected, name), name)
+            yield from differences_of_items(getattr(found, name), getattr(expected, name), name)
 
 
 def _column_differences(found: LookbackBuffer, expected: LookbackBuffer, name: str) -> Iterator[str]:
@@ -109,12 +111,10 @@ def _column_differences(found: LookbackBuffer, expected: LookbackBuffer, name: s
         ours, theirs = getattr(found, attribute), getattr(expected, attribute)
         if ours != theirs:
             yield f"{name}.{attribute}: found {ours!r}, expected {theirs!r}"
-    yield from _differences(found.data, expected.data, name)
+    yield from differences_of_items(found.data, expected.data, name)
 
 
-def _extra_differences(
-    found: Mapping[str, LookbackBuffer], expected: Mapping[str, LookbackBuffer]
-) -> Iterator[str]:
+def _extra_differences(found: Mapping[str, LookbackBuffer], expected: Mapping[str, LookbackBuffer]) -> Iterator[str]:
     if found.keys() != expected.keys():
         yield f"extra_model_outputs: found the columns {sorted(found)}, expected {sorted(expected)}"
         return
@@ -133,7 +133,7 @@ def _version_differences(found: SingleAgentEpisode, expected: SingleAgentEpisode
 # --- Items --------------------------------------------------------------------------------------------------
 
 
-def _differences(found: Any, expected: Any, path: str) -> Iterator[str]:
+def differences_of_items(found: Any, expected: Any, path: str) -> Iterator[str]:
     """Yield a line for every place at which two nested values differ."""
     if isinstance(found, (np.ndarray, np.generic)) and isinstance(expected, (np.ndarray, np.generic)):
         yield from _array_differences(np.asarray(found), np.asarray(expected), path)
@@ -146,7 +146,7 @@ def _differences(found: Any, expected: Any, path: str) -> Iterator[str]:
             yield _line(path, f"{len(found)} items", f"{len(expected)}")
             return
         for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(ours, theirs, f"{path}[{position}]")
+            yield from differences_of_items(ours, theirs, f"{path}[{position}]")
     elif not _same(found, expected):
         yield _line(path, describe(found), describe(expected))
 
@@ -156,7 +156,7 @@ def _dict_differences(found: dict[Any, Any], expected: dict[Any, Any], path: str
         yield _line(path, f"the keys {list(found)}", f"{list(expected)}")
         return
     for key, value in expected.items():
-        yield from _differences(found[key], value, f"{path}[{key!r}]")
+        yield from differences_of_items(found[key], value, f"{path}[{key!r}]")
 
 
 def _array_differences(found: np.ndarray, expected: np.ndarray, path: str) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _array_differences(found: np.ndarray, expected: np.ndarray, path: str) -> It
         yield _line(path, describe(found), describe(expected))
     elif found.dtype.hasobject:
         for place in np.ndindex(found.shape):
-            yield from _differences(found[place], expected[place], f"{path}{list(place)}")
+            yield from differences_of_items(found[place], expected[place], f"{path}{list(place)}")
     else:
         unequal = np.argwhere(~((found == expected) | (_is_nan(found) & _is_nan(expected))))
         if len(unequal):

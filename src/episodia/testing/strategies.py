@@ -32,9 +32,7 @@ _LOOKBACKS = st.integers(0, 3)
 # --- Spaces -------------------------------------------------------------------------------------------------
 
 
-def spaces(
-    *, kinds: Collection[type[Space[Any]]] | None = None, max_leaves: int = 4
-) -> SearchStrategy[Space[Any]]:
+def spaces(*, kinds: Collection[type[Space[Any]]] | None = None, max_leaves: int = 4) -> SearchStrategy[Space[Any]]:
     """Draw a space: a leaf, or leaves nested in `Dict` and `Tuple` spaces.
 
     Args:
@@ -50,9 +48,7 @@ def spaces(
     nestings = [_NESTINGS[kind] for kind in _NESTINGS if kind in allowed]
     if not nestings:
         return leaves
-    return st.recursive(
-        leaves, lambda child: st.one_of([nest(child) for nest in nestings]), max_leaves=max_leaves
-    )
+    return st.recursive(leaves, lambda child: st.one_of([nest(child) for nest in nestings]), max_leaves=max_leaves)
 
 
 _KEYS = st.sampled_from(["a", "b", "long name"])
@@ -76,9 +72,7 @@ def _boxes(draw: DrawFn) -> gym_spaces.Box:
 def _multi_discretes() -> SearchStrategy[gym_spaces.MultiDiscrete]:
     sizes = st_numpy.arrays(np.int64, st.sampled_from([(1,), (3,), (2, 2)]), elements=_SMALL)
     starts = st.integers(-2, 2)
-    return st.builds(
-        lambda nvec, start: gym_spaces.MultiDiscrete(nvec, start=np.full_like(nvec, start)), sizes, starts
-    )
+    return st.builds(lambda nvec, start: gym_spaces.MultiDiscrete(nvec, start=np.full_like(nvec, start)), sizes, starts)
 
 
 def _fixed_boxes() -> SearchStrategy[gym_spaces.Box]:
@@ -159,15 +153,11 @@ _ITEMS: dict[type[Space[Any]], Callable[[Any], SearchStrategy[Any]]] = {
     gym_spaces.Box: _box_items,
     gym_spaces.Discrete: _discrete_items,
     gym_spaces.MultiDiscrete: _multi_discrete_items,
-    gym_spaces.MultiBinary: lambda space: _unit_arrays(space.shape).map(
-        lambda share: np.round(share).astype(np.int8)
-    ),
+    gym_spaces.MultiBinary: lambda space: _unit_arrays(space.shape).map(lambda share: np.round(share).astype(np.int8)),
     gym_spaces.Text: lambda space: st.text(
         sorted(space.character_list), min_size=space.min_length, max_size=space.max_length
     ),
-    gym_spaces.Dict: lambda space: st.fixed_dictionaries(
-        {key: items(child) for key, child in space.spaces.items()}
-    ),
+    gym_spaces.Dict: lambda space: st.fixed_dictionaries({key: items(child) for key, child in space.spaces.items()}),
     gym_spaces.Tuple: lambda space: st.tuples(*(items(child) for child in space.spaces)),
     gym_spaces.Sequence: _sequence_items,
     gym_spaces.OneOf: lambda space: st.one_of(
@@ -209,9 +199,7 @@ def indices(length: int, lookback: int = 0, *, reach: int = 4) -> SearchStrategy
     several = st.lists(one, max_size=6)
     arrays = st_numpy.arrays(np.int64, st.integers(0, 6), elements=st.integers(low, high))
     ranges = st.builds(range, st.integers(max(low, 0), high + 1), st.just(high + 1), st.integers(1, 3))
-    return st.one_of(
-        one, several, several.map(tuple), arrays, ranges, slices(length, lookback, reach=reach), st.none()
-    )
+    return st.one_of(one, several, several.map(tuple), arrays, ranges, slices(length, lookback, reach=reach), st.none())
 
 
 def _any_int(low: int, high: int) -> SearchStrategy[Any]:
@@ -260,6 +248,9 @@ def trajectories(
     ...     assert len(trajectory.built()) == len(trajectory) == 2
     >>> an_episode_is_as_long_as_its_lists()
     """
+    unknown = sorted(set(fields) - set(OPTIONAL_FIELDS))
+    if unknown:
+        raise ValueError(f"found the fields {unknown}, expected some of {list(OPTIONAL_FIELDS)}.")
     both = st.tuples(
         spaces() if observation_space is None else st.just(observation_space),
         spaces(max_leaves=2) if action_space is None else st.just(action_space),
@@ -394,7 +385,4 @@ def _optional(fields: Collection[str], steps: int, first_t: int) -> SearchStrate
         "infos": {"infos": st.none() | _exactly(_INFOS, steps + 1)},
         "weights_versions": {"weights_versions": starts.map(lambda ts: {t: 10 + t // 2 for t in ts})},
     }
-    unknown = sorted(set(fields) - set(known))
-    if unknown:
-        raise ValueError(f"found the fields {unknown}, expected some of {list(OPTIONAL_FIELDS)}.")
     return st.fixed_dictionaries({name: draw for field in fields for name, draw in known[field].items()})

@@ -167,9 +167,7 @@ class Trajectory:
             truncated=self.truncated and at_end,
             t_started=self.t_started + start,
             lookback=kept,
-            weights_versions=self._versions_between(
-                self.t_started + start - kept, self.t_started + stop + at_end
-            ),
+            weights_versions=self._versions_between(self.t_started + start - kept, self.t_started + stop + at_end),
         )
 
     def _versions_between(self, first: int, stop: int) -> dict[int, int]:

@@ -1,0 +1,509 @@
+"""The oracle: a multi-agent episode as the list of what its environment returned, one dict for each step, and no more.
+
+It shares no code with the library. Whatever is asked is worked out from the whole list again: which observation an action
+answers, when it was answered itself, which rewards came in between. `log[0]` is the reset; an entry has a dict by agent
+for each of `observations`, `actions`, `rewards`, `infos`, `terminateds`, `truncateds` and `extra_model_outputs`.
+"""
+
+from collections import ChainMap
+from dataclasses import dataclass, field, replace
+
+from plain_column import NOTHING, filled, filled_like, plain, read
+
+ALL = "__all__"
+
+# --- One agent in a log ---------------------------------------------------------------------------------------------
+
+
+def times(log, column, agent):
+    """The environment steps at which a column has something for an agent."""
+    return [t for t, entry in enumerate(log) if agent in entry[column]]
+
+
+def flagged(entry, column, agent):
+    return bool(entry[column].get(agent) or entry[column].get(ALL))
+
+
+def has_ended(entry, agent):
+    return flagged(entry, "terminateds", agent) or flagged(entry, "truncateds", agent)
+
+
+def rewards_between(log, agent, after, until):
+    """The rewards from just after one environment step up to and including another."""
+    return [log[t]["rewards"][agent] for t in times(log, "rewards", agent) if after < t <= until]
+
+
+def infos_between(log, agent, after, until):
+    """The infos of several environment steps in one dict; later ones hide earlier ones."""
+    given = [log[t]["infos"][agent] for t in times(log, "infos", agent) if after < t <= until]
+    return dict(ChainMap(*reversed(given))) if given else {}
+
+
+@dataclass
+class Step:
+    """An action: the observation that it answers, and the time of the one that answers it (None while it is pending)."""
+
+    at: int
+    answered: int | None
+    action: object
+    extras: dict
+    reward: object
+
+
+@dataclass
+class Life:
+    """All that a log says of one agent that has had an observation."""
+
+    came: int
+    seen: list
+    observations: list
+    infos: list
+    steps: list
+    ended: int | None
+    terminated: bool
+    truncated: bool
+    # The reward before the first observation, and since the last complete step if the agent has not acted on it.
+    early: object = None
+    waiting: object = None
+    # Rewards that came after the last complete step of an agent that has ended, and when they did.
+    late: list = field(default_factory=list)
+
+    @property
+    def complete(self):
+        return [step for step in self.steps if step.answered is not None]
+
+    @property
+    def pending(self):
+        return self.steps[-1] if self.steps and self.steps[-1].answered is None else None
+
+
+def life_of(log, agent):
+    """What a log says of one agent; None if it had no observation."""
+    seen = times(log, "observations", agent)
+    if not seen:
+        return None
+    end = next((t for t in range(seen[0], len(log)) if has_ended(log[t], agent)), None)
+    steps = steps_of(log, agent, seen, end)
+    # An observation that was not acted on made room for the next one.
+    kept = [t for t in seen if t == seen[-1] or t in {step.at for step in steps}]
+    before = dict(zip(seen, [-1, *seen], strict=False))
+    life = Life(
+        came=seen[0],
+        seen=kept,
+        observations=[log[t]["observations"][agent] for t in kept],
+        infos=[infos_between(log, agent, before[t], t) for t in kept],
+        steps=steps,
+        ended=end,
+        terminated=end is not None and flagged(log[end], "terminateds", agent),
+        truncated=end is not None and flagged(log[end], "truncateds", agent),
+        early=sum_of(rewards_between(log, agent, -1, seen[0])),
+    )
+    if steps and steps[-1].answered not in (None, *seen):
+        # It was not shown its last observation.
+        life.observations.append(life.observations[-1])
+        life.infos.append(infos_between(log, agent, seen[-1], end))
+    settle_the_rest(log, agent, life)
+    return life
+
+
+def steps_of(log, agent, seen, end):
+    steps, before = [], seen[0]
+    for acted in times(log, "actions", agent):
+        answered = min((t for t in seen if t >= acted), default=end)
+        until = len(log) - 1 if answered is None else answered
+        steps.append(
+            Step(
+                at=max(t for t in seen if t < acted),
+                answered=answered,
+                action=log[acted]["actions"][agent],
+                extras=log[acted]["extra_model_outputs"].get(agent, {}),
+                reward=sum(rewards_between(log, agent, before, until)),
+            )
+        )
+        before = until
+    return steps
+
+
+def settle_the_rest(log, agent, life):
+    """Note the rewards after the last complete step of an agent that has not acted since."""
+    if life.pending:
+        return
+    before = life.steps[-1].answered if life.steps else life.came
+    if life.ended is None:
+        life.waiting = sum_of(rewards_between(log, agent, before, len(log)))
+        return
+    rest = rewards_between(log, agent, before, life.ended)
+    after = [t for t in times(log, "rewards", agent) if t > life.ended]
+    life.late = [(life.ended, sum(rest))] if rest else []
+    life.late += [(t, log[t]["rewards"][agent]) for t in after]
+
+
+def sum_of(rewards):
+    """The sum of some rewards, None if there are none."""
+    return sum(rewards) if rewards else None
+
+
+# --- A chunk of it --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class AgentView:
+    """What one agent has in a chunk, the lookback included."""
+
+    seen: list
+    observations: list
+    infos: list
+    actions: list
+    rewards: list
+    extras: list
+    columns: tuple
+    lookback: int
+    t_started: int
+    pending: Step | None
+    waiting: object
+    terminated: bool
+    truncated: bool
+    ended: int | None
+
+    def __len__(self):
+        return len(self.rewards) - self.lookback
+
+    @property
+    def hangs(self):
+        return self.pending is not None or self.waiting is not None
+
+    def track(self, column):
+        """A column of complete steps; an extra one may be missing, or begin later than the others."""
+        if not isinstance(column, tuple):
+            return getattr(self, column)
+        _, key = column
+        if key not in self.columns:
+            return None
+        since = max((place + 1 for place, extras in enumerate(self.extras) if key not in extras), default=0)
+        return [extras[key] for extras in self.extras[since:]]
+
+    def pending_item(self, column):
+        if self.pending is None or column in ("observations", "infos"):
+            return NOTHING
+        if isinstance(column, tuple):
+            return self.pending.extras.get(column[1], NOTHING)
+        return self.pending.action if column == "actions" else self.pending.reward
+
+    def track_with_pending(self, column):
+        track, item = self.track(column), self.pending_item(column)
+        return track if item is NOTHING else [*(track or []), item]
+
+    def lookback_of(self, column):
+        """How many items of a column are the past; an extra column may have fewer than there are steps."""
+        return max(0, len(self.track(column) or []) - len(self)) if isinstance(column, tuple) else self.lookback
+
+    def at(self, column, env_t):
+        """What stands at an environment step."""
+        if env_t not in self.seen:
+            return NOTHING
+        place, track = self.seen.index(env_t), self.track(column)
+        if column in ("observations", "infos"):
+            return track[place]
+        if place == len(self.rewards):
+            return self.pending_item(column)
+        place -= len(self.rewards) - len(track or [])
+        return track[place] if track and place >= 0 else NOTHING
+
+
+@dataclass
+class EpisodeView:
+    """What a multi-agent episode should answer."""
+
+    agents: dict
+    env_t_started: int
+    env_t: int
+    lookback: int
+    is_terminated: bool
+    is_truncated: bool
+    # Rewards that belong to no step here, and rewards of agents that were never seen.
+    early: dict
+    unseen: dict
+    observation_space: dict | None = None
+    action_space: dict | None = None
+
+    # --- Getters ---
+
+    def get(self, column, index=None, agent_ids=None, *, env_steps=True, as_lookback=False, fill=None, return_list=False):
+        """What a getter should return, in plain form; an IndexError if it should raise one."""
+        chosen = self.chosen(agent_ids)
+        if not env_steps:
+            return self.by_agent_steps(column, index, chosen, as_lookback, fill)
+        places = read(self.ticks(column), self.lookback, index, as_lookback=as_lookback, **_filling(fill, None))
+        if return_list and isinstance(places, list):
+            return [self.row(column, env_t, chosen, fill) for env_t in places]
+        if not isinstance(places, list):
+            return self.row(column, places, chosen, fill)
+        rows = [(agent, [self.cell(agent, column, env_t, fill) for env_t in places]) for agent in chosen]
+        found = {agent: [plain(item) for item in cells if item is not NOTHING] for agent, cells in rows}
+        return {agent: items for agent, items in found.items() if items or self.shows_nothing(agent, column, fill)}
+
+    def shows_nothing(self, agent, column, fill):
+        """Whether an agent is in a result that has no item of it."""
+        return fill is not None and self.agents[agent].track_with_pending(column) is not None
+
+    def chosen(self, agent_ids):
+        if agent_ids is None:
+            return list(self.agents)
+        return [agent for agent in self.agents if agent in agent_ids]
+
+    def ticks(self, column):
+        """The environment steps of a column: actions stand at all but the last."""
+        stop = self.env_t + 1 if column in ("observations", "infos") else self.env_t
+        return list(range(self.env_t_started - self.lookback, stop))
+
+    def row(self, column, env_t, chosen, fill):
+        cells = {agent: self.cell(agent, column, env_t, fill) for agent in chosen}
+        return {agent: plain(item) for agent, item in cells.items() if item is not NOTHING}
+
+    def cell(self, agent, column, env_t, fill):
+        view = self.agents[agent]
+        item = view.at(column, env_t)
+        if item is not NOTHING or fill is None or view.track_with_pending(column) is None:
+            return item
+        return self.filler(agent, column, fill)
+
+    def filler(self, agent, column, fill):
+        """What stands for an item that is not there: nested and shaped like those that are."""
+        spaces = {"observations": self.observation_space, "actions": self.action_space}.get(column)
+        known = self.agents[agent].track_with_pending(column)
+        if spaces is not None:
+            return filled(spaces[agent], fill)
+        return fill if column in ("rewards", "infos") or not known else filled_like(plain(known[0]), fill)
+
+    def by_agent_steps(self, column, index, chosen, as_lookback, fill):
+        found = {}
+        for agent in chosen:
+            view = self.agents[agent]
+            track = view.track_with_pending(column)
+            if track is not None:
+                filling = _filling(fill, self.filler(agent, column, fill))
+                read_at = {"as_lookback": as_lookback, **filling}
+                found[agent] = plain(read(track, view.lookback_of(column), index, **read_at))
+        return found
+
+    def get_extras(self, *args, **options):
+        """All extra model outputs, by agent and name."""
+        return by_agent_and_name({key: self.get(("extra", key), *args, **options) for key in self.extra_names()})
+
+    def extra_names(self):
+        pending = [view.pending.extras for view in self.agents.values() if view.pending]
+        return sorted({name for view in self.agents.values() for name in view.columns} | set().union(*pending))
+
+    # --- Facts ---
+
+    def flags(self, name):
+        by_agent = {agent: getattr(view, name) for agent, view in self.agents.items()}
+        return {**by_agent, ALL: getattr(self, f"is_{name}")}
+
+    def agents_that_stepped(self):
+        return {agent for agent, view in self.agents.items() if view.seen[-1] == self.env_t}
+
+    def agents_to_act(self):
+        return {agent for agent in self.agents_that_stepped() if self.agents[agent].ended is None}
+
+    def hanging_actions(self):
+        return {agent: plain(view.pending.action) for agent, view in self.agents.items() if view.pending}
+
+    def hanging_extras(self):
+        return {agent: plain(view.pending.extras) for agent, view in self.agents.items() if view.pending}
+
+    def hanging_rewards_end(self):
+        hanging = {agent: view for agent, view in self.agents.items() if view.hangs}
+        return {agent: plain(view.pending.reward if view.pending else view.waiting) for agent, view in hanging.items()}
+
+    def hanging_rewards_begin(self):
+        both = {**self.early, **self.unseen}
+        return {agent: plain(self.early.get(agent, 0) + self.unseen.get(agent, 0)) for agent in both}
+
+    def total(self, include_hanging):
+        stored = sum(sum(view.rewards[view.lookback :]) for view in self.agents.values())
+        hanging = sum(self.hanging_rewards_end().values()) + sum(self.hanging_rewards_begin().values())
+        return plain(stored) + (hanging if include_hanging else 0)
+
+    def agent_times(self):
+        """For each agent and environment step, the agent's own time step, or "S"."""
+        ticks = self.ticks("observations")
+        return {
+            agent: [view.t_started - view.lookback + view.seen.index(t) if t in view.seen else "S" for t in ticks]
+            for agent, view in self.agents.items()
+        }
+
+    # --- Slices ---
+
+    def sliced(self, start, stop, lookback):
+        """The environment steps from `start` to just before `stop`, with up to `lookback` steps in front of them."""
+        first, last = self.env_t_started + start, self.env_t_started + stop
+        kept = min(lookback, start + self.lookback)
+        agents = {agent: self.sliced_agent(view, first, last, kept) for agent, view in self.agents.items()}
+        at_end = last == self.env_t
+        return replace(
+            self,
+            agents={agent: view for agent, view in agents.items() if view is not None},
+            env_t_started=first,
+            env_t=last,
+            lookback=kept,
+            is_terminated=self.is_terminated and at_end,
+            is_truncated=self.is_truncated and at_end,
+            # It is not kept when a reward came that belongs to no step: they stand at the beginning.
+            early=self.early if start == 0 else {},
+            unseen=self.unseen if at_end else {},
+        )
+
+    def sliced_agent(self, view, first, last, kept):
+        inside = [place for place, t in enumerate(view.seen) if first <= t <= last]
+        if not inside:
+            return None
+        start, stop = inside[0], inside[-1]
+        ended = view.ended is not None and view.ended <= last
+        # The repeated last observation belongs to the end.
+        repeats = ended and stop == len(view.seen) - 1 and len(view.observations) > len(view.seen)
+        lookback = sum(first - kept <= t < first for t in view.seen)
+        begin, end = start - lookback, stop + repeats
+        pending = None if ended else self.pending_in_slice(view, stop, last)
+        return replace(
+            view,
+            seen=view.seen[begin : stop + 1],
+            observations=view.observations[begin : end + 1],
+            infos=view.infos[begin : end + 1],
+            actions=view.actions[begin:end],
+            rewards=view.rewards[begin:end],
+            extras=view.extras[begin:end],
+            lookback=lookback,
+            t_started=view.t_started + start - view.lookback,
+            pending=pending,
+            waiting=view.waiting if last == self.env_t and not ended else None,
+            terminated=view.terminated and ended,
+            truncated=view.truncated and ended,
+            ended=view.ended if ended else None,
+        )
+
+    def pending_in_slice(self, view, place, last):
+        """The step that stands in the slice and is not complete at its end, with all of its reward."""
+        if last < self.env_t and view.seen[place] == last:
+            return None  # that step is the next slice's
+        if place == len(view.rewards):
+            return view.pending
+        extras = {key: view.at(("extra", key), view.seen[place]) for key in view.columns}
+        there = {key: item for key, item in extras.items() if item is not NOTHING}
+        return Step(view.seen[place], None, view.actions[place], there, view.rewards[place])
+
+
+def _filling(fill, filler):
+    return {} if fill is None else {"fill": filler}
+
+
+def by_agent_and_name(columns):
+    """`{name: {agent: items}}` as `{agent: {name: items}}`, in each row of a list."""
+    if any(isinstance(column, list) for column in columns.values()):
+        rows = zip(*columns.values(), strict=True)
+        return [by_agent_and_name(dict(zip(columns, row, strict=True))) for row in rows]
+    found = {}
+    for name, column in columns.items():
+        for agent, items in column.items():
+            found.setdefault(agent, {})[name] = items
+    return found
+
+
+# --- From the log to the chunk --------------------------------------------------------------------------------------
+
+
+def view_of(log, *, cut_at=None, lookback=0, **spaces):
+    """What an episode with this log should answer: from its reset, or the chunk since it was cut at an environment step."""
+    lives = lives_in(log)
+    start, since = (0, -1) if cut_at is None else (cut_at, cut_at)
+    lookback = min(lookback, start)
+    agents = {}
+    for agent, life in lives.items():
+        if life.ended is None or life.ended > since:
+            first = sum(step.answered <= since for step in life.complete)
+            past = sum(step.at >= start - lookback for step in life.complete[:first])
+            late = [reward for t, reward in life.late if t > since]
+            agents[agent] = agent_view(life, first, past, late if len(life.complete) > first else [])
+    return episode_view(log, lives, agents, start, lookback, early_since(log, lives, since), **spaces)
+
+
+def view_of_built(log, lookback, **spaces):
+    """What an episode should answer that was made of lists, the first `lookback` environment steps of which are the past."""
+    lives, agents = lives_in(log), {}
+    for agent, life in lives.items():
+        first = min(len(life.complete), sum(t < lookback for t in life.seen))
+        view = agent_view(life, first, first, [reward for _, reward in life.late] if life.complete else [])
+        agents[agent] = replace(view, t_started=0)
+    return episode_view(log, lives, agents, lookback, lookback, early_since(log, lives, -1), **spaces)
+
+
+def lives_in(log):
+    agents = dict.fromkeys(agent for entry in log for agent in entry["observations"])
+    return {agent: life_of(log, agent) for agent in agents}
+
+
+def episode_view(log, lives, agents, start, lookback, early, *, observation_space=None, action_space=None):
+    terminated, truncated = ends(log, lives)
+    return EpisodeView(
+        agents=agents,
+        env_t_started=start,
+        env_t=len(log) - 1,
+        lookback=lookback,
+        is_terminated=terminated,
+        is_truncated=truncated,
+        early=early,
+        unseen=unseen_rewards(log, lives),
+        observation_space=observation_space,
+        action_space=action_space,
+    )
+
+
+def agent_view(life, first, lookback, late):
+    """One agent in a chunk that has `lookback` steps before its step number `first`."""
+    begin = first - lookback
+    rewards = [step.reward for step in life.complete[begin:]]
+    if late:
+        rewards[-1] += sum(late)
+    return AgentView(
+        seen=life.seen[begin:],
+        observations=life.observations[begin:],
+        infos=life.infos[begin:],
+        actions=[step.action for step in life.complete[begin:]],
+        rewards=rewards,
+        extras=[step.extras for step in life.complete[begin:]],
+        columns=tuple(life.complete[-1].extras) if life.complete else (),
+        lookback=lookback,
+        t_started=first,
+        pending=life.pending,
+        waiting=life.waiting,
+        terminated=life.terminated,
+        truncated=life.truncated,
+        ended=life.ended,
+    )
+
+
+def early_since(log, lives, since):
+    """Rewards that came after environment step `since` and belong to no step in the chunk from there on."""
+    found = {}
+    for agent, life in lives.items():
+        before_it_came = [life.early] if life.came > since and life.early is not None else []
+        has_steps = any(step.answered > since for step in life.complete)
+        rewards = before_it_came + [reward for t, reward in life.late if t > since and not has_steps]
+        if rewards:
+            found[agent] = sum(rewards)
+    return found
+
+
+def unseen_rewards(log, lives):
+    """Rewards of agents that never had an observation; one that is flagged as done before it came has not ended."""
+    agents = dict.fromkeys(agent for entry in log for agent in entry["rewards"] if agent not in lives)
+    return {agent: sum(rewards_between(log, agent, -1, len(log))) for agent in agents}
+
+
+def ends(log, lives):
+    """Whether the episode is terminated, and whether it is truncated."""
+    terminated, truncated = (bool(log[-1][column].get(ALL)) for column in ("terminateds", "truncateds"))
+    if not (terminated or truncated) and lives and all(life.ended is not None for life in lives.values()):
+        terminated = any(life.terminated for life in lives.values())
+        truncated = not terminated
+    return terminated, truncated
