@@ -1,6 +1,7 @@
 """Comparing what a multi-agent episode answers with what the plain model says."""
 
 import numpy as np
+import pytest
 from plain_column import plain, rows
 
 GETTERS = {
@@ -44,6 +45,21 @@ def assert_answers(episode, view, column, index=None, agent_ids=None, as_lookbac
         assert all(isinstance(items, list) == in_lists for items in found.values())
 
 
+def assert_answers_all_extras(episode, view, index, as_lookback=False, **options):
+    """Check all extra model outputs at once."""
+    try:
+        expected = view.get_extras(index, as_lookback=as_lookback, **options)
+    except IndexError:
+        with pytest.raises(IndexError):
+            episode.get_extra_model_outputs(indices=index, neg_index_as_lookback=as_lookback, **options)
+        return
+    found = episode.get_extra_model_outputs(indices=index, neg_index_as_lookback=as_lookback, **options)
+    if options.get("return_list") or is_one(index):
+        assert plain(found) == expected
+    else:
+        assert {agent: {key: rows(items) for key, items in by.items()} for agent, by in found.items()} == expected
+
+
 def is_one(index):
     return isinstance(index, (int, np.integer))
 
@@ -65,14 +81,7 @@ def assert_agrees(episode, view):
             assert_answers(episode, view, column, everything, as_lookback=True, return_list=True)
             assert_answers(episode, view, column, -1)
             assert_answers(episode, view, column, env_steps=False)
-    assert plain(episode.get_extra_model_outputs(indices=-1)) == _extras_at(view, -1)
-
-
-def _extras_at(view, index):
-    try:
-        return view.get_extras(index)
-    except IndexError:
-        return IndexError
+    assert_answers_all_extras(episode, view, -1)
 
 
 def assert_same_facts(episode, view):

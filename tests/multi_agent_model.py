@@ -288,6 +288,8 @@ class EpisodeView:
 
     def get_extras(self, *args, **options):
         """All extra model outputs, by agent and name."""
+        if not self.extra_names():
+            return self.get("rewards", *args, agent_ids=[], **options)
         return by_agent_and_name({key: self.get(("extra", key), *args, **options) for key in self.extra_names()})
 
     def extra_names(self):

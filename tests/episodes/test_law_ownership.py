@@ -235,7 +235,8 @@ def change_everything(episode):
     episode.custom_data["new"] = 1
     for value in episode.custom_data.values():
         ruin(value)
-    if episode.is_reset and not episode.is_done:
+    has_examples = all(column.len_incl_lookback() for column in episode.extra_model_outputs.values())
+    if episode.is_reset and not episode.is_done and has_examples:
         action = episode.get_actions(-1) if episode.actions.len_incl_lookback() else any_action(episode)
         extras = {key: column.get(-1) for key, column in episode.extra_model_outputs.items()}
         episode.add_env_step(episode.get_observations(0), action, 7.5, {"new": 1}, extra_model_outputs=extras)

@@ -8,7 +8,7 @@ from bad_env_steps import bad_env_steps
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, is_there
+from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
 from multi_agent_model import view_of
 
 from episodia import EpisodiaError, MultiAgentEpisode
@@ -154,9 +154,17 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
         options = {"env_steps": env_steps, "fill": fill, "return_list": return_list and env_steps}
         assert_answers(self.episode, self.view, column, index, agents, as_lookback, **options)
 
-    @rule(data=st.data(), env_steps=st.booleans(), return_list=st.booleans(), fill=st.none() | st.just(0))
-    def get_all_extra_outputs(self, data, env_steps, return_list, fill):
-        index = data.draw(st.integers(-len(self.episode), len(self.episode) - 1)) if len(self.episode) else slice(0, 0)
+    @rule(
+        data=st.data(),
+        env_steps=st.booleans(),
+        as_lookback=st.booleans(),
+        fill=st.none() | st.just(0),
+        return_list=st.booleans(),
+    )
+    def get_all_extra_outputs(self, data, env_steps, as_lookback, fill, return_list):
+        index = data.draw(indices(len(self.episode) + 1, self.view.lookback))
+        options = {"env_steps": env_steps, "fill": fill, "return_list": return_list and env_steps}
+        assert_answers_all_extras(self.episode, self.view, index, as_lookback, **options)
 
     @invariant()
     def the_episode_agrees_with_the_model(self):
@@ -165,3 +173,17 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
     def teardown(self):
         for episode, view in getattr(self, "kept", []):
             assert_agrees(episode, view)
+
+
+SETTINGS = settings(
+    max_examples=150, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+class TestMultiAgentEpisode(MultiAgentEpisodeMachine.TestCase):
+    settings = SETTINGS
+
+
+@pytest.mark.slow
+class TestMultiAgentEpisodeForLong(MultiAgentEpisodeMachine.TestCase):
+    settings = settings(SETTINGS, max_examples=5_000, stateful_step_count=50, derandomize=False)

@@ -1,4 +1,4 @@
-"""Every method of a multi-agent episode, as a user would read about it; parts and wholes, errors and looks are elsewhere."""
+"""Every method of a multi-agent episode as a user reads about it; parts, errors and looks have files of their own."""
 
 import time
 

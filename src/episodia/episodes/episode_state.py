@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.single_agent_columns import check_lengths
 from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
@@ -147,7 +148,7 @@ def _build(cls: type[SingleAgentEpisode], state: dict[str, Any], storage: Any, c
     episode._last_step_time = state["_last_step_time"]
     episode._custom_data = custom_data
     episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
-    episode._check_lengths()
+    check_lengths(episode)
     return episode
 
 

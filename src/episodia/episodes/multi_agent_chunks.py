@@ -83,9 +83,9 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     single, env_steps = episode.agent_episodes[agent], episode._timelines[agent].env_steps
     first, end = bisect_left(env_steps, start), bisect_right(env_steps, stop)
     ended_at = episode._ended.get(agent)
-    if ended_at is not None and ended_at < start:
-        picked._gone[agent] = "terminated" if single.is_terminated else "truncated"
     if first == end:
+        if ended_at is not None and ended_at <= stop:
+            picked._gone[agent] = "terminated" if single.is_terminated else "truncated"
         return
     last = end - 1
     ends_here = ended_at is not None and ended_at <= stop

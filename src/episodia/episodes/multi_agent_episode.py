@@ -9,7 +9,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gymnasium import Space
 
-from episodia.episodes import multi_agent_chunks, multi_agent_display, multi_agent_replay, multi_agent_state
+from episodia.episodes import (
+    multi_agent_chunks,
+    multi_agent_display,
+    multi_agent_replay,
+    multi_agent_state,
+    single_agent_columns,
+)
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
@@ -315,6 +321,8 @@ class MultiAgentEpisode:
                     f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {names}."
                 )
             return read(self, extra_output(key), query, agent_ids, env_steps=env_steps, return_list=return_list)
+        if not names:
+            return read(self, REWARDS, query, [], env_steps=env_steps, return_list=return_list)
         columns = {
             name: read(self, extra_output(name), query, agent_ids, env_steps=env_steps, return_list=return_list)
             for name in names
@@ -392,7 +400,7 @@ class MultiAgentEpisode:
         """
         return multi_agent_chunks.cut(self, len_lookback_buffer)
 
-    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
+    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
         """Return the environment steps that `slice_` (with a step of 1) picks.
 
         Steps belong to the slice in which their observation stands; one that is not complete at its end is pending there.
@@ -429,11 +437,11 @@ class MultiAgentEpisode:
         stacked = {}
         for agent, single in self.agent_episodes.items():
             try:
-                stacked[agent] = single._stacked_columns()
+                stacked[agent] = single_agent_columns.stacked(single)
             except EpisodiaError as error:
                 raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
         for agent, columns in stacked.items():
-            self.agent_episodes[agent]._adopt_stacked(columns)
+            single_agent_columns.adopt_stacked(self.agent_episodes[agent], columns)
         self._finalized = True
         return self
 
@@ -569,7 +577,7 @@ class MultiAgentEpisode:
         return {
             agent: 0.0 if pending.reward is None else pending.reward
             for agent, pending in self._pending.items()
-            if agent in self.agent_episodes
+            if agent in self.agent_episodes and (pending.has_action or pending.reward is not None)
         }
 
     @property
@@ -588,20 +596,28 @@ class MultiAgentEpisode:
 
     def _start(self, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]) -> None:
         """Store the observations of the reset."""
-        started = {}
-        for agent, observation in observations.items():
-            started[agent] = self._new_agent_episode(agent)
-            try:
-                started[agent].add_env_reset(observation, infos.get(agent))
-            except EpisodiaError as error:
-                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
-            if self._finalized:
-                started[agent].finalize()
-        self._pending.update(waiting_infos(self, observations, infos))
+        modules, started = dict(self._agent_to_module_mapping), {}
+        try:
+            for agent, observation in observations.items():
+                started[agent] = self._new_agent_episode(agent)
+                self._reset_agent(started[agent], observation, infos.get(agent))
+            waiting = waiting_infos(self, observations, infos)
+        except BaseException:  # also from the user's mapping function
+            self._agent_to_module_mapping = modules
+            raise
+        self._pending.update(waiting)
         self.agent_episodes.update(started)
         self._timelines.update({agent: Timeline([self.env_t]) for agent in started})
         self._observed_last = set(started)
         self._was_reset = True
+
+    def _reset_agent(self, single: SingleAgentEpisode, observation: Any, infos: Mapping[str, Any] | None) -> None:
+        try:
+            single.add_env_reset(observation, infos)
+            if self._finalized:
+                single.finalize()
+        except EpisodiaError as error:
+            raise type(error)(f"episode {self.id_!r}, agent {single.agent_id!r}: {error}") from error
 
     def _new_agent_episode(self, agent: AgentID) -> SingleAgentEpisode:
         single = SingleAgentEpisode(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_stepping import ALL, check_mapping
+from episodia.episodes.single_agent_columns import move_to_lookback
 from episodia.errors import EpisodeError
 from episodia.trees import describe
 
@@ -131,4 +132,4 @@ def _move_to_lookback(
     episode.env_t_started, episode.env_lookback = env_t_started, lookback
     for agent, single in episode.agent_episodes.items():
         env_steps = episode._timelines[agent].env_steps
-        single._move_to_lookback(bisect_left(env_steps, env_t_started), agent_t_started.get(agent, 0))
+        move_to_lookback(single, bisect_left(env_steps, env_t_started), agent_t_started.get(agent, 0))

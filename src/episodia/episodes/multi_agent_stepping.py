@@ -8,13 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
-from episodia.episodes.single_agent_episode import (
-    SingleAgentEpisode,
-    _admit_infos,
-    _as_extras,
-    _as_flag,
-    _as_reward,
-)
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent_stepping import as_extras, as_flag, as_infos, as_reward, extra_columns, take_back
 from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe, freeze, own_info
@@ -64,12 +59,12 @@ class EnvStep:
         """Return what the step holds for one agent, checked as far as its episode does not do that."""
         reward, column = self.rewards.get(agent), "reward"
         try:
-            reward = None if reward is None else _as_reward(reward)
+            reward = None if reward is None else as_reward(reward)
             infos, column = self.infos.get(agent), "infos"
             if infos is not None and not isinstance(infos, Mapping):
-                _admit_infos(infos)  # refuses it
+                as_infos(infos)  # refuses it
             column = "extra_model_outputs"
-            extra_model_outputs = _as_extras(self.extra_model_outputs.get(agent)) or None
+            extra_model_outputs = as_extras(self.extra_model_outputs.get(agent)) or None
             column = "terminated and truncated"
             terminated, truncated = _flag(self.terminateds, agent), _flag(self.truncateds, agent)
         except EpisodiaError as error:
@@ -102,7 +97,15 @@ class _Changes:
         for undo in reversed(self.undo):
             undo()
         for single, last_step_time, columns in self.stepped:
-            single._take_back_step(last_step_time, columns)
+            _take_back_step(single, last_step_time, columns)
+
+
+def _take_back_step(single: SingleAgentEpisode, last_step_time: float | None, columns: dict[str, Any]) -> None:
+    single.t -= 1
+    single.is_terminated = single.is_truncated = False
+    take_back(single)
+    single.extra_model_outputs = columns
+    single._last_step_time = last_step_time
 
 
 def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
@@ -214,7 +217,6 @@ def _store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
     if data.observation is not NOTHING:
         (changes.replaced if outcome.replaces_observation else changes.observed).append(agent)
     if data.terminated or data.truncated:
-        changes.ended.append(agent)
         _end(episode, agent, data, changes)
     changes.pending[agent] = _owned(outcome.pending, single)
     if outcome.early_reward is not None:
@@ -237,11 +239,13 @@ def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> Pe
 
 def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, Any]:
     known = single.extra_model_outputs
-    columns = known if extras.keys() == known.keys() else single._columns_for(extras)
+    columns = extra_columns(single, extras)
     return {name: freeze(columns[name].admit(output)) for name, output in extras.items()}
 
 
 def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
+    modules = dict(episode._agent_to_module_mapping)
+    changes.undo.append(lambda: setattr(episode, "_agent_to_module_mapping", modules))
     single = episode._new_agent_episode(agent)
     single.add_env_reset(data.observation, outcome.infos)
     changes.undo.append(lambda: episode.agent_episodes.pop(agent))
@@ -278,6 +282,7 @@ def _replace_observation(single: SingleAgentEpisode, data: AgentData, outcome: O
 def _end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, changes: _Changes) -> None:
     single = episode.agent_episodes.get(agent)
     if single is not None and not single.is_done:
+        changes.ended.append(agent)
         changes.undo.append(lambda: (setattr(single, "is_terminated", False), setattr(single, "is_truncated", False)))
         single.is_terminated, single.is_truncated = data.terminated, data.truncated
 
@@ -335,7 +340,7 @@ def waiting_infos(
     for agent, given in infos.items():
         if given and agent not in observations:
             try:
-                waiting[agent] = PendingStep(reward=None, infos=_admit_infos(given))
+                waiting[agent] = PendingStep(reward=None, infos=as_infos(given))
             except EpisodiaError as error:
                 raise type(error)(f"episode {episode.id_!r}, agent {agent!r}, infos of the reset: {error}") from error
     return waiting
@@ -343,7 +348,7 @@ def waiting_infos(
 
 def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
     flag = flags.get(agent)
-    return False if flag is None else flag if type(flag) is bool else _as_flag(flag)
+    return False if flag is None else flag if type(flag) is bool else as_flag(flag)
 
 
 def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[Any, Any]:

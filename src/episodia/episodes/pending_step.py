@@ -123,10 +123,11 @@ def _with_observation(step: PendingStep, data: AgentData, known: bool) -> Outcom
 def _without_observation(
     step: PendingStep, data: AgentData, known: bool, missing_final_observation: MissingFinalObservation
 ) -> Outcome:
-    if not (data.terminated or data.truncated):
+    # Who never had an observation has nothing that could end.
+    if not known or not (data.terminated or data.truncated):
         return Outcome(pending=step if step.has_action else _waiting(step.reward, step.infos))
     if not step.has_action:
-        return Outcome(late_reward=step.reward) if known else Outcome(early_reward=step.reward)
+        return Outcome(late_reward=step.reward)
     if not data.terminated and missing_final_observation == "error":
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
@@ -156,7 +157,8 @@ def _check_action(before: PendingStep, data: AgentData, known: bool) -> None:
         )
     if data.observation is not NOTHING and data.reward is None:
         raise EpisodeError(
-            "found an action and the observation that followed it, but no reward. Pass `rewards` with 0.0 if there is none."
+            "found an action and the observation that followed it but no reward, expected one. "
+            "Pass `rewards` with 0.0 if there is none."
         )
 
 

@@ -6,22 +6,19 @@ import math
 import uuid
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes import chunks, display, episode_state, logged_arrays
+from episodia.episodes import single_agent_columns as columns
+from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import Index, as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.storage import ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
-from episodia.trees import describe, own, own_info
-
-# Every real number is a reward.
-REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
 
 
 class SingleAgentEpisode:
@@ -117,24 +114,23 @@ class SingleAgentEpisode:
         self._action_space = action_space
         self.is_terminated = bool(terminated)
         self.is_truncated = bool(truncated)
-        self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, self._where())
+        self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
         self._start_time: float | None = None
         self._last_step_time: float | None = None
         self._custom_data: dict[Any, Any] = {}
         self._weights_versions: versions.Versions = ()
 
-        columns = {"observations": observations, "actions": actions, "rewards": rewards}
-        lookback = self._lookback_of(rewards, len_lookback_buffer)
-        finalized = any(_is_finalized(data) for data in (*columns.values(), *(extra_model_outputs or {}).values()))
-        self.observations = self._column("observations", observations, lookback, observation_space, finalized)
-        self.actions = self._column("actions", actions, lookback, action_space, finalized)
-        self.rewards = self._column("rewards", rewards, lookback, REWARD_SPACE, finalized)
-        self.extra_model_outputs: dict[str, LookbackBuffer] = {
-            key: self._column(key, data, lookback, None, finalized) for key, data in (extra_model_outputs or {}).items()
-        }
-        self.infos = self._info_column(infos, lookback)
-        self.t = self.t_started + len(self.rewards)
-        self._check_lengths()
+        self.observations: LookbackBuffer
+        self.infos: LookbackBuffer
+        self.actions: LookbackBuffer
+        self.rewards: LookbackBuffer
+        self.extra_model_outputs: dict[str, LookbackBuffer]
+        columns.fill_columns(
+            self,
+            {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos},
+            stepping.as_extras(extra_model_outputs),
+            len_lookback_buffer,
+        )
 
     # --- Building it step by step -----------------------------------------------------------------------------------
 
@@ -147,17 +143,17 @@ class SingleAgentEpisode:
         """
         if self.is_reset or self.is_done or self.t or self.t_started:
             raise EpisodeError(
-                f"{self._where()}: found a second reset, expected `add_env_reset` once, on a new episode "
+                f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode "
                 f"(this one is at t={self.t} and started at t={self.t_started}). Make a new `SingleAgentEpisode` for each "
                 "reset; continue this one with `add_env_step`."
             )
-        column = "observation"
+        place = "observation of the reset"
         try:
             observation = self.observations.admit(observation)
-            column = "infos"
-            infos = _admit_infos(infos)
+            place = "infos of the reset"
+            infos = stepping.as_infos(infos)
         except EpisodiaError as error:
-            self._raise_with_place(error, f"{column} of the reset")
+            stepping.raise_with_place(self, error, place)
         self.observations.push(observation)
         self.infos.push(infos)
         self._start_time = perf_counter()
@@ -189,45 +185,55 @@ class SingleAgentEpisode:
             SpaceError: If observation or action does not fit its space.
         """
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
-            raise self._cannot_step()
-        column = "observation"
-        try:
-            track = self.observations
-            if (
-                type(observation) is np.ndarray
-                and observation.dtype == track.row_dtype
-                and observation.shape == track.row_shape
-            ):
-                observation = observation.copy()
-            else:
-                observation = track.admit(observation)
-            column = "action"
-            if type(action) not in self.actions.free_types:
-                action = self.actions.admit(action)
-            column = "reward"
-            if type(reward) not in self.rewards.free_types:
-                reward = self.rewards.admit(_as_reward(reward))
-            column = "infos"
-            infos = {} if type(infos) is dict and not infos else _admit_infos(infos)
-            column = "terminated and truncated"
-            if type(terminated) is not bool or type(truncated) is not bool:
-                terminated, truncated = _as_flag(terminated), _as_flag(truncated)
-            column = "extra_model_outputs"
-            if extra_model_outputs or self.extra_model_outputs:
-                self._push_extras(extra_model_outputs)
-        except EpisodiaError as error:
-            self._raise_with_place(error, column)
-        # Everything fits: from here on nothing can fail.
-        track.push(observation)
-        self.actions.push(action)
-        self.rewards.push(reward)
-        self.infos.push(infos)
+            raise stepping.cannot_step(self)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            try:
+                terminated, truncated = stepping.as_flag(terminated), stepping.as_flag(truncated)
+            except EpisodiaError as error:
+                stepping.raise_with_place(self, error, "terminated and truncated")
+        if self.observations.finalized:
+            stepping.add_to_arrays(self, observation, action, reward, infos, extra_model_outputs)
+        else:
+            self._add_to_lists(observation, action, reward, infos, extra_model_outputs)
         self.t += 1
         if terminated:
             self.is_terminated = True
         if truncated:
             self.is_truncated = True
         self._last_step_time = perf_counter()
+
+    def _add_to_lists(self, observation: Any, action: Any, reward: Any, infos: Any, given: Any) -> None:
+        """Store one step in a growing episode: at once, and taken back if a part of it does not fit.
+
+        Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions.
+        """
+        observations, actions, rewards = self.observations, self.actions, self.rewards
+        extras = self.extra_model_outputs
+        try:
+            if (
+                type(observation) is np.ndarray
+                and observation.dtype == observations.row_dtype
+                and observation.shape == observations.row_shape
+            ):
+                observations.push(observation.copy())
+            else:
+                observations.push(observations.admit(observation))
+            actions.push(action if type(action) in actions.free_types else actions.admit(action))
+            rewards.push(reward if type(reward) in rewards.free_types else stepping.as_reward(reward))
+            self.infos.push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
+            if given or extras:
+                if type(given) is not dict or given.keys() != extras.keys():
+                    given = stepping.as_extras(given)
+                    extras = stepping.extra_columns(self, given)
+                for key, value in given.items():
+                    column = extras[key]
+                    column.push(value if type(value) in column.free_types else column.admit(value))
+        except BaseException as error:  # an interrupt must not leave half a step either
+            place = stepping.take_back(self)
+            if isinstance(error, EpisodiaError):
+                stepping.raise_with_place(self, error, place)
+            raise
+        self.extra_model_outputs = extras
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -250,14 +256,14 @@ class SingleAgentEpisode:
         try:
             return self.observations._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
         except EpisodiaError as error:
-            self._raise_with_place(error, "observations")
+            stepping.raise_with_place(self, error, "observations")
 
     def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
         """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
         try:
             return self.infos._get(indices, neg_index_as_lookback, fill, False)
         except EpisodiaError as error:
-            self._raise_with_place(error, "infos")
+            stepping.raise_with_place(self, error, "infos")
 
     def get_actions(
         self,
@@ -271,14 +277,14 @@ class SingleAgentEpisode:
         try:
             return self.actions._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
         except EpisodiaError as error:
-            self._raise_with_place(error, "actions")
+            stepping.raise_with_place(self, error, "actions")
 
     def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
         """Return rewards; indices are those of `LookbackBuffer.get`."""
         try:
             return self.rewards._get(indices, neg_index_as_lookback, fill, False)
         except EpisodiaError as error:
-            self._raise_with_place(error, "rewards")
+            stepping.raise_with_place(self, error, "rewards")
 
     def get_extra_model_outputs(
         self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None
@@ -292,7 +298,7 @@ class SingleAgentEpisode:
         try:
             return column._get(indices, neg_index_as_lookback, fill, False)
         except EpisodiaError as error:
-            self._raise_with_place(error, key)
+            stepping.raise_with_place(self, error, key)
 
     def get_data_dict(self) -> dict[str, Any]:
         """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
@@ -360,7 +366,7 @@ class SingleAgentEpisode:
         """
         return chunks.cut(self, len_lookback_buffer)
 
-    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
         """Return the steps that `slice_` picks from `range(len(self))`, and the observation that follows the last.
 
         With a step k, every k-th step is kept, and the last observation is the one at the next kept place or at the end of
@@ -373,7 +379,7 @@ class SingleAgentEpisode:
         """
         return chunks.part(self, slice_, len_lookback_buffer)
 
-    def __getitem__(self, slice_: slice) -> SingleAgentEpisode:
+    def __getitem__(self, slice_: Any) -> SingleAgentEpisode:
         return chunks.part(self, slice_, None)
 
     def concat_episode(self, other: SingleAgentEpisode) -> None:
@@ -400,7 +406,7 @@ class SingleAgentEpisode:
             SpaceError: If an observation or action lies outside of its space.
         """
         if not self.is_finalized:
-            self._adopt_stacked(self._stacked_columns())
+            columns.adopt_stacked(self, columns.stacked(self))
         return self
 
     to_numpy = finalize
@@ -499,12 +505,8 @@ class SingleAgentEpisode:
         Raises:
             EpisodeError: Saying which column is wrong, and how.
         """
-        self._check_lengths()
-        for name, column in {**self._space_columns(), "rewards": self.rewards}.items():
-            try:
-                column.check_bounds()
-            except EpisodiaError as error:
-                self._raise_with_place(error, name)
+        columns.check_lengths(self)
+        columns.stacked(self)
 
     def get_state(self) -> dict[str, Any]:
         """Return the episode as plain data: numbers, strings, lists, dicts and arrays."""
@@ -526,141 +528,13 @@ class SingleAgentEpisode:
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
-    def _stacked_columns(self) -> dict[str, Storage]:
-        """Return what the columns of a finalized episode are stored in, without changing this one."""
-        stacked = {}
-        for name, column in self._array_columns().items():
-            try:
-                stacked[name] = column.stacked()
-                column.check_bounds(stacked[name])
-            except EpisodiaError as error:
-                self._raise_with_place(error, name)
-        return stacked
-
-    def _adopt_stacked(self, stacked: dict[str, Storage]) -> None:
-        for name, column in self._array_columns().items():
-            column.adopt_stacked(stacked[name])
-        self.infos.finalized = True
-
-    def _array_columns(self) -> dict[str, LookbackBuffer]:
-        return {**self._space_columns(), "rewards": self.rewards, **self.extra_model_outputs}
-
-    def _take_back_step(self, last_step_time: float | None, extra_columns: dict[str, LookbackBuffer]) -> None:
-        """Forget the last step of a growing episode; the two arguments are what its attributes were before."""
-        steps = len(self) - 1
-        for column in (self.actions, self.rewards, *self.extra_model_outputs.values()):
-            column.truncate(steps)
-        for column in (self.observations, self.infos):
-            column.truncate(steps + 1)
-        self.extra_model_outputs = extra_columns
-        self.t -= 1
-        self.is_terminated = self.is_truncated = False
-        self._last_step_time = last_step_time
-
-    def _move_to_lookback(self, steps: int, t_started: int) -> None:
-        """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
-        steps = min(steps, self.rewards.len_incl_lookback())
-        for column in (self.observations, self.infos, *self._array_columns().values()):
-            column.lookback = steps
-        self.t_started = t_started
-        self.t = t_started + len(self.rewards)
-
-    def _lookback_of(self, rewards: Any, len_lookback_buffer: int | Literal["auto"]) -> int:
-        if rewards is not None and not isinstance(rewards, (list, tuple, LookbackBuffer)) and not np.ndim(rewards):
-            self._raise_with_place(EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
-        if isinstance(rewards, LookbackBuffer):
-            return rewards.lookback
-        steps = 0 if rewards is None else len(rewards)
-        if isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto":
-            return steps
-        return min(as_count("len_lookback_buffer", len_lookback_buffer, self._where()), steps)
-
-    def _column(self, name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
-        if isinstance(data, LookbackBuffer):
-            column = data.share(slice(0, data.len_incl_lookback()), data.lookback)
-            column.space = data.space if space is None else space
-        else:
-            try:
-                column = LookbackBuffer(data, lookback, space)
-            except EpisodiaError as error:
-                self._raise_with_place(error, name)
-            if column.lookback != lookback:
-                raise EpisodeError(
-                    f"{self._where()}: found {column.lookback} {name} and {lookback} steps of lookback; expected columns of one "
-                    "length: T actions, rewards and extra model outputs, and T + 1 observations and infos."
-                )
-        if finalized and not column.finalized:
-            try:
-                column.adopt_stacked(column.stacked())
-            except EpisodiaError as error:
-                self._raise_with_place(error, name)
-        return column
-
-    def _info_column(self, infos: Any, lookback: int) -> LookbackBuffer:
-        if infos is None:
-            infos, lookback = [None] * self.observations.len_incl_lookback(), self.observations.lookback
-        elif isinstance(infos, LookbackBuffer):
-            infos, lookback = infos.data, infos.lookback
-        try:
-            if not isinstance(infos, (list, tuple, np.ndarray)):
-                raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
-            storage = ObjectStorage([_admit_infos(info) for info in infos])
-        except EpisodiaError as error:
-            self._raise_with_place(error, "infos")
-        return LookbackBuffer._adopt(storage, lookback, None, finalized=self.observations.finalized)
-
-    def _push_extras(self, given: Any) -> None:
-        """Store the extra outputs of one step, all or none."""
-        columns = self.extra_model_outputs
-        if type(given) is not dict:
-            given = _as_extras(given)
-        if given.keys() != columns.keys():
-            columns = self._columns_for(given)
-        if self.is_finalized:
-            # An array may change its dtype when it takes an item, so all of them are admitted before any is stored.
-            given = {key: columns[key].admit(value) for key, value in given.items()}
-            for key, value in given.items():
-                columns[key].push(value)
-        else:
-            self._push_growing_extras(columns, given)
-        self.extra_model_outputs = columns
-
-    def _push_growing_extras(self, columns: dict[str, LookbackBuffer], given: Mapping[str, Any]) -> None:
-        try:
-            for key, value in given.items():
-                column = columns[key]
-                column.push(value if type(value) in column.free_types else column.admit(value))
-        except EpisodiaError:
-            for column in columns.values():
-                column.truncate(len(self))
-            raise
-
-    def _columns_for(self, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
-        """Return the extra columns for a step that has other names than the one before.
-
-        A chunk may start with other columns than the chunk before it had: those that are gone go with their lookback.
-        Within a chunk, columns have no holes.
-        """
-        known = self.extra_model_outputs
-        if len(self):
-            raise EpisodeError(
-                f"found the extra model outputs {_names(extras)}, expected {_names(known)} as in the steps before. "
-                "Give the same names at each step, or `cut()` the episode first: a new chunk may have other columns."
-            )
-        return {key: known[key] if key in known else self._new_extra_column() for key in extras}
-
-    def _new_extra_column(self) -> LookbackBuffer:
-        column = LookbackBuffer()
-        if self.is_finalized:
-            column.finalize()
-        return column
-
     def _extra(self, key: str) -> LookbackBuffer:
         try:
             return self.extra_model_outputs[key]
         except (KeyError, TypeError):
+            known = stepping.names(self.extra_model_outputs)
             raise EpisodeKeyError(
-                f"{self._where()}: found the extra model output {key!r}, expected one of {_names(self.extra_model_outputs)}. "
+                f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {known}. "
                 "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
             ) from None
 
@@ -670,88 +544,10 @@ class SingleAgentEpisode:
         try:
             column.set(new_data, at_indices=indices, neg_index_as_lookback=negative_is_lookback)
         except EpisodiaError as error:
-            self._raise_with_place(error, name)
-
-    def _space_columns(self) -> dict[str, LookbackBuffer]:
-        return {"observations": self.observations, "actions": self.actions}
-
-    def _check_lengths(self) -> None:
-        steps = len(self.rewards)
-        observations = steps + 1 if self.observations.len_incl_lookback() or steps else 0
-        expected = {"observations": observations, "infos": observations, "actions": steps, "rewards": self.t - self.t_started}
-        found = {name: len(getattr(self, name)) for name in expected}
-        for key, column in self.extra_model_outputs.items():
-            expected[key], found[key] = steps, len(column)
-        if found != expected:
-            wrong = {name: count for name, count in found.items() if count != expected[name]}
-            raise EpisodeError(
-                f"{self._where()}: found columns of different lengths: {wrong} next to {steps} rewards. Expected T actions, "
-                "rewards and extra model outputs, and T + 1 observations and infos (all after the lookback)."
-            )
+            stepping.raise_with_place(self, error, name)
 
     def _flags(self, at_end: bool) -> np.ndarray:
+        """Return one flag for each step, of which only the last may be true."""
         flags = np.zeros(len(self), bool)
         flags[-1:] = at_end
         return flags
-
-    def _where(self) -> str:
-        return f"episode {self.id_!r}"
-
-    def _cannot_step(self) -> EpisodeError:
-        if self.is_done:
-            how = "terminated" if self.is_terminated else "truncated"
-            return EpisodeError(
-                f"{self._where()}: found a step after the end, expected none: it was {how} at t={self.t}. "
-                "Make a new `SingleAgentEpisode` after each end."
-            )
-        return EpisodeError(
-            f"{self._where()}: found a step before the reset, expected `add_env_reset` first. "
-            "Store the observation that `env.reset()` returned with `add_env_reset(observation, infos)`."
-        )
-
-    def _raise_with_place(self, error: EpisodiaError, column: str) -> NoReturn:
-        """Raise `error` again, saying also in which episode, at which time step and in which column."""
-        raise type(error)(f"{self._where()}, t={self.t}, {column}: {error}") from error
-
-
-def _is_finalized(data: Any) -> bool:
-    if isinstance(data, LookbackBuffer):
-        return data.finalized
-    return data is not None and not isinstance(data, list)
-
-
-def _names(columns: Mapping[str, Any]) -> list[str]:
-    return sorted(columns, key=str)
-
-
-def _as_reward(reward: Any) -> Any:
-    if (
-        isinstance(reward, (float, np.floating, np.integer, np.bool_))
-        or (isinstance(reward, int) and -(2**63) <= reward < 2**63)
-        or (isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf")
-    ):
-        return own(reward)
-    raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
-
-
-def _as_flag(flag: Any) -> bool:
-    is_number = isinstance(flag, (bool, np.bool_, int, np.integer, np.ndarray))
-    if is_number and np.shape(flag) == () and flag in (0, 1):
-        return bool(flag)
-    raise EpisodeError(f"found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
-
-
-def _as_extras(extras: Any) -> Mapping[str, Any]:
-    if extras is None:
-        return {}
-    if not isinstance(extras, Mapping):
-        raise EpisodeError(f"found {describe(extras)}, expected a dict or None. Pass `{{'name': output}}`.")
-    return extras
-
-
-def _admit_infos(infos: Any) -> dict[Any, Any]:
-    if infos is None or (type(infos) is dict and not infos):
-        return {}
-    if not isinstance(infos, Mapping):
-        raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")
-    return {key: own_info(value) for key, value in infos.items()}

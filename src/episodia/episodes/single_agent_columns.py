@@ -1,0 +1,161 @@
+"""The columns of a single-agent episode: made from data, compared in length, turned into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.episodes.indexing import as_count
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.single_agent_stepping import as_infos, raise_with_place
+from episodia.episodes.storage import ObjectStorage, Storage
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.trees import describe
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+# Every real number is a reward.
+REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
+
+_LENGTHS = "T actions, rewards and extra model outputs, and T + 1 observations and infos"
+
+
+def fill_columns(
+    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: Any
+) -> None:
+    """Give a new `episode` its columns, with copies of `data`.
+
+    Args:
+        episode: An episode that has its ids, spaces and `t_started`.
+        data: `observations`, `actions`, `rewards` and `infos`: lists, arrays, buffers or None.
+        extras: Further columns by name.
+        len_lookback_buffer: How many of the steps are the past, or "auto" for all.
+    """
+    episode.t = episode.t_started
+    lookback = _lookback_of(episode, data["rewards"], len_lookback_buffer)
+    given = [data["observations"], data["actions"], data["rewards"], *extras.values()]
+    finalized = any(_is_finalized(column) for column in given)
+
+    def column(name: str, items: Any, space: Space[Any] | None) -> LookbackBuffer:
+        try:
+            return _column(name, items, lookback, space, finalized)
+        except EpisodiaError as error:
+            raise_with_place(episode, error, name)
+
+    episode.observations = column("observations", data["observations"], episode._observation_space)
+    episode.actions = column("actions", data["actions"], episode._action_space)
+    episode.rewards = column("rewards", data["rewards"], REWARD_SPACE)
+    episode.extra_model_outputs = {key: column(key, items, None) for key, items in extras.items()}
+    try:
+        episode.infos = _info_column(episode.observations, data["infos"])
+    except EpisodiaError as error:
+        raise_with_place(episode, error, "infos")
+    episode.t = episode.t_started + len(episode.rewards)
+    check_lengths(episode)
+
+
+def _is_finalized(data: Any) -> bool:
+    if isinstance(data, LookbackBuffer):
+        return data.finalized
+    return data is not None and not isinstance(data, list)
+
+
+def _lookback_of(episode: SingleAgentEpisode, rewards: Any, len_lookback_buffer: Any) -> int:
+    if isinstance(rewards, LookbackBuffer):
+        return rewards.lookback
+    if rewards is not None and not isinstance(rewards, (list, tuple)) and not np.ndim(rewards):
+        raise_with_place(episode, EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
+    steps = 0 if rewards is None else len(rewards)
+    if isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto":
+        return steps
+    return min(as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"), steps)
+
+
+def _column(name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
+    if isinstance(data, LookbackBuffer):
+        column = data.fork()
+        column.space = data.space if space is None else space
+    else:
+        column = LookbackBuffer(data, lookback, space)
+        if column.lookback != lookback:
+            raise EpisodeError(
+                f"found {column.lookback} {name} and {lookback} steps of lookback; expected columns of one length: {_LENGTHS}."
+            )
+    if finalized and not column.finalized:
+        column.adopt_stacked(column.stacked())
+    return column
+
+
+def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
+    lookback = observations.lookback
+    if infos is None:
+        infos = [None] * observations.len_incl_lookback()
+    elif isinstance(infos, LookbackBuffer):
+        infos, lookback = infos.data, infos.lookback
+    if not isinstance(infos, (list, tuple, np.ndarray)):
+        raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
+    storage = ObjectStorage([as_infos(info) for info in infos])
+    return LookbackBuffer._adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
+
+
+def check_lengths(episode: SingleAgentEpisode) -> None:
+    """Refuse columns of different lengths."""
+    steps = len(episode.rewards)
+    observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
+    expected = {
+        "observations": observations,
+        "infos": observations,
+        "actions": steps,
+        "rewards": episode.t - episode.t_started,
+    }
+    found = {name: len(getattr(episode, name)) for name in expected}
+    for key, column in episode.extra_model_outputs.items():
+        expected[key], found[key] = steps, len(column)
+    if found != expected:
+        wrong = {name: count for name, count in found.items() if count != expected[name]}
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found columns of different lengths: {wrong} next to {steps} rewards. Expected "
+            f"{_LENGTHS} (all after the lookback)."
+        )
+
+
+def array_columns(episode: SingleAgentEpisode) -> dict[str, LookbackBuffer]:
+    """Return the columns that become arrays: all but the infos."""
+    return {
+        "observations": episode.observations,
+        "actions": episode.actions,
+        "rewards": episode.rewards,
+        **episode.extra_model_outputs,
+    }
+
+
+def stacked(episode: SingleAgentEpisode) -> dict[str, Storage]:
+    """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
+    storages = {}
+    for name, column in array_columns(episode).items():
+        try:
+            storages[name] = column.stacked()
+            column.check_bounds(storages[name])
+        except EpisodiaError as error:
+            raise_with_place(episode, error, name)
+    return storages
+
+
+def adopt_stacked(episode: SingleAgentEpisode, storages: dict[str, Storage]) -> None:
+    """Make `episode` finalized, on what `stacked` returned; this cannot fail."""
+    for name, column in array_columns(episode).items():
+        column.adopt_stacked(storages[name])
+    episode.infos.finalized = True
+
+
+def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) -> None:
+    """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
+    steps = min(steps, episode.rewards.len_incl_lookback())
+    for column in (episode.infos, *array_columns(episode).values()):
+        column.lookback = steps
+    episode.t_started = t_started
+    episode.t = t_started + len(episode.rewards)

@@ -1,0 +1,143 @@
+"""What may enter a single-agent episode with a reset or a step, and how a step that does not fit is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.trees import describe, own, own_info
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+
+
+def as_reward(reward: Any) -> Any:
+    """Return `reward`, a single number."""
+    if (
+        isinstance(reward, (float, np.floating, np.integer, np.bool_))
+        or (isinstance(reward, int) and -(2**63) <= reward < 2**63)
+        or (isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf")
+    ):
+        return own(reward)
+    raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
+
+
+def as_flag(flag: Any) -> bool:
+    """Return `flag` as a bool; 0, 1 and their NumPy kinds are welcome."""
+    is_number = isinstance(flag, (bool, np.bool_, int, np.integer, np.ndarray))
+    if is_number and np.shape(flag) == () and flag in (0, 1):
+        return bool(flag)
+    raise EpisodeError(f"found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
+
+
+def as_infos(infos: Any) -> dict[Any, Any]:
+    """Return a private copy of an info dict; an empty one for None."""
+    if infos is None:
+        return {}
+    if not isinstance(infos, Mapping):
+        raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")
+    return {key: own_info(value) for key, value in infos.items()}
+
+
+def as_extras(extras: Any) -> Mapping[str, Any]:
+    """Return the extra model outputs of one step; an empty dict for None."""
+    if extras is None:
+        return {}
+    if not isinstance(extras, Mapping):
+        raise EpisodeError(f"found {describe(extras)}, expected a dict or None. Pass `{{'name': output}}`.")
+    return extras
+
+
+def extra_columns(episode: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
+    """Return the columns for the extra model outputs of a step.
+
+    A chunk may start with other columns than the chunk before it had: those that are gone go with their lookback. Within a
+    chunk, columns have no holes.
+    """
+    known = episode.extra_model_outputs
+    if extras.keys() == known.keys():
+        return known
+    if len(episode):
+        raise EpisodeError(
+            f"found the extra model outputs {names(extras)}, expected {names(known)} as in the steps before. "
+            "Give the same names at each step, or `cut()` the episode first: a new chunk may have other columns."
+        )
+    return {key: known[key] if key in known else _new_column(episode) for key in extras}
+
+
+def _new_column(episode: SingleAgentEpisode) -> LookbackBuffer:
+    column = LookbackBuffer()
+    if episode.is_finalized:
+        column.finalize()
+    return column
+
+
+def names(columns: Mapping[str, Any]) -> list[str]:
+    """Return the names of columns, sorted."""
+    return sorted(columns, key=str)
+
+
+def add_to_arrays(
+    episode: SingleAgentEpisode, observation: Any, action: Any, reward: Any, infos: Any, extras: Any
+) -> None:
+    """Store one step in a finalized episode.
+
+    An array may change its dtype when it takes an item, so all columns admit their items before any of them stores one.
+    """
+    place = "observation"
+    try:
+        steps = [(episode.observations, episode.observations.admit(observation))]
+        place = "action"
+        steps.append((episode.actions, episode.actions.admit(action)))
+        place = "reward"
+        steps.append((episode.rewards, episode.rewards.admit(as_reward(reward))))
+        place = "infos"
+        steps.append((episode.infos, as_infos(infos)))
+        place = "extra_model_outputs"
+        extras = as_extras(extras)
+        columns = extra_columns(episode, extras)
+        steps += [(columns[key], columns[key].admit(value)) for key, value in extras.items()]
+    except EpisodiaError as error:
+        raise_with_place(episode, error, place)
+    for column, item in steps:
+        column.push(item)
+    episode.extra_model_outputs = columns
+
+
+def take_back(episode: SingleAgentEpisode) -> str:
+    """Remove from a growing episode all items beyond its length, and return the name of the first column that had none."""
+    steps = len(episode)
+    columns = {
+        "observation": (episode.observations, steps + 1),
+        "action": (episode.actions, steps),
+        "reward": (episode.rewards, steps),
+        "infos": (episode.infos, steps + 1),
+    }
+    place = next((name for name, (column, length) in columns.items() if len(column) == length), "extra_model_outputs")
+    for column, length in [*columns.values(), *((column, steps) for column in episode.extra_model_outputs.values())]:
+        column.truncate(length)
+    return place
+
+
+def raise_with_place(episode: SingleAgentEpisode, error: EpisodiaError, place: str) -> NoReturn:
+    """Raise `error` again, saying also in which episode, at which time step and in which column."""
+    raise type(error)(f"episode {episode.id_!r}, t={episode.t}, {place}: {error}") from error
+
+
+def cannot_step(episode: SingleAgentEpisode) -> EpisodeError:
+    """Return the error for a step that the state of the episode does not allow."""
+    where = f"episode {episode.id_!r}"
+    if episode.is_done:
+        how = "terminated" if episode.is_terminated else "truncated"
+        return EpisodeError(
+            f"{where}: found a step after the end, expected none: it was {how} at t={episode.t}. "
+            "Make a new `SingleAgentEpisode` after each end."
+        )
+    return EpisodeError(
+        f"{where}: found a step before the reset, expected `add_env_reset` first. "
+        "Store the observation that `env.reset()` returned with `add_env_reset(observation, infos)`."
+    )
