@@ -77,9 +77,7 @@ class Side:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise SideError(
-                f"{self.name}: its process ended; set EPISODIA_BENCH_VERBOSE=1 to see what it says."
-            )
+            raise SideError(f"{self.name}: its process ended; set EPISODIA_BENCH_VERBOSE=1 to see what it says.")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             if os.environ.get("EPISODIA_BENCH_VERBOSE"):
@@ -110,13 +108,9 @@ def main(cases: str, description: str | None, *, peers: Sequence[str]) -> int:
 
 def parse_arguments(description: str | None) -> argparse.Namespace:
     """Parse the options that all benchmark scripts share."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, under a minute")
-    parser.add_argument(
-        "--json", metavar="PATH", help="write the rows there; `-` prints them as one line, last"
-    )
+    parser.add_argument("--json", metavar="PATH", help="write the rows there; `-` prints them as one line, last")
     parser.add_argument("--only", metavar="TEXT", default="", help="only the rows whose name contains TEXT")
     return parser.parse_args()
 
@@ -205,9 +199,7 @@ def in_unit(seconds: float, unit: str) -> float:
 
 def report(rows: Sequence[Row], json_path: str | None, write: Callable[[str], object] = print) -> None:
     """Show `rows` as a table, or as one JSON line if `json_path` is "-"; write other paths as well."""
-    rounded = [
-        {**row, "value": _significant(row["value"]), "ratio": _significant(row["ratio"])} for row in rows
-    ]
+    rounded = [{**row, "value": _significant(row["value"]), "ratio": _significant(row["ratio"])} for row in rows]
     if json_path == "-":
         write(json.dumps(rounded))
         return

@@ -86,9 +86,7 @@ class _Bench:
         now, later = slice(first, first + steps), slice(first + 1, first + steps + 1)
         columns = self.actions[now], self.rewards[now], self.infos[later], self.extras[now]
         add = episode.add_env_step
-        for observation, action, reward, infos, extra in zip(
-            self.stored(observations[later]), *columns, strict=True
-        ):
+        for observation, action, reward, infos, extra in zip(self.stored(observations[later]), *columns, strict=True):
             add(observation, action, reward, infos, extra_model_outputs=extra)
 
     def stored(self, observations: list[Any]) -> Iterable[Any]:
@@ -147,9 +145,7 @@ class _Bench:
         yield Case(f"get all rewards, {form}", episode.get_rewards)
         yield Case(f"get last action one-hot, {form}", lambda: episode.get_actions(-1, one_hot_discrete=True))
         yield Case(f"get all actions one-hot, {form}", lambda: episode.get_actions(one_hot_discrete=True))
-        yield Case(
-            f"get last extra output, {form}", lambda: episode.get_extra_model_outputs("action_logp", -1)
-        )
+        yield Case(f"get last extra output, {form}", lambda: episode.get_extra_model_outputs("action_logp", -1))
         yield Case(f"get_return, {form}", episode.get_return, check=lambda: round(episode.get_return(), 9))
         yield Case(f"get_data_dict, {form}", episode.get_data_dict)
 
@@ -175,9 +171,7 @@ class _Bench:
         yield Case(f"cut lookback 0, {form}", episode.cut)
         yield Case(f"cut lookback 10, {form}", lambda: episode.cut(10))
         yield Case(f"slice [100:300], {form}", lambda: episode[100:300])
-        yield Case(
-            f"slice [100:300] lookback 10, {form}", lambda: episode.slice(part, len_lookback_buffer=10)
-        )
+        yield Case(f"slice [100:300] lookback 10, {form}", lambda: episode.slice(part, len_lookback_buffer=10))
         yield Case(f"get_state and from_state, {form}", lambda: load(episode.get_state()))
         yield Case(f"pickle and unpickle, {form}", lambda: pickle.loads(pickle.dumps(episode, protocol=5)))
 

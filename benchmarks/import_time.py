@@ -16,9 +16,7 @@ from _harness import OURS, Row, installed, note, parse_arguments, report
 from _peers import PEERS, peer_python
 
 AIM_S = 0.4
-_TIMED = (
-    "import time; started = time.perf_counter(); {statement}; print('seconds', time.perf_counter() - started)"
-)
+_TIMED = "import time; started = time.perf_counter(); {statement}; print('seconds', time.perf_counter() - started)"
 
 
 class Import(NamedTuple):

@@ -67,9 +67,7 @@ def _make_environment(peer: Peer, home: Path, python: str) -> None:
         return
     print(f"    making a virtual environment in {home}", flush=True)
     home.parent.mkdir(parents=True, exist_ok=True)
-    _run(
-        [python, "-m", "venv", str(home)], "making the virtual environment", "Is the `venv` module installed?"
-    )
+    _run([python, "-m", "venv", str(home)], "making the virtual environment", "Is the `venv` module installed?")
 
 
 def _install(peer: Peer) -> None:
@@ -101,12 +99,8 @@ def _works(peer: Peer, *, show: bool = False) -> bool:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which peers, of: {', '.join(sorted(PEERS))}"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which peers, of: {', '.join(sorted(PEERS))}")
     parser.add_argument("--python", default=sys.executable, help="interpreter to make the environments with")
     parser.add_argument("--fresh", action="store_true", help="remove what is there and start again")
     arguments = parser.parse_args()

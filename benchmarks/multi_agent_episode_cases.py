@@ -42,12 +42,8 @@ class _Bench:
         self.episode_class = import_module(HOMES[side]).MultiAgentEpisode
         self.keeps_arrays = side == "rllib"
         self.games = {
-            ("simultaneous", agents): _simultaneous(agents, np.random.default_rng(agents))
-            for agents in (2, 8, 64)
-        } | {
-            ("turn-based", agents): _turn_based(agents, np.random.default_rng(agents))
-            for agents in (2, 8, 64)
-        }
+            ("simultaneous", agents): _simultaneous(agents, np.random.default_rng(agents)) for agents in (2, 8, 64)
+        } | {("turn-based", agents): _turn_based(agents, np.random.default_rng(agents)) for agents in (2, 8, 64)}
         self.spaces = {agents: _spaces(agents) for agents in (2, 8, 64)}
 
     def building(self) -> Iterator[Case]:

@@ -228,7 +228,9 @@ class EpisodeView:
 
     # --- Getters ---
 
-    def get(self, column, index=None, agent_ids=None, *, env_steps=True, as_lookback=False, fill=None, return_list=False):
+    def get(
+        self, column, index=None, agent_ids=None, *, env_steps=True, as_lookback=False, fill=None, return_list=False
+    ):
         """What a getter should return, in plain form; an IndexError if it should raise one."""
         chosen = self.chosen(agent_ids)
         if not env_steps:

@@ -171,9 +171,7 @@ def _show(episodes: Sequence[SingleAgentEpisode], *, title: str) -> None:
     if not episodes:
         print("No step was taken.")
         return
-    print(
-        f"\n{'id':<8} {'steps':>6} {'return':>10}  {'ended':<10}  first number of the observation, over time"
-    )
+    print(f"\n{'id':<8} {'steps':>6} {'return':>10}  {'ended':<10}  first number of the observation, over time")
     for episode in episodes:
         numbers = f"{len(episode):>6} {episode.get_return():>10.5g}"
         line = sparkline([first_number(obs) for obs in episode.get_observations()])

@@ -99,7 +99,10 @@ _ENCODERS: dict[type, Any] = {
 def _decode_box(data: dict[str, Any]) -> spaces.Box:
     dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
     # gymnasium moves infinite bounds of integer boxes to the ends of the dtype; whole arrays are taken as they are.
-    low, high = (np.full(shape, data[side], dtype) if np.ndim(data[side]) == 0 else np.asarray(data[side], dtype) for side in ("low", "high"))
+    low, high = (
+        np.full(shape, data[side], dtype) if np.ndim(data[side]) == 0 else np.asarray(data[side], dtype)
+        for side in ("low", "high")
+    )
     return spaces.Box(low, high, shape, dtype.type)
 
 
@@ -111,12 +114,17 @@ _DECODERS: dict[Any, Any] = {
     ),
     "MultiBinary": lambda d: spaces.MultiBinary(d["n"]),
     "Text": lambda d: spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
-    "Dict": lambda d: spaces.Dict([(key, decode_space(child)) for key, child in d["spaces"]]),
-    "Tuple": lambda d: spaces.Tuple([decode_space(child) for child in d["spaces"]]),
-    "OneOf": lambda d: spaces.OneOf([decode_space(child) for child in d["spaces"]]),
-    "Sequence": lambda d: spaces.Sequence(decode_space(d["feature_space"]), stack=d["stack"]),
-    "Graph": lambda d: spaces.Graph(decode_space(d["node_space"]), decode_space(d["edge_space"])),
+    "Dict": lambda d: spaces.Dict([(key, _decode_part(child)) for key, child in d["spaces"]]),
+    "Tuple": lambda d: spaces.Tuple([_decode_part(child) for child in d["spaces"]]),
+    "OneOf": lambda d: spaces.OneOf([_decode_part(child) for child in d["spaces"]]),
+    "Sequence": lambda d: spaces.Sequence(_decode_part(d["feature_space"]), stack=d["stack"]),
+    "Graph": lambda d: spaces.Graph(_decode_part(d["node_space"]), decode_space(d["edge_space"])),
 }
+
+
+def _decode_part(data: Any) -> Any:
+    # A part of a space is a space: only the whole may be None.
+    return decode_space(data)
 
 
 def _integer_dtype(name: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
     return admit
 
 
-def _tuple_admission(space: spaces.Tuple, path: str) -> Admit:
+def _tuple_admission(space: spaces.Tuple[Any], path: str) -> Admit:
     children = [_admission(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
 
     def admit(item: Any) -> Any:
@@ -104,8 +104,7 @@ def _tuple_admission(space: spaces.Tuple, path: str) -> Admit:
 
 
 def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]], bool]) -> Admit:
-    shape, dtype = space.shape, np.dtype(space.dtype)
-    assert shape is not None  # spaces of fixed shape
+    shape, dtype = tuple(space.shape or ()), np.dtype(space.dtype)
 
     def admit(item: Any) -> Any:
         if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape:
@@ -118,12 +117,19 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
         else:
             item = array = _as_declared(item, dtype, path, space)
         if array.shape != shape:
-            raise _refuse(path, item, f"the shape {list(shape)} of {_name(space)}", "Reshape it, or declare another space.")
+            raise _refuse(
+                path, item, f"the shape {list(shape)} of {_name(space)}", "Reshape it, or declare another space."
+            )
         # Python numbers have no dtype of their own: a float fits every float dtype.
-        weak = type(item) in (int, float, bool) and (dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib"))
+        weak = type(item) in (int, float, bool) and (
+            dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib")
+        )
         if not (weak or fits(array.dtype)):
             raise _refuse(
-                path, item, f"the dtype {dtype} of {_name(space)}", f"Cast it with `.astype(np.{dtype})`, or declare another space."
+                path,
+                item,
+                f"the dtype {dtype} of {_name(space)}",
+                f"Cast it with `.astype(np.{dtype})`, or declare another space.",
             )
         return own(item)
 
@@ -206,7 +212,7 @@ def _dict_check(space: spaces.Dict, path: str) -> Check:
     return check
 
 
-def _tuple_check(space: spaces.Tuple, path: str) -> Check:
+def _tuple_check(space: spaces.Tuple[Any], path: str) -> Check:
     children = [bounds_check(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
 
     def check(batch: Any) -> None:
@@ -328,7 +334,7 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _same_number(value: np.ndarray, fill: Any) -> bool:
-    return bool(value == fill or (value != value and fill != fill))
+    return bool(value == fill or (value != value and fill != fill))  # noqa: PLR0124  # true for NaN only
 
 
 # --- One-hot --------------------------------------------------------------------------------------------------------
@@ -376,7 +382,9 @@ def _one_hot_parts(classes: np.ndarray, space: spaces.MultiDiscrete) -> np.ndarr
 
 def _one_hot_leaf(classes: np.ndarray, size: int, space: Space[Any]) -> np.ndarray:
     if classes.dtype.kind not in "iu" or (classes.size and (classes.min() < 0 or classes.max() >= size)):
-        raise SpaceError(f"found values outside of {_name(space)}, expected classes for one-hot vectors. {_OTHER_SPACE}")
+        raise SpaceError(
+            f"found values outside of {_name(space)}, expected classes for one-hot vectors. {_OTHER_SPACE}"
+        )
     return _identity(size)[classes]  # type: ignore[no-any-return]  # an array
 
 
@@ -422,7 +430,9 @@ def _free_types(space: Space[Any]) -> frozenset[type]:
     return frozenset()
 
 
-_INTEGER_TYPES: frozenset[type] = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32})
+_INTEGER_TYPES: frozenset[type] = frozenset(
+    {int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32}
+)
 
 
 def empty_batch(space: Space[Any]) -> Any:

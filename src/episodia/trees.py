@@ -8,8 +8,7 @@ takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +134,7 @@ def is_nested(item: Any) -> bool:
 def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ...]:
     """Return a tuple of `values` with the type of `like`, which may be a named tuple."""
     if hasattr(like, "_fields"):
-        return cast(tuple[Any, ...], type(like)(*values))
+        return type(like)(*values)
     return tuple(values)
 
 
@@ -345,7 +344,7 @@ def equal(left: Any, right: Any) -> bool:
 def _equal_leaves(left: Any, right: Any) -> bool:
     if not (isinstance(left, np.ndarray) or isinstance(right, np.ndarray)):
         # The second comparison is true for NaN only.
-        return bool(left == right or (left != left and right != right))
+        return bool(left == right or (left != left and right != right))  # noqa: PLR0124  # NaN
     left, right = np.asarray(left), np.asarray(right)
     if left.shape != right.shape:
         return False

@@ -27,8 +27,7 @@ def test_each_error_is_also_the_builtin_that_python_users_catch():
     }
 
     assert all(
-        issubclass(error, (EpisodiaError,)) and issubclass(error, builtin)
-        for error, builtin in builtins.items()
+        issubclass(error, (EpisodiaError,)) and issubclass(error, builtin) for error, builtin in builtins.items()
     )
     assert issubclass(IndexTypeError, IndexError)
     assert str(EpisodeKeyError("found 'a', expected 'b'")) == "found 'a', expected 'b'"
@@ -157,15 +156,11 @@ REFUSED_PARTS = {
 
 
 @both_forms
-@pytest.mark.parametrize(
-    ("observation", "words"), [(o, w) for o, *w in REFUSED_PARTS.values()], ids=REFUSED_PARTS
-)
+@pytest.mark.parametrize(("observation", "words"), [(o, w) for o, *w in REFUSED_PARTS.values()], ids=REFUSED_PARTS)
 def test_an_error_in_a_nested_observation_names_the_path(form, observation, words):
     episode = form(running(nested, NESTED))
 
-    assert_refused(
-        episode, lambda episode: step(episode, observation=observation), SpaceError, "observation", *words
-    )
+    assert_refused(episode, lambda episode: step(episode, observation=observation), SpaceError, "observation", *words)
 
 
 @pytest.mark.parametrize(
@@ -220,18 +215,14 @@ def test_resetting_twice_is_refused(form):
         episode.add_env_reset(plain(0))
 
     assert_refused(form(running()), reset, EpisodeError, "second reset", "at t=3", "new `SingleAgentEpisode`")
-    assert_refused(
-        form(running().cut()), reset, EpisodeError, "second reset", "started at t=3", "add_env_step"
-    )
+    assert_refused(form(running().cut()), reset, EpisodeError, "second reset", "started at t=3", "add_env_step")
 
 
 @both_forms
 def test_a_refused_reset_leaves_a_new_episode(form):
     episode = form(SingleAgentEpisode("walk", observation_space=BOX))
 
-    assert_refused(
-        episode, lambda episode: episode.add_env_reset(None), SpaceError, "observation of the reset", "None"
-    )
+    assert_refused(episode, lambda episode: episode.add_env_reset(None), SpaceError, "observation of the reset", "None")
     assert_refused(
         episode,
         lambda episode: episode.add_env_reset(plain(0), 5),
@@ -296,9 +287,7 @@ def test_what_is_no_index_is_neither_read_nor_set(form, index):
 def test_reading_over_the_ends_is_refused_without_fill(form, column, index):
     words = (column, "0 items of lookback", "Pass `fill=`")
 
-    assert_refused(
-        form(running()), lambda episode: GETTERS[column](episode, index), EpisodeIndexError, *words
-    )
+    assert_refused(form(running()), lambda episode: GETTERS[column](episode, index), EpisodeIndexError, *words)
 
 
 @both_forms
@@ -338,9 +327,7 @@ def test_setting_needs_as_many_items_as_indices(form, column, indices, places):
 def test_setting_outside_is_refused(form, column, index):
     words = (column, f"the index {index}", "nothing was changed")
 
-    assert_refused(
-        form(running()), lambda e: SET[column](e, new_data=0, at_indices=index), EpisodeIndexError, *words
-    )
+    assert_refused(form(running()), lambda e: SET[column](e, new_data=0, at_indices=index), EpisodeIndexError, *words)
 
 
 REFUSED_ROWS = {
@@ -366,9 +353,7 @@ REFUSED_ROWS = {
 def test_a_finalized_column_refuses_rows_that_do_not_fit(column, data, at, error, word):
     episode = running().finalize()
 
-    assert_refused(
-        episode, lambda episode: SET[column](episode, new_data=data, at_indices=at), error, column, word
-    )
+    assert_refused(episode, lambda episode: SET[column](episode, new_data=data, at_indices=at), error, column, word)
 
 
 @both_forms

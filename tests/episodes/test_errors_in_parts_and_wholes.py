@@ -24,9 +24,7 @@ def test_finalizing_refuses_items_of_different_nesting():
     episode = running(nested, None)
     step(episode, observation={"camera": 0})
 
-    assert_refused(
-        episode, lambda episode: episode.finalize(), ShapeError, "observations", "item 4 is {'camera': 0}"
-    )
+    assert_refused(episode, lambda episode: episode.finalize(), ShapeError, "observations", "item 4 is {'camera': 0}")
 
 
 @pytest.mark.parametrize("method", ["finalize", "validate"])
@@ -55,9 +53,7 @@ def test_a_done_episode_is_not_cut(form):
     episode = running()
     step(episode, terminated=True)
 
-    assert_refused(
-        form(episode), lambda episode: episode.cut(), EpisodeError, "after the end (t=4)", "use `slice`"
-    )
+    assert_refused(form(episode), lambda episode: episode.cut(), EpisodeError, "after the end (t=4)", "use `slice`")
 
 
 @both_forms

@@ -99,9 +99,7 @@ def test_nested_and_textual_outputs_are_filled_with_zeros_and_none():
 @pytest.mark.parametrize(("first", "second"), [(False, True), (True, False)])
 def test_a_joined_episode_has_one_form(first, second):
     chunks = chunks_with({"logp": -1.0}, {"value": 2.0})
-    forms = [
-        chunk.finalize() if wanted else chunk for chunk, wanted in zip(chunks, (first, second), strict=True)
-    ]
+    forms = [chunk.finalize() if wanted else chunk for chunk, wanted in zip(chunks, (first, second), strict=True)]
 
     whole = joined(forms)
 

@@ -17,9 +17,7 @@ class DictEnv(gym.Env):
         inventory=spaces.Tuple([spaces.Discrete(5), spaces.MultiBinary(3)]),
         word=spaces.Text(10),
     )
-    action_space = spaces.Dict(
-        move=spaces.Box(-1.0, 1.0, (2,), np.float32), mode=spaces.MultiDiscrete([2, 3])
-    )
+    action_space = spaces.Dict(move=spaces.Box(-1.0, 1.0, (2,), np.float32), mode=spaces.MultiDiscrete([2, 3]))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -141,9 +141,7 @@ def test_a_finalized_nested_buffer_has_a_text_form():
     buffer = LookbackBuffer([nested(t) for t in range(3)], lookback=1, space=NESTED)
     buffer.finalize()
 
-    assert repr(buffer).startswith(
-        "LookbackBuffer({'camera': uint8[1, 2, 2], 'speed': float32[1]} <- lookback(1) |"
-    )
+    assert repr(buffer).startswith("LookbackBuffer({'camera': uint8[1, 2, 2], 'speed': float32[1]} <- lookback(1) |")
 
 
 def test_an_empty_buffer_is_finalized():

@@ -64,9 +64,7 @@ def test_a_nested_episode_looks_back_further_than_it_has_keys(lookback):
 
     cut, part = episode.cut(lookback), episode.slice(slice(6, 8), len_lookback_buffer=lookback)
 
-    assert cut.get_observations(slice(-lookback - 1, None))["camera"][:, 0, 0].tolist() == list(
-        range(8 - lookback, 9)
-    )
+    assert cut.get_observations(slice(-lookback - 1, None))["camera"][:, 0, 0].tolist() == list(range(8 - lookback, 9))
     assert part.get_observations()["camera"][:, 0, 0].tolist() == [6, 7, 8]
     assert part.get_observations(-lookback, neg_index_as_lookback=True)["camera"][0, 0] == 6 - lookback
 

@@ -142,9 +142,7 @@ def test_fill_stands_in_for_what_is_not_there():
 
 
 def test_discrete_columns_are_read_as_one_hot_vectors():
-    episode = SingleAgentEpisode(
-        action_space=spaces.Discrete(3), observation_space=spaces.MultiDiscrete([2, 3])
-    )
+    episode = SingleAgentEpisode(action_space=spaces.Discrete(3), observation_space=spaces.MultiDiscrete([2, 3]))
     episode.add_env_reset(np.array([0, 2]))
     episode.add_env_step(np.array([1, 0]), 2, 0.0)
 
@@ -277,8 +275,7 @@ def test_a_cut_looks_back_as_far_as_it_is_told_and_there_are_steps(lookback):
     assert chunk.get_actions(slice(-kept, None) if kept else None) == [10, 11, 12, 13][4 - kept :]
     assert chunk.get_observations(slice(-kept - 1, None)) == [0, 1, 2, 3, 4][4 - kept :]
     assert (
-        chunk.get_extra_model_outputs("logp", slice(-9, 0), neg_index_as_lookback=True)
-        == [0, -1, -2, -3][4 - kept :]
+        chunk.get_extra_model_outputs("logp", slice(-9, 0), neg_index_as_lookback=True) == [0, -1, -2, -3][4 - kept :]
     )
 
 

@@ -236,9 +236,7 @@ def test_an_environment_may_reuse_its_observation_buffer(space, observe, leaf, d
     expected = [plain(t).tolist() for t in range(6)]
     assert leaf(episode.finalize().get_observations()).tolist() == expected
     assert [info["position"].tolist() for info in episode.get_infos()] == expected
-    assert [info["deep"][0]["position"].tolist() for info in episode.get_infos(slice(1, None))] == expected[
-        1:
-    ]
+    assert [info["deep"][0]["position"].tolist() for info in episode.get_infos(slice(1, None))] == expected[1:]
 
 
 class ReusingEnv(gym.Env):

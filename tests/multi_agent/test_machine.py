@@ -48,13 +48,10 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
     def look(self):
         """Ask the model anew."""
         self.log = list(self.schedule.entries())
-        self.view = view_of(
-            self.log,
-            cut_at=self.cut_at,
-            lookback=self.lookback,
-            observation_space=self.schedule.observation_space,
-            action_space=self.schedule.action_space,
-        )
+        self.view = view_of(self.log, cut_at=self.cut_at, lookback=self.lookback, **self.spaces())
+
+    def spaces(self):
+        return {"observation_space": self.schedule.observation_space, "action_space": self.schedule.action_space}
 
     def keep(self, episode, view):
         self.kept = [*self.kept, (episode, view)][-4:]
@@ -75,7 +72,8 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
     def add(self, record):
         self.schedule = self.schedule.then(record)
         self.episode.add_env_step(**self.schedule.entry(-1))
-        self.whole.add_env_step(**self.schedule.entry(-1))
+        if self.same_extras:
+            self.whole.add_env_step(**self.schedule.entry(-1))
         self.look()
 
     @rule(data=st.data())
@@ -96,7 +94,9 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
         self.chunks.append(self.episode)
         self.keep(self.episode, self.view)
         self.episode = self.episode.cut(lookback)
-        self.cut_at, self.lookback = len(self.schedule), lookback
+        # A chunk cannot look further back than the one before it.
+        available = len(self.schedule) - self.view.env_t_started + self.view.lookback
+        self.cut_at, self.lookback = len(self.schedule), min(lookback, available)
         self.look()
 
     @precondition(lambda self: self.chunks and not self.view.hanging_actions() and not len(self.episode))
@@ -112,11 +112,11 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
         for other in others:
             first.concat_episode(other)
         whole = copy.copy(self.whole)
-        assert_same_multi_agent_episode(first, whole.finalize() if first.is_finalized else whole, ignore=["times"])
+        if any(chunk.is_finalized for chunk in (first, *others)):
+            # Items that came from arrays are NumPy numbers, so both are compared as arrays.
+            first, whole = first.finalize(), whole.finalize()
+        assert_same_multi_agent_episode(first, whole, ignore=["times"])
         self.keep(first, view_of(self.log, **self.spaces()))
-
-    def spaces(self):
-        return {"observation_space": self.schedule.observation_space, "action_space": self.schedule.action_space}
 
     @rule(data=st.data(), lookback=st.none() | LOOKBACKS)
     def slice(self, data, lookback):

@@ -77,7 +77,9 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
     picked.is_truncated = at_end and episode.is_truncated
     if episode._weights_versions:
         picked._weights_versions = versions.between(
-            episode._weights_versions, picked.t_started - picked.observations.lookback, episode.t_started + stop + at_end
+            episode._weights_versions,
+            picked.t_started - picked.observations.lookback,
+            episode.t_started + stop + at_end,
         )
     return picked
 

@@ -66,7 +66,9 @@ def episode_html(episode: SingleAgentEpisode) -> str:
         **episode.extra_model_outputs,
     }
     rows = [row for name, column in columns.items() for row in _column_rows(name, column)]
-    shown = ((*titles, *(_facts(leaf) if isinstance(leaf, np.ndarray) else (leaf,))) for *titles, leaf in rows[:_MOST_ROWS])
+    shown = (
+        (*titles, *(_facts(leaf) if isinstance(leaf, np.ndarray) else (leaf,))) for *titles, leaf in rows[:_MOST_ROWS]
+    )
     infos = sum(1 for info in episode.get_infos() if info)
     head = "".join(f"<th style='text-align:left'>{title}</th>" for title in _TITLES)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)

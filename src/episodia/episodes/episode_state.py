@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_columns import check_lengths
-from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Storage
+from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
 from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack

@@ -43,7 +43,9 @@ def positions_of_slice(key: slice, size: int, lookback: int, negative_is_lookbac
     """
     step = 1 if key.step is None else as_int(key.step)
     if step == 0:
-        raise EpisodeError("found a slice with step 0, expected another step. Use 1 or more, or a negative step to go back.")
+        raise EpisodeError(
+            "found a slice with step 0, expected another step. Use 1 or more, or a negative step to go back."
+        )
     origin_of_negative = lookback if negative_is_lookback else size
     start, stop = key.start, key.stop
     if start is None:
@@ -100,7 +102,9 @@ def as_list(indices: object) -> Sequence[int] | np.ndarray:
 
 def _wrong_type(index: object) -> IndexTypeError:
     found = (
-        f"an array of {index.dtype}{list(index.shape)}" if isinstance(index, np.ndarray) else f"{index!r} ({type(index).__name__})"
+        f"an array of {index.dtype}{list(index.shape)}"
+        if isinstance(index, np.ndarray)
+        else f"{index!r} ({type(index).__name__})"
     )
     return IndexTypeError(
         f"found the index {found}; expected an int, a list or one-dimensional array of ints, a slice or None. "
@@ -118,7 +122,7 @@ def clip(positions: range, size: int) -> slice:
     """
     start, stop, step = positions.start, positions.stop, positions.step
     if step > 0:
-        return slice(start if start > 0 else 0, max(0, min(stop, size)), step)
+        return slice(max(0, start), max(0, min(stop, size)), step)
     return as_slice(range(min(start, size - 1), max(stop, -1), step))
 
 

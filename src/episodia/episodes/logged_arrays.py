@@ -106,7 +106,9 @@ def _steps_of(columns: dict[str, Any], key: str, steps: int) -> Any:
 def _flag_at_end(columns: dict[str, Any], key: str, steps: int) -> bool:
     flags = np.asarray(columns.get(key, np.zeros(steps, bool)))
     if flags.shape != (steps,):
-        raise EpisodeError(f"found {key!r} with the shape {list(flags.shape)}, expected [{steps}]: one flag for each step.")
+        raise EpisodeError(
+            f"found {key!r} with the shape {list(flags.shape)}, expected [{steps}]: one flag for each step."
+        )
     early = np.flatnonzero(flags[:-1])
     if len(early):
         raise EpisodeError(

@@ -9,9 +9,10 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.episodes import indexing
+from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.display import buffer_text
 from episodia.episodes.indexing import Index
-from episodia.episodes.storage import ArrayStorage, ListStorage, ObjectStorage, Positions, Storage
+from episodia.episodes.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
 from episodia.spaces import (
@@ -196,7 +197,7 @@ class LookbackBuffer:
             return self._pick(slice(self.lookback, len(storage)), hot)
         if type(indices) is slice:
             return self._span(indices, negative_is_lookback, fill, hot)
-        if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:  # type: ignore[arg-type]  # arrays
+        if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:
             return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
         return self._get(indexing.as_int(indices), negative_is_lookback, fill, hot)
 
@@ -412,7 +413,8 @@ class LookbackBuffer:
         if not isinstance(storage, ListStorage):
             return storage
         if len(storage):
-            return storage.stacked(None if self._space is None else self._rules_of_space().objects)
+            objects = None if self._space is None else self._rules_of_space().objects
+            return ArrayStorage(stack(storage.lend(slice(0, len(storage))), objects), owned=True)
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
 
     def adopt_stacked(self, storage: Storage) -> None:
@@ -456,7 +458,9 @@ class LookbackBuffer:
         if isinstance(other, LookbackBuffer):
             total.concat(other)
         elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
-            added = [map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, len(self._storage)))]
+            added = [
+                map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, len(self._storage)))
+            ]
             if added:
                 total._use(ArrayStorage(stack(added), owned=True) if self.finalized else ListStorage.copied(added))
             total.space = None if total._leaves_space() else self._space

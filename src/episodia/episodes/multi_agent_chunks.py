@@ -205,7 +205,8 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
     episode._ended.update(other._ended)
     for agent, reward in other._early_rewards.items():
         _add_early_reward(episode, agent, reward, agent in known)
-    episode._observed_last = set(other._observed_last)
+    if len(other):
+        episode._observed_last = set(other._observed_last)
     episode._agent_to_module_mapping.update(other._agent_to_module_mapping)
     episode._weights_versions = versions.joined(episode._weights_versions, other._weights_versions, episode.env_t)
     episode.env_t = other.env_t

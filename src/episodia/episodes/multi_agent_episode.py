@@ -41,7 +41,7 @@ AgentToModule: TypeAlias = Callable[[AgentID, "MultiAgentEpisode"], ModuleID]
 DEFAULT_MODULE_ID = "default_policy"
 
 
-def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID:
+def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID:  # noqa: ARG001  # the signature
     """Let one module act for all agents."""
     return DEFAULT_MODULE_ID
 
@@ -143,16 +143,13 @@ class MultiAgentEpisode:
         self._weights_versions: versions.Versions = ()
         self._start_time: float | None = None
         self._last_step_time: float | None = None
+        data = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
         multi_agent_replay.replay(
             self,
-            observations=observations,
-            infos=infos,
-            actions=actions,
-            rewards=rewards,
-            extra_model_outputs=extra_model_outputs,
-            flags=(terminateds, truncateds),
-            agent_t_started=agent_t_started,
-            len_lookback_buffer=len_lookback_buffer,
+            {**data, "extra_model_outputs": extra_model_outputs},
+            (terminateds, truncateds),
+            agent_t_started,
+            len_lookback_buffer,
         )
 
     # --- Building it step by step -----------------------------------------------------------------------------------
@@ -385,7 +382,12 @@ class MultiAgentEpisode:
         self._set("rewards", new_data, at_indices, neg_index_as_lookback)
 
     def set_extra_model_outputs(
-        self, *, key: str, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
+        self,
+        *,
+        key: str,
+        new_data: Mapping[AgentID, Any],
+        at_indices: Index = None,
+        neg_index_as_lookback: bool = False,
     ) -> None:
         """Overwrite an extra model output of some agents, at their own steps."""
         self._set("extra_model_outputs", new_data, at_indices, neg_index_as_lookback, key=key)
@@ -502,9 +504,7 @@ class MultiAgentEpisode:
         """For each agent and environment step, the agent's own time step, or "S" if it had no observation there."""
         first, stop = self.env_t_started - self.env_lookback, self.env_t + 1
         return {
-            agent: LookbackBuffer(
-                timeline.entries(first, stop, self._first_agent_t(agent)), lookback=self.env_lookback
-            )
+            agent: LookbackBuffer(timeline.entries(first, stop, self._first_agent_t(agent)), lookback=self.env_lookback)
             for agent, timeline in self._timelines.items()
         }
 
@@ -569,7 +569,9 @@ class MultiAgentEpisode:
     @property
     def _hanging_extra_model_outputs_end(self) -> dict[AgentID, dict[str, Any]]:
         return {
-            agent: dict(pending.extra_model_outputs or {}) for agent, pending in self._pending.items() if pending.has_action
+            agent: dict(pending.extra_model_outputs or {})
+            for agent, pending in self._pending.items()
+            if pending.has_action
         }
 
     @property
@@ -713,9 +715,7 @@ def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
 def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
     """Turn `{name: {agent: ...}}` into `{agent: {name: ...}}`, in each row of a list."""
     if return_list and any(isinstance(column, list) for column in columns.values()):
-        return [
-            _by_agent(dict(zip(columns, row, strict=True)), False) for row in zip(*columns.values(), strict=True)
-        ]
+        return [_by_agent(dict(zip(columns, row, strict=True)), False) for row in zip(*columns.values(), strict=True)]
     by_agent: dict[Any, dict[str, Any]] = {}
     for name, column in columns.items():
         for agent, items in column.items():

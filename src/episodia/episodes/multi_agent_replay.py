@@ -18,21 +18,15 @@ if TYPE_CHECKING:
 
 def replay(
     episode: MultiAgentEpisode,
-    *,
-    observations: list[Any] | None,
-    infos: list[Any] | None,
-    actions: list[Any] | None,
-    rewards: list[Any] | None,
-    extra_model_outputs: list[Any] | None,
+    data: Mapping[str, list[Any] | None],
     flags: tuple[Any, Any],
     agent_t_started: Mapping[AgentID, int] | None,
     len_lookback_buffer: Any,
 ) -> None:
     """Fill a new `episode` with the given data."""
-    observations, infos = _dicts(episode, "observations", observations), _dicts(episode, "infos", infos)
+    lists = {name: _dicts(episode, name, column) for name, column in data.items()}
+    observations, infos = lists.pop("observations"), lists.pop("infos")
     steps = max(0, len(observations or []) - 1)
-    lists = {"actions": actions, "rewards": rewards, "extra_model_outputs": extra_model_outputs}
-    lists = {name: _dicts(episode, name, column) for name, column in lists.items()}
     _check_lengths(episode, steps, lists, observations, infos)
     if not observations:
         return
@@ -75,7 +69,7 @@ def _dicts(episode: MultiAgentEpisode, name: str, column: Any) -> list[Any] | No
 def _check_lengths(
     episode: MultiAgentEpisode, steps: int, lists: Mapping[str, Any], observations: Any, infos: Any
 ) -> None:
-    expected = {name: steps for name in lists} | {"infos": len(observations or [])}
+    expected = dict.fromkeys(lists, steps) | {"infos": len(observations or [])}
     found = {name: len(column) for name, column in {**lists, "infos": infos}.items() if column is not None}
     wrong = {name: count for name, count in found.items() if count != expected[name]}
     if wrong or (steps and lists["actions"] is None):

@@ -83,9 +83,11 @@ def _decode_spaces(data: Any) -> Any:
 def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
     expected = (*_FIELDS, *_PAIRS, "agent_episodes", "_timelines", "_pending")
-    missing = [key for key in expected if not isinstance(state, dict) or key not in state]
+    missing = [key for key in expected if key not in state]
     if missing:
-        raise EpisodeError(f"found a multi-agent episode's state without {missing}, expected what `get_state()` returns.")
+        raise EpisodeError(
+            f"found a multi-agent episode's state without {missing}, expected what `get_state()` returns."
+        )
     singles = {agent: SingleAgentEpisode.from_state(single) for agent, single in state["agent_episodes"]}
     episode = _build(cls, state, singles)
     episode._custom_data = own_info(state["custom_data"])
@@ -106,7 +108,9 @@ def restore(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEp
     return episode
 
 
-def _build(cls: type[MultiAgentEpisode], state: dict[str, Any], singles: dict[Any, SingleAgentEpisode]) -> MultiAgentEpisode:
+def _build(
+    cls: type[MultiAgentEpisode], state: dict[str, Any], singles: dict[Any, SingleAgentEpisode]
+) -> MultiAgentEpisode:
     episode = cls(
         state["id_"],
         observation_space=_decode_spaces(state["observation_space"]),

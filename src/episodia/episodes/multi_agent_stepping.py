@@ -211,7 +211,7 @@ def _store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
     if outcome.starts:
         _start(episode, agent, data, outcome, changes)
     elif outcome.completed is not None and single is not None:
-        _complete(single, data, outcome, changes, episode.is_finalized)
+        _complete(single, outcome.completed, data, outcome, changes)
     elif outcome.replaces_observation and single is not None:
         _replace_observation(single, data, outcome, changes)
     if data.observation is not NOTHING:
@@ -238,7 +238,6 @@ def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> Pe
 
 
 def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, Any]:
-    known = single.extra_model_outputs
     columns = extra_columns(single, extras)
     return {name: freeze(columns[name].admit(output)) for name, output in extras.items()}
 
@@ -255,10 +254,9 @@ def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
 
 
 def _complete(
-    single: SingleAgentEpisode, data: AgentData, outcome: Outcome, changes: _Changes, is_finalized: bool
+    single: SingleAgentEpisode, step: PendingStep, data: AgentData, outcome: Outcome, changes: _Changes
 ) -> None:
-    step = outcome.completed
-    assert step is not None  # the caller has looked
+    is_finalized = single.is_finalized
     if is_finalized:
         # Arrays may change their dtype by what is appended, so a copy is the way back.
         changes.undo.append(_restore(single, copy.copy(single)))
@@ -273,7 +271,7 @@ def _complete(
 
 def _replace_observation(single: SingleAgentEpisode, data: AgentData, outcome: Outcome, changes: _Changes) -> None:
     observations, infos = single.observations, single.infos
-    changes.undo.append(lambda: (setattr(single, "observations", observations), setattr(single, "infos", infos)))
+    changes.undo.append(lambda: _set_attributes(single, observations=observations, infos=infos))
     single.observations, single.infos = observations.fork(), infos.fork()
     single.observations.replace_last(data.observation)
     single.infos.replace_last(outcome.infos or {})
@@ -283,7 +281,7 @@ def _end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, changes: _
     single = episode.agent_episodes.get(agent)
     if single is not None and not single.is_done:
         changes.ended.append(agent)
-        changes.undo.append(lambda: (setattr(single, "is_terminated", False), setattr(single, "is_truncated", False)))
+        changes.undo.append(lambda: _set_attributes(single, is_terminated=False, is_truncated=False))
         single.is_terminated, single.is_truncated = data.terminated, data.truncated
 
 
@@ -300,12 +298,13 @@ def _add_late_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, ch
 
 
 def _restore(single: SingleAgentEpisode, saved: SingleAgentEpisode) -> Callable[[], None]:
-    def take_back() -> None:
-        for name in SingleAgentEpisode.__slots__:
-            if name != "__weakref__":
-                setattr(single, name, getattr(saved, name))
+    fields = {name: getattr(saved, name) for name in SingleAgentEpisode.__slots__ if name != "__weakref__"}
+    return lambda: _set_attributes(single, **fields)
 
-    return take_back
+
+def _set_attributes(single: SingleAgentEpisode, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(single, name, value)
 
 
 def _commit(episode: MultiAgentEpisode, changes: _Changes, ends_terminated: bool, ends_truncated: bool) -> None:

@@ -100,7 +100,11 @@ def advance(
     before = PendingStep() if pending is None else pending
     _check_action(before, data, known)
     step = PendingStep(
-        *((before.action, before.extra_model_outputs) if data.action is NOTHING else (data.action, data.extra_model_outputs)),
+        *(
+            (before.action, before.extra_model_outputs)
+            if data.action is NOTHING
+            else (data.action, data.extra_model_outputs)
+        ),
         reward=_sum(before.reward if pending else None, data.reward),
         infos=_merged(before.infos, data.infos),
     )

@@ -303,7 +303,10 @@ class SingleAgentEpisode:
     def get_data_dict(self) -> dict[str, Any]:
         """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
         steps = len(self)
-        flags = {Columns.TERMINATEDS: self._flags(self.is_terminated), Columns.TRUNCATEDS: self._flags(self.is_truncated)}
+        flags = {
+            Columns.TERMINATEDS: self._flags(self.is_terminated),
+            Columns.TRUNCATEDS: self._flags(self.is_truncated),
+        }
         places = {Columns.T: np.arange(self.t_started, self.t), Columns.EPS_ID: np.full(steps, self.id_)}
         return {
             **({**flags, **places} if self.is_finalized else {k: v.tolist() for k, v in (flags | places).items()}),

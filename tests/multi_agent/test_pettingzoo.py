@@ -1,0 +1,185 @@
+"""PettingZoo's environments, played through multi-agent episodes: each agent's return is what the environment paid it.
+
+Rewards are whole numbers, so sums are compared exactly. Agents of the generated environments appear and die at random,
+are paid while they wait and when they appear, and are in no list of possible agents.
+"""
+
+import importlib
+import warnings
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pettingzoo
+import pytest
+
+from episodia import MultiAgentEpisode
+
+
+def generated(name, kind):
+    """Return a maker of one of PettingZoo's own test environments."""
+
+    def make():
+        with warnings.catch_warnings():
+            # Their package imports another environment in a way that PettingZoo itself calls deprecated.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(f"pettingzoo.test.example_envs.generated_agents_{name}_v0")
+        return getattr(module, kind)(max_cycles=15)
+
+    return make
+
+
+PARALLEL = {
+    "rock, paper, scissors": lambda: pettingzoo.make("parallel", "classic/rps-v2"),
+    "generated": generated("parallel", "parallel_env"),
+    "generated, with tuples as ids": generated("parallel_cust_agentid", "parallel_env"),
+}
+TURNS = {
+    "tic-tac-toe": lambda: pettingzoo.make("aec", "classic/tictactoe-v3"),
+    "connect four": lambda: pettingzoo.make("aec", "classic/connect_four-v3"),
+    "rock, paper, scissors": lambda: pettingzoo.make("aec", "classic/rps-v2"),
+    "generated": generated("env", "raw_env"),
+    "generated, with tuples as ids": generated("env_cust_agentid", "raw_env"),
+}
+
+
+def choose(rng, env, agent, observation):
+    """Return a random action, one of the legal ones if the environment says which they are."""
+    legal = np.arange(env.action_space(agent).n)
+    if isinstance(observation, dict):
+        legal = np.flatnonzero(observation["action_mask"])
+    return int(rng.choice(legal))
+
+
+def play_parallel(env, seed, fragment=None):
+    """Play an episode; return its chunks of `fragment` steps, and what each agent was paid."""
+    rng, paid = np.random.default_rng(seed), Counter()
+    observations, infos = env.reset(seed=seed)
+    chunks = [MultiAgentEpisode(f"seed {seed}")]
+    chunks[0].add_env_reset(observations=observations, infos=infos)
+    while env.agents:
+        if len(chunks[-1]) == fragment:
+            chunks.append(chunks[-1].cut(len_lookback_buffer=2))
+        assert chunks[-1].get_agents_to_act() == set(env.agents)
+        actions = {agent: choose(rng, env, agent, observations[agent]) for agent in env.agents}
+        observations, rewards, terminateds, truncateds, infos = env.step(actions)
+        paid.update(rewards)
+        chunks[-1].add_env_step(observations, actions, rewards, infos, terminateds=terminateds, truncateds=truncateds)
+    return chunks, paid
+
+
+def play_in_turns(env, seed, fragment=None):
+    """Play an episode of an environment in which one agent acts at a time; return what `play_parallel` does.
+
+    What an agent was paid is taken from `env.last()`, which adds it up for the agent's turn, and not from the rewards
+    of each step, which go into the episode.
+    """
+    rng, paid = np.random.default_rng(seed), Counter()
+    env.reset(seed=seed)
+    observation = env.observe(env.agent_selection)
+    chunks = [MultiAgentEpisode(f"seed {seed}")]
+    chunks[0].add_env_reset(observations={env.agent_selection: observation})
+    while env.agents:
+        if len(chunks[-1]) == fragment:
+            chunks.append(chunks[-1].cut(len_lookback_buffer=2))
+        agent = env.agent_selection
+        assert chunks[-1].get_agents_to_act() == {agent}
+        paid[agent] += env.last(observe=False)[1]
+        action = choose(rng, env, agent, observation)
+        env.step(action)
+        step = what_followed(env, paid)
+        observation = step["observations"].get(env.agent_selection)
+        chunks[-1].add_env_step(actions={agent: action}, **step)
+    return chunks, paid
+
+
+def what_followed(env, paid):
+    """Return what a step brought, with the observations of those who ended and of the agent that acts next."""
+    step = {
+        "rewards": dict(env.rewards),
+        "terminateds": dict(env.terminations),
+        "truncateds": dict(env.truncations),
+        "infos": dict(env.infos),
+    }
+    ended = [agent for agent in env.agents if env.terminations[agent] or env.truncations[agent]]
+    observations = {agent: env.observe(agent) for agent in ended}
+    for _ in ended:
+        # Agents that have ended are asked for one action more, which has to be None.
+        paid[env.agent_selection] += env.last(observe=False)[1]
+        env.step(None)
+    if env.agents:
+        observations[env.agent_selection] = env.observe(env.agent_selection)
+    return {**step, "observations": observations}
+
+
+def returns(chunks):
+    """Return what each agent has in its complete steps, and what came to it before its first observation."""
+    found = Counter()
+    for chunk in chunks:
+        for agent, single in chunk.agent_episodes.items():
+            found[agent] += single.get_return()
+        found.update(chunk._hanging_rewards_begin)
+    return found
+
+
+def assert_paid_in_full(chunks, paid):
+    assert returns(chunks) == paid
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole.concat_episode(chunk)
+    whole.validate()
+    assert whole.is_done
+    assert whole._hanging_rewards_end == {}
+    assert returns([whole]) == paid
+    assert whole.get_return(include_hanging_rewards=True) == paid.total()
+
+
+@pytest.mark.parametrize("fragment", [None, 1, 7])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("make", PARALLEL.values(), ids=PARALLEL)
+def test_agents_that_act_at_once_get_what_the_environment_paid(make, seed, fragment):
+    assert_paid_in_full(*play_parallel(make(), seed, fragment))
+
+
+@pytest.mark.parametrize("fragment", [None, 1, 7])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("make", TURNS.values(), ids=TURNS)
+def test_agents_that_take_turns_get_what_the_environment_paid(make, seed, fragment):
+    assert_paid_in_full(*play_in_turns(make(), seed, fragment))
+
+
+def test_each_move_is_the_difference_between_two_boards():
+    (episode,), _ = play_in_turns(pettingzoo.make("aec", "classic/tictactoe-v3"), seed=1)
+
+    for single in episode.finalize().agent_episodes.values():
+        marks = single.get_observations()["observation"][..., 0].reshape(-1, 9)
+        moves = [np.flatnonzero(after != before).tolist() for before, after in pairwise(marks)]
+        # PettingZoo numbers the fields from the top left downwards, as it stores them.
+        assert moves == [[move] for move in single.get_actions()]
+
+
+def test_spaces_of_an_environment_fit_what_it_returns():
+    env = pettingzoo.make("parallel", "classic/rps-v2")
+    episode = MultiAgentEpisode(
+        observation_space={agent: env.observation_space(agent) for agent in env.possible_agents},
+        action_space={agent: env.action_space(agent) for agent in env.possible_agents},
+    )
+    observations, infos = env.reset(seed=3)
+    episode.add_env_reset(observations=observations, infos=infos)
+    while env.agents:
+        actions = dict.fromkeys(env.agents, 1)
+        observations, rewards, terminateds, truncateds, infos = env.step(actions)
+        episode.add_env_step(observations, actions, rewards, infos, terminateds=terminateds, truncateds=truncateds)
+
+    assert episode.finalize().get_truncateds()["__all__"]
+    assert episode.get_rewards()["player_0"].tolist() == [0] * len(episode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["generated", "generated, with tuples as ids"])
+@pytest.mark.parametrize(
+    ("play", "makers"), [(play_parallel, PARALLEL), (play_in_turns, TURNS)], ids=["at once", "turns"]
+)
+def test_agents_get_what_the_environment_paid_in_thousands_of_episodes(play, makers, kind):
+    for seed in range(2_500):
+        assert_paid_in_full(*play(makers[kind](), seed, fragment=1 + seed % 9))
