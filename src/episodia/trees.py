@@ -23,7 +23,7 @@ SCALAR_TYPES = frozenset(
 
 
 # Dtypes of native byte order without references: a copy of the memory is a copy of the values.
-_PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in SCALAR_TYPES if issubclass(kind, np.generic))
+PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in SCALAR_TYPES if issubclass(kind, np.generic))
 
 
 def own(item: Any) -> Any:
@@ -36,7 +36,7 @@ def own(item: Any) -> Any:
     {'position': array([0., 0.])}
     """
     kind = type(item)
-    if kind is np.ndarray and item.dtype in _PLAIN_DTYPES:
+    if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
         item = item.copy()
         item.setflags(write=False)
         return item

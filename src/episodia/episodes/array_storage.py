@@ -87,8 +87,12 @@ class ArrayStorage(Storage):
         if not self._length:
             self._adopt(stack([item], _object_leaves(self._alias)))
             return
-        self._reserve(1, map_batch(_dtype_with, self._alias, item))
         row = self._length
+        if row < self._capacity and type(self._alias) is np.ndarray and _is_like(self._alias, item):
+            self._room[row] = item
+            self._length = row + 1
+            return
+        self._reserve(1, map_batch(_dtype_with, self._alias, item))
         map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
         self._length = row + 1
 
@@ -113,6 +117,10 @@ class ArrayStorage(Storage):
         self._length = rows.stop
 
     def put(self, position: int, item: Any) -> None:
+        alias = self._alias
+        if type(alias) is np.ndarray and not (self._shared or self._has_objects) and _is_like(alias, item):
+            self._room[position] = item
+            return
         item = self.admit(item)
         self._make_writable(map_batch(_dtype_with, self._alias, item))
         map_batch(lambda leaf, value: leaf.__setitem__(position, value), self._room, item)
@@ -223,6 +231,11 @@ def _common_dtype(column: np.ndarray, other: np.ndarray) -> np.dtype[Any]:
     if not (column.dtype.kind in "biufc" and other.dtype.kind in "biufc"):
         return np.dtype(object)
     return np.result_type(column.dtype, other.dtype)
+
+
+def _is_like(column: np.ndarray, item: Any) -> bool:
+    """Tell whether `item` is an array just like the rows of `column`."""
+    return type(item) is np.ndarray and item.dtype == column.dtype and item.shape == column.shape[1:]
 
 
 def _same_dtypes(batch: Any, dtypes: Any) -> bool:

@@ -34,14 +34,20 @@ _PRIVATE = (
 def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return `episode` as numbers, strings, lists, dicts and arrays."""
     return {
-        **{field: getattr(episode, field) for field in _FIELDS},
+        **_plain_state(episode),
         **{name: _column_state(getattr(episode, name)) for name in _COLUMNS},
         "extra_model_outputs": {key: _column_state(column) for key, column in episode.extra_model_outputs.items()},
+        "custom_data": copy.deepcopy(episode._custom_data),
+    }
+
+
+def _plain_state(episode: SingleAgentEpisode) -> dict[str, Any]:
+    return {
+        **{field: getattr(episode, field) for field in _FIELDS},
         "_observation_space": encode_space(episode._observation_space),
         "_action_space": encode_space(episode._action_space),
         "_start_time": episode._start_time,
         "_last_step_time": episode._last_step_time,
-        "custom_data": copy.deepcopy(episode._custom_data),
         "weights_versions": [list(entry) for entry in episode._weights_versions],
     }
 
@@ -73,20 +79,22 @@ def _copied_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
 
 def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return the state for a pickle: contiguous arrays, which protocol 5 moves out of band, and no empty infos."""
-    state = get_state(episode)
-    state["custom_data"] = episode._custom_data
-    columns = {name: getattr(episode, name) for name in _COLUMNS if name != "infos"}
-    for name, column in columns.items():
-        state[name]["data"] = _contiguous(column)
-    for key, column in episode.extra_model_outputs.items():
-        state["extra_model_outputs"][key]["data"] = _contiguous(column)
-    if not any(state["infos"]["data"]):
-        state["infos"]["data"] = len(state["infos"]["data"])
-    return state
+    columns = {name: _compact_column(getattr(episode, name)) for name in _COLUMNS}
+    infos = columns["infos"]["data"]
+    if not any(infos):
+        columns["infos"]["data"] = len(infos)
+    extras = {key: _compact_column(column) for key, column in episode.extra_model_outputs.items()}
+    return {**_plain_state(episode), **columns, "extra_model_outputs": extras, "custom_data": episode._custom_data}
+
+
+def _compact_column(column: LookbackBuffer) -> dict[str, Any]:
+    return {"data": _contiguous(column), "lookback": column.lookback, "finalized": column.finalized}
 
 
 def _contiguous(column: LookbackBuffer) -> Any:
     stored = column.lend()
+    if column.holds_objects:
+        return stored
     return _pack(stored) if isinstance(stored, list) else map_batch(np.ascontiguousarray, stored)
 
 

@@ -112,17 +112,18 @@ def _wrong_type(index: object) -> IndexTypeError:
     )
 
 
-def clip(positions: range, size: int) -> slice:
-    """Cut `positions` to `0 .. size - 1` in the way in which Python cuts slices of lists.
+def clip_slice(key: slice, size: int, lookback: int, negative_is_lookback: bool) -> slice:
+    """Translate a slice into one of positions, cut to `0 .. size - 1` in the way in which Python cuts slices of lists.
 
     Returned is a slice without negative bounds.
 
-    >>> clip(range(-3, 5, 2), 4)
-    slice(0, 4, 2)
+    >>> clip_slice(slice(-100, 3, 2), size=8, lookback=3, negative_is_lookback=False)
+    slice(0, 6, 2)
     """
+    positions = positions_of_slice(key, size, lookback, negative_is_lookback)
     start, stop, step = positions.start, positions.stop, positions.step
     if step > 0:
-        return slice(max(0, start), max(0, min(stop, size)), step)
+        return slice(max(0, start), (min(size, stop)) if stop > 0 else 0, step)
     return as_slice(range(min(start, size - 1), max(stop, -1), step))
 
 

@@ -98,7 +98,8 @@ def _steps_of(columns: dict[str, Any], key: str, steps: int) -> Any:
         return columns[key]
     if steps:
         raise EpisodeKeyError(
-            f"found the keys {sorted(columns, key=str)} and {steps + 1} rows of {Columns.OBS!r}, expected {key!r} with {steps} rows."
+            f"found the keys {sorted(columns, key=str)} and {steps + 1} rows of {Columns.OBS!r}, "
+            f"expected {key!r} with {steps} rows."
         )
     return np.empty(0)
 

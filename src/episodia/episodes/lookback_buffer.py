@@ -25,7 +25,7 @@ from episodia.spaces import (
     one_hot_space,
     structure_of,
 )
-from episodia.trees import SCALAR_TYPES, batch_length, equal, fresh, map_batch, stack, unstack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, batch_length, equal, fresh, map_batch, stack, unstack
 
 
 class LookbackBuffer:
@@ -47,7 +47,6 @@ class LookbackBuffer:
         "_rules",
         "_space",
         "_storage",
-        "admit",
         "finalized",
         "free_types",
         "lookback",
@@ -56,8 +55,7 @@ class LookbackBuffer:
         "row_shape",
     )
 
-    # Check and copy an item; store what was admitted, which cannot fail. An episode admits a whole step before it pushes.
-    admit: Callable[[Any], Any]
+    # Store what was admitted; this cannot fail.
     push: Callable[[Any], None]
     # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items.
     free_types: frozenset[type]
@@ -96,27 +94,28 @@ class LookbackBuffer:
     def _use(self, storage: Storage) -> None:
         """Store in `storage` from now on."""
         self._storage = storage
-        # Bound once, since every step of every episode goes through them.
         self.push = storage.push
-        self.free_types = frozenset()
         self.row_dtype = self.row_shape = None
+        is_free = self._space is None and isinstance(storage, ListStorage)
+        self.free_types = SCALAR_TYPES if is_free else frozenset()
+
+    def admit(self, item: Any) -> Any:
+        """Return a private copy of `item` for `push`, after checking its structure, shape and dtype.
+
+        An episode admits all parts of a step before it pushes them, so that a step that is refused changes nothing.
+        """
+        storage = self._storage
         if self._space is None or isinstance(storage, ObjectStorage):
-            self.admit = storage.admit
-            if isinstance(storage, ListStorage):
-                self.free_types = SCALAR_TYPES
-        else:
-            self.admit = self._admit_checked if isinstance(storage, ArrayStorage) else self._admit_first
-
-    def _admit_checked(self, item: Any) -> Any:
-        return self._storage.admit(self._rules_of_space().admit(item))
-
-    def _admit_first(self, item: Any) -> Any:
-        """Admit the first item of a growing column that has a space, and remember what needs less of a check next time."""
+            item = storage.admit(item)
+            if isinstance(storage, ListStorage) and type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
+                self.row_dtype, self.row_shape = item.dtype, item.shape
+            return item
         rules = self._rules_of_space()
-        self.admit, self.free_types = rules.admit, rules.free_types
-        self.row_dtype, self.row_shape = rules.row_dtype, rules.row_shape
+        if not isinstance(storage, ListStorage):
+            return storage.admit(rules.admit(item))
+        self.free_types, self.row_dtype, self.row_shape = rules.free_types, rules.row_dtype, rules.row_shape
         if rules.nested:
-            self._storage.expect_nested()  # type: ignore[attr-defined]  # a list
+            storage.expect_nested()
         return rules.admit(item)
 
     def _rules_of_space(self) -> SpaceRules:
@@ -141,6 +140,11 @@ class LookbackBuffer:
     def space_struct(self) -> Any:
         """The leaf spaces of `space` in their nesting."""
         return None if self._space is None else structure_of(self._space)
+
+    @property
+    def holds_objects(self) -> bool:
+        """Whether the items are opaque objects, such as infos, that are never stacked."""
+        return isinstance(self._storage, ObjectStorage)
 
     @property
     def data(self) -> Any:
@@ -196,6 +200,9 @@ class LookbackBuffer:
         if indices is None:
             return self._pick(slice(self.lookback, len(storage)), hot)
         if type(indices) is slice:
+            if fill is None and not hot:
+                key = indexing.clip_slice(indices, len(storage), self.lookback, negative_is_lookback)
+                return storage.batch(key) if self.finalized else storage.items(key)
             return self._span(indices, negative_is_lookback, fill, hot)
         if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:
             return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
@@ -210,9 +217,9 @@ class LookbackBuffer:
 
     def _span(self, key: slice, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         size = len(self._storage)
-        positions = indexing.positions_of_slice(key, size, self.lookback, negative_is_lookback)
         if fill is None:
-            return self._pick(indexing.clip(positions, size), hot)
+            return self._pick(indexing.clip_slice(key, size, self.lookback, negative_is_lookback), hot)
+        positions = indexing.positions_of_slice(key, size, self.lookback, negative_is_lookback)
         before, inside, after = indexing.split(positions, size)
         found = self._pick(indexing.as_slice(inside), hot)
         return self._padded(found, before, after, fill, hot) if before or after else found
@@ -220,9 +227,9 @@ class LookbackBuffer:
     def _several(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         size = len(self._storage)
         positions = indexing.positions_of_list(indices, size, self.lookback, negative_is_lookback)
-        missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
-        if not missing:
+        if not positions or (min(positions) >= 0 and max(positions) < size):
             return self._pick(positions, hot)
+        missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
         if fill is None:
             raise self._not_there(int(indices[missing[0]]))
         there = [position for position in positions if 0 <= position < size]
@@ -264,7 +271,7 @@ class LookbackBuffer:
         if self.finalized and len(self._storage) and isinstance(self._storage, ArrayStorage):
             return map_batch(lambda leaf: filled_array(leaf.shape[1:], leaf.dtype, fill), self._storage.arrays)
         if self._space is not None:
-            return filled_item(self._space, fill)
+            return self._rules_of_space().filling(fill)
         if isinstance(self._storage, ObjectStorage) or not len(self._storage):
             return fresh(fill)
         return map_batch(lambda leaf: _filled_like(leaf, fill), self._storage.item(0))
@@ -382,8 +389,7 @@ class LookbackBuffer:
         if indices is None:
             indices = slice(None)
         if isinstance(indices, slice):
-            positions = indexing.positions_of_slice(indices, size, self.lookback, negative_is_lookback)
-            return list(range(size)[indexing.clip(positions, size)]), False
+            return list(range(size)[indexing.clip_slice(indices, size, self.lookback, negative_is_lookback)]), False
         single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
         several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
         found = indexing.positions_of_list(several, size, self.lookback, negative_is_lookback)

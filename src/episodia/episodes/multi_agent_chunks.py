@@ -53,7 +53,8 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
     """Return the environment steps that `slice_` picks."""
     if not isinstance(slice_, slice):
         raise IndexTypeError(
-            f"episode {episode.id_!r}: found the index {slice_!r}, expected a slice of environment steps such as `episode[3:7]`. "
+            f"episode {episode.id_!r}: found the index {slice_!r}, expected a slice of environment steps such as "
+            "`episode[3:7]`. "
             "Single items come from the getters, `episode.get_observations(3)`."
         )
     steps = range(len(episode))[slice_]
@@ -262,4 +263,4 @@ def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, w
         # Its last step was in the earlier chunk, and is here now.
         single.set_rewards(new_data=single.get_rewards(-1) + reward, at_indices=-1)
     else:
-        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0.0) + reward
+        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0) + reward

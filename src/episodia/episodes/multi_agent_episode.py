@@ -692,7 +692,8 @@ class MultiAgentEpisode:
         if self.is_done:
             how = "terminated" if self.is_terminated else "truncated"
             return EpisodeError(
-                f"episode {self.id_!r}: found a step after the end, expected none: it was {how} at environment step {self.env_t}. "
+                f"episode {self.id_!r}: found a step after the end, expected none: it was {how} at environment step "
+                f"{self.env_t}. "
                 "Make a new `MultiAgentEpisode` after each end."
             )
         return EpisodeError(

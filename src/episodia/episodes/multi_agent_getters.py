@@ -11,7 +11,7 @@ import numpy as np
 from episodia.episodes import indexing
 from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.pending_step import PendingStep
+from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodiaError
 
@@ -51,7 +51,7 @@ def extra_output(key: str) -> Source:
     return Source(
         key,
         lambda single: single.extra_model_outputs.get(key),
-        lambda pending: (pending.extra_model_outputs or {})[key],
+        lambda pending: (pending.extra_model_outputs or {}).get(key, NOTHING),
     )
 
 
@@ -125,9 +125,8 @@ def _column_with_pending(episode: MultiAgentEpisode, source: Source, agent: Agen
     pending = episode._pending.get(agent)
     if source.pending is None or pending is None or not pending.has_action:
         return column
-    try:
-        item = source.pending(pending)
-    except KeyError:
+    item = source.pending(pending)
+    if item is NOTHING:
         return column
     column = LookbackBuffer() if column is None else column.fork()
     if episode.is_finalized:
@@ -195,9 +194,10 @@ def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tup
         indices = slice(None)
     single = False
     if isinstance(indices, slice):
-        positions: Any = indexing.positions_of_slice(indices, size, lookback, negative_is_lookback)
         if query.fill is None:
-            positions = range(size)[indexing.clip(positions, size)]
+            positions: Any = range(size)[indexing.clip_slice(indices, size, lookback, negative_is_lookback)]
+        else:
+            positions = indexing.positions_of_slice(indices, size, lookback, negative_is_lookback)
     else:
         single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
         several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
@@ -212,7 +212,8 @@ def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int]
         if not 0 <= position < size:
             raise EpisodeIndexError(
                 f"found the environment step {index}, expected one within the "
-                f"{size - episode.env_lookback} environment steps and {episode.env_lookback} steps of lookback that are stored. "
+                f"{size - episode.env_lookback} environment steps and {episode.env_lookback} steps of lookback that are "
+                "stored. "
                 "Pass `fill=` to read over the ends."
             )
 
@@ -230,7 +231,7 @@ def _position(episode: MultiAgentEpisode, source: Source, agent: AgentID, env_t:
         offset = 0 if column is None else steps - column.len_incl_lookback()
         return position - offset if column is not None and position >= offset else None
     pending = episode._pending.get(agent)
-    if pending is None or not pending.has_action:
+    if pending is None or not pending.has_action or source.pending(pending) is NOTHING:
         return None
     column = source.column(single)
     return 0 if column is None else column.len_incl_lookback()
@@ -240,8 +241,9 @@ def _column_for(
     episode: MultiAgentEpisode, source: Source, agent: AgentID, positions: list[int | None]
 ) -> LookbackBuffer | None:
     column = source.column(episode.agent_episodes[agent])
-    stored = -1 if column is None else column.len_incl_lookback()
-    if any(position is not None and position >= stored for position in positions):
+    stored = 0 if column is None else column.len_incl_lookback()
+    # Where nothing is stored yet, what is pending tells what an item that is not there is filled like.
+    if not stored or any(position is not None and position >= stored for position in positions):
         return _column_with_pending(episode, source, agent)
     return column
 

@@ -74,8 +74,8 @@ def _check_lengths(
     wrong = {name: count for name, count in found.items() if count != expected[name]}
     if wrong or (steps and lists["actions"] is None):
         raise EpisodeError(
-            f"episode {episode.id_!r}: found {len(observations or [])} dicts of observations and {wrong or 'no actions'}; expected "
-            "one dict of actions, rewards and extra model outputs fewer than of observations and infos."
+            f"episode {episode.id_!r}: found {len(observations or [])} dicts of observations and {wrong or 'no actions'}; "
+            "expected one dict of actions, rewards and extra model outputs fewer than of observations and infos."
         )
 
 

@@ -325,7 +325,7 @@ def _commit(episode: MultiAgentEpisode, changes: _Changes, ends_terminated: bool
     for agent in changes.ended:
         episode._ended.setdefault(agent, env_t)
     for agent, reward in changes.early_rewards.items():
-        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0.0) + reward
+        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0) + reward
     episode._observed_last = {*changes.observed, *changes.replaced}
     episode._end_if_all_ended(ends_terminated, ends_truncated)
     episode._touch()

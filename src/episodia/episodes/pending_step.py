@@ -135,7 +135,8 @@ def _without_observation(
     if not data.terminated and missing_final_observation == "error":
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
-            'from; expected that observation. Let the environment return it, or make the episode with `missing_final_observation="repeat"` '
+            "from; expected that observation. Let the environment return it, or make the episode with "
+            '`missing_final_observation="repeat"` '
             "to take the agent's previous one."
         )
     step.reward = 0.0 if step.reward is None else step.reward

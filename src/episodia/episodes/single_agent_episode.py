@@ -303,13 +303,13 @@ class SingleAgentEpisode:
     def get_data_dict(self) -> dict[str, Any]:
         """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
         steps = len(self)
-        flags = {
-            Columns.TERMINATEDS: self._flags(self.is_terminated),
-            Columns.TRUNCATEDS: self._flags(self.is_truncated),
-        }
-        places = {Columns.T: np.arange(self.t_started, self.t), Columns.EPS_ID: np.full(steps, self.id_)}
+        terminateds, truncateds = self._flags(self.is_terminated), self._flags(self.is_truncated)
+        is_finalized = self.is_finalized
         return {
-            **({**flags, **places} if self.is_finalized else {k: v.tolist() for k, v in (flags | places).items()}),
+            Columns.TERMINATEDS: terminateds if is_finalized else terminateds.tolist(),
+            Columns.TRUNCATEDS: truncateds if is_finalized else truncateds.tolist(),
+            Columns.T: np.arange(self.t_started, self.t) if is_finalized else list(range(self.t_started, self.t)),
+            Columns.EPS_ID: np.full(steps, self.id_) if is_finalized else [self.id_] * steps,
             Columns.OBS: self.get_observations(slice(0, steps)),
             Columns.INFOS: self.get_infos(slice(0, steps)),
             Columns.ACTIONS: self.get_actions(),

@@ -36,7 +36,7 @@ def as_flag(flag: Any) -> bool:
 
 def as_infos(infos: Any) -> dict[Any, Any]:
     """Return a private copy of an info dict; an empty one for None."""
-    if infos is None:
+    if infos is None or (type(infos) is dict and not infos):
         return {}
     if not isinstance(infos, Mapping):
         raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")

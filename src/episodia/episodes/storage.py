@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from episodia.trees import SCALAR_TYPES, freeze, fresh, is_nested, own, own_all, own_info, stack, unstack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, is_nested, own, own_all, own_info, stack, unstack
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -97,8 +97,10 @@ class ListStorage(Storage):
     @classmethod
     def copied(cls, items: Sequence[Any]) -> ListStorage:
         """Return a storage with private copies of `items`."""
-        mine = own_all(items)
-        return cls(mine, nested=any(map(is_nested, mine)))
+        kinds = set(map(type, items))
+        if kinds == {np.ndarray} and PLAIN_DTYPES.issuperset(item.dtype for item in items):
+            return cls([item.copy() for item in items], nested=False)
+        return cls(own_all(items), nested=_may_nest(kinds))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -147,7 +149,7 @@ class ListStorage(Storage):
         if not isinstance(items, list):
             items = unstack(items)
         self._items += items
-        self._nested = self._nested or any(map(is_nested, items))
+        self._nested = self._nested or _may_nest(set(map(type, items)))
 
     def put(self, position: int, item: Any) -> None:
         self._items[position] = self.admit(item)
@@ -164,6 +166,11 @@ class ListStorage(Storage):
     def share(self, positions: slice) -> ListStorage:
         # Nobody writes into the items themselves, so a new list of them is enough.
         return ListStorage(self._items[positions], nested=self._nested)
+
+
+def _may_nest(kinds: set[type]) -> bool:
+    """Tell whether items of these types may be containers."""
+    return not (SCALAR_TYPES | {np.ndarray}).issuperset(kinds)
 
 
 @final

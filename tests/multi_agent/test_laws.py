@@ -1,0 +1,276 @@
+"""Laws 1, 3, 4 and 5: plain lists, chunks, restoring, the constructor, and one agent alone."""
+
+import copy
+import itertools
+import pickle
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
+from multi_agent_model import view_of, view_of_built
+
+from episodia import EpisodeError, MultiAgentEpisode
+from episodia.testing import (
+    MULTI_AGENT_EPISODES,
+    MULTI_AGENT_SCHEDULES,
+    assert_same_multi_agent_episode,
+    cut_points,
+    indices,
+    multi_agent_episodes,
+    multi_agent_schedules,
+    scheduled,
+)
+
+FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
+LOOKBACKS = st.integers(0, 12)
+RESTORE = {
+    "from a state": lambda episode: MultiAgentEpisode.from_state(episode.get_state()),
+    "unpickled": lambda episode: pickle.loads(pickle.dumps(episode)),
+    "deep copy": copy.deepcopy,
+    "fork": copy.copy,
+}
+# Some of each kind: inside, over both ends, backwards, with gaps, none at all.
+INDICES = [
+    *(None, 0, -1, 2, 40, -40, [], [0, -1, 1, 1], [-40, 0, 40], range(1, 3)),
+    *(slice(-2, None), slice(None, None, -2), slice(1, 1), slice(-8, 8), slice(8, -8, -3), slice(None, -1)),
+]
+MODES = [
+    {"env_steps": env_steps, "return_list": return_list, "fill": fill, "as_lookback": as_lookback}
+    for env_steps, return_list in ((True, False), (True, True), (False, False))
+    for fill, as_lookback in itertools.product((None, 0), (False, True))
+]
+
+
+def in_form(episode, finalized):
+    return episode.finalize() if finalized else episode
+
+
+def view_of_schedule(schedule, **options):
+    spaces = {"observation_space": schedule.observation_space, "action_space": schedule.action_space}
+    return view_of(list(schedule.entries()), **options, **spaces)
+
+
+def walk_on(episode, schedule, start, stop):
+    """Add the environment steps after `start`, up to and including `stop`."""
+    for step in range(start + 1, stop + 1):
+        episode.add_env_step(**schedule.entry(step))
+    return episode
+
+
+def cut_while_walking(schedule, cuts, lookback, finalized):
+    """The chunks of an episode that is cut at each of the environment steps `cuts` while it is made."""
+    chunks = [in_form(schedule.until(0).stepped(), finalized)]
+    for place, (start, stop) in enumerate(itertools.pairwise([0, *cuts, len(schedule)])):
+        if place:
+            chunks.append(chunks[-1].cut(lookback))
+        walk_on(chunks[-1], schedule, start, stop)
+    return chunks
+
+
+# --- Law 1: getters agree with plain lists ---
+
+
+@FORMS
+@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+def test_getters_of_named_episodes_agree_with_plain_lists_in_all_modes(name, finalized):
+    schedule = MULTI_AGENT_SCHEDULES[name]()
+    episode, view = in_form(schedule.stepped(), finalized), view_of_schedule(schedule)
+
+    assert_agrees(episode, view)
+    for column, index, mode in itertools.product(COLUMNS, INDICES, MODES):
+        if is_there(view, column):
+            assert_answers(episode, view, column, index, **mode)
+
+
+@FORMS
+@pytest.mark.parametrize("lookback", [0, 1, 9])
+@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+def test_getters_of_chunks_agree_with_plain_lists_in_all_modes(name, lookback, finalized):
+    schedule = MULTI_AGENT_SCHEDULES[name]()
+    cut = max(0, len(schedule) - 2)
+    _, chunk = cut_while_walking(schedule, [cut], lookback, finalized)
+    view = view_of_schedule(schedule, cut_at=cut, lookback=lookback)
+
+    assert_agrees(chunk, view)
+    for column, index, mode in itertools.product(("observations", "rewards", ("extra", "state")), INDICES, MODES):
+        if is_there(view, column):
+            assert_answers(chunk, view, column, index, **mode)
+
+
+@given(data=st.data(), schedule=multi_agent_schedules(), finalized=st.booleans(), mode=st.sampled_from(MODES))
+def test_getters_of_drawn_episodes_agree_with_plain_lists(data, schedule, finalized, mode):
+    episode, view = in_form(schedule.stepped(), finalized), view_of_schedule(schedule)
+    index = data.draw(indices(len(schedule) + 1))
+    agents = data.draw(st.none() | st.lists(st.sampled_from([*schedule.agents, "nobody"]), max_size=3))
+
+    for column in COLUMNS:
+        if is_there(view, column):
+            assert_answers(episode, view, column, index, agents, **mode)
+    assert_answers_all_extras(episode, view, index, **mode)
+
+
+@pytest.mark.parametrize("agent", [0, "0", ("team", 1), "team"])
+def test_one_agent_is_asked_for_by_its_id_also_if_that_is_a_tuple(agent):
+    episode = MULTI_AGENT_EPISODES["mixed ids"]()
+
+    for get in (episode.get_observations, episode.get_infos, episode.get_actions, episode.get_rewards):
+        assert get(agent_ids=agent) == {agent: get()[agent]}
+        assert get(agent_ids=[agent]) == get(agent_ids=agent) == get(agent_ids={agent})
+
+
+@given(schedule=multi_agent_schedules(), finalized=st.booleans(), bounds=st.tuples(*[st.none() | st.integers(-9, 9)] * 2))
+def test_a_slice_is_what_the_plain_lists_say(schedule, finalized, bounds):
+    start, stop, _ = slice(*bounds).indices(len(schedule))
+
+    found = in_form(schedule.stepped(), finalized)[slice(*bounds)]
+
+    assert_agrees(found, view_of_schedule(schedule).sliced(start, max(start, stop), 0))
+    found.validate()
+
+
+# --- Law 3: joining undoes cutting, restoring changes nothing ---
+
+
+@FORMS
+@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+def test_every_cut_with_every_lookback_is_undone(name, finalized):
+    schedule = MULTI_AGENT_SCHEDULES[name]()
+    expected = in_form(replace(schedule, custom_data={}).stepped(), finalized)
+
+    for cut, lookback in itertools.product(range(len(schedule)), (0, 1, 2, 9)):
+        first, second = cut_while_walking(schedule, [cut], lookback, finalized)
+        first.concat_episode(second)
+        assert_same_multi_agent_episode(first, expected, ignore=["times"])
+
+
+@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+def test_joining_the_chunks_undoes_the_cuts(data, schedule, lookback, finalized):
+    cuts = [cut for cut in data.draw(cut_points(len(schedule))) if cut < len(schedule)]
+    first, *others = cut_while_walking(schedule, cuts, lookback, finalized)
+
+    for other in others:
+        first.concat_episode(other)
+
+    assert_same_multi_agent_episode(first, in_form(schedule.stepped(), finalized), ignore=["times"])
+
+
+@given(schedule=multi_agent_schedules(done=False), lookbacks=st.tuples(LOOKBACKS, LOOKBACKS), finalized=st.booleans())
+def test_it_does_not_matter_which_chunks_are_joined_first(schedule, lookbacks, finalized):
+    first = in_form(schedule.until(len(schedule) // 2).stepped(), finalized)
+    second = walk_on(first.cut(lookbacks[0]), schedule, len(schedule) // 2, len(schedule))
+    third = second.cut(lookbacks[1])
+    one, other = copy.copy(first), copy.copy(second)
+
+    one.concat_episode(second)
+    one.concat_episode(third)
+    other.concat_episode(third)
+    first.concat_episode(other)
+
+    assert_same_multi_agent_episode(one, first)
+
+
+@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+def test_a_cut_chunk_is_what_the_plain_lists_say(data, schedule, lookback, finalized):
+    cut = data.draw(st.integers(0, max(0, len(schedule) - 1)))
+
+    first, second = cut_while_walking(schedule, [cut], lookback, finalized)
+
+    assert_agrees(first, view_of_schedule(schedule.until(cut)))
+    assert_agrees(second, view_of_schedule(schedule, cut_at=cut, lookback=lookback))
+    second.validate()
+
+
+@pytest.mark.parametrize("way", RESTORE)
+@pytest.mark.parametrize("name", MULTI_AGENT_EPISODES)
+def test_restoring_a_named_episode_changes_nothing(name, way):
+    episode = MULTI_AGENT_EPISODES[name]()
+
+    assert_same_multi_agent_episode(RESTORE[way](episode), episode)
+    assert_same_multi_agent_episode(episode, MULTI_AGENT_EPISODES[name](), ignore=["times"])
+
+
+@given(episode=multi_agent_episodes(), way=st.sampled_from(sorted(RESTORE)))
+def test_restoring_a_drawn_episode_changes_nothing(episode, way):
+    assert_same_multi_agent_episode(RESTORE[way](episode), episode)
+
+
+@given(data=st.data(), schedule=multi_agent_schedules(), way=st.sampled_from(sorted(RESTORE)), finalized=st.booleans())
+def test_a_restored_episode_goes_on_as_the_original_would(data, schedule, way, finalized):
+    middle = data.draw(st.integers(0, len(schedule)))
+    episode = in_form(schedule.until(middle).stepped(), finalized)
+
+    restored = walk_on(RESTORE[way](episode), schedule, middle, len(schedule))
+
+    assert_same_multi_agent_episode(restored, walk_on(episode, schedule, middle, len(schedule)), ignore=["times"])
+
+
+def test_an_agent_that_ended_in_an_earlier_chunk_is_remembered_by_every_copy():
+    schedule = MULTI_AGENT_SCHEDULES["deaths at different times"]()
+    _, chunk = cut_while_walking(schedule, [2], 0, finalized=False)
+
+    for restore in RESTORE.values():
+        with pytest.raises(EpisodeError, match="after its end"):
+            restore(chunk).add_env_step({"walker": 5}, {}, {})
+
+
+# --- Law 4: the constructor makes the same of lists as stepping does ---
+
+
+def as_lists_can_tell(schedule):
+    """The schedule without the ends that lists do not tell: those between an agent's last observation and the last step."""
+    log = []
+    for step, entry in enumerate(schedule.entries()):
+        before = schedule.until(max(0, step - 1))
+        is_last = step == len(schedule)
+        for agent, name in itertools.product(schedule.agents, ("terminateds", "truncateds")):
+            acted = agent in entry["actions"] or before.status(agent) == "pending"
+            if agent not in entry["observations"] and not (is_last and acted):
+                entry[name].pop(agent, None)
+        log.append(entry)
+    reset = {name: log[0][name] for name in ("observations", "infos")}
+    return replace(schedule, log=[reset, *log[1:]])
+
+
+@given(schedule=multi_agent_schedules().map(as_lists_can_tell))
+def test_the_constructor_makes_the_same_episode_as_stepping(schedule):
+    assert_same_multi_agent_episode(schedule.built(), schedule.stepped(), ignore=["times"])
+
+
+@given(schedule=multi_agent_schedules().map(as_lists_can_tell), lookback=st.integers(0, 12), finalized=st.booleans())
+def test_an_episode_made_of_lists_with_a_lookback_is_what_the_plain_lists_say(schedule, lookback, finalized):
+    spaces = {"observation_space": schedule.observation_space, "action_space": schedule.action_space}
+
+    episode = in_form(schedule.built(lookback), finalized)
+
+    assert_agrees(episode, view_of_built(list(schedule.entries()), min(lookback, len(schedule)), **spaces))
+    episode.validate()
+
+
+@given(schedule=multi_agent_schedules(done=False).map(as_lists_can_tell))
+def test_all_data_is_the_past_by_default_as_after_a_cut(schedule):
+    whole = schedule.stepped()
+    ended = {agent for agent, single in whole.agent_episodes.items() if single.is_done}
+    expected = whole.cut(len(schedule))
+
+    found = schedule.built("auto")
+
+    assert (found.env_t_started, found.env_lookback, len(found)) == (len(schedule), len(schedule), 0)
+    assert found.agent_ids - ended == expected.agent_ids
+    for agent in expected.agent_ids:
+        ours, theirs = found.agent_episodes[agent], expected.agent_episodes[agent]
+        assert ours.observations == theirs.observations
+        assert (ours.actions, ours.rewards) == (theirs.actions, theirs.rewards)
+
+
+def test_an_agent_that_leaves_its_observation_unanswered_has_terminated_unless_the_flags_say_no():
+    schedule = scheduled("walker: O AOR . .", "flyer: O AOR AOR AOR")
+    lists = {name: [entry[name] for entry in schedule.entries()] for name in ("observations", "actions", "rewards")}
+    lists = {name: column[name != "observations" :] for name, column in lists.items()}
+
+    silent = MultiAgentEpisode(**lists, len_lookback_buffer=0)
+    named = MultiAgentEpisode(**lists, len_lookback_buffer=0, terminateds={"walker": False})
+
+    assert silent.get_terminateds() == {"walker": True, "flyer": False, "__all__": False}
+    assert named.get_terminateds() == {"walker": False, "flyer": False, "__all__": False}
