@@ -196,7 +196,8 @@ def stack(items: list[Any], is_object: Any = None) -> Any:
 def _stack(items: list[Any], is_object: Any, path: str) -> Any:
     first = items[0]
     if is_object is True:
-        return object_array(items)
+        # The items of an object column are handed out as they are.
+        return object_array([freeze(item) for item in items])
     if isinstance(first, dict):
         _check_all(items, path, lambda item: isinstance(item, dict) and item.keys() == first.keys())
         return {

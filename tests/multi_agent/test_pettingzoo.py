@@ -24,7 +24,7 @@ def generated(name, kind):
             # Their package imports another environment in a way that PettingZoo itself calls deprecated.
             warnings.simplefilter("ignore", DeprecationWarning)
             module = importlib.import_module(f"pettingzoo.test.example_envs.generated_agents_{name}_v0")
-        return getattr(module, kind)(max_cycles=15)
+        return getattr(module, kind)(max_cycles=4)
 
     return make
 
@@ -80,6 +80,8 @@ def play_in_turns(env, seed, fragment=None):
     """
     rng, paid = np.random.default_rng(seed), Counter()
     env.reset(seed=seed)
+    while hasattr(env, "add_agent") and len(env.agents) < 18:
+        env.add_agent(env.types[len(env.agents) % 3])  # in the generated environments, agents die in a crowd
     observation = env.observe(env.agent_selection)
     chunks = [MultiAgentEpisode(f"seed {seed}", rewards_after_done="add")]
     chunks[0].add_env_reset(observations={env.agent_selection: observation})
@@ -181,5 +183,5 @@ def test_spaces_of_an_environment_fit_what_it_returns():
 @pytest.mark.parametrize("kind", ["generated", "generated, with tuples as ids"])
 @pytest.mark.parametrize(("play", "makers"), [(play_parallel, PARALLEL), (play_in_turns, TURNS)], ids=str)
 def test_agents_get_what_the_environment_paid_in_thousands_of_episodes(play, makers, kind):
-    for seed in range(2_500):
-        assert_paid_in_full(*play(makers[kind](), seed, fragment=1 + seed % 9))
+    for seed in range(1_250):
+        assert_paid_in_full(*play(makers[kind](), seed, fragment=5 + seed % 20))
