@@ -13,8 +13,20 @@ def drop(record, column, agent):
     record[column].pop(agent, None)
 
 
+def an_item(content, letter, column):
+    return content.record({"": letter}, 1)[column][""]
+
+
 def acts(record, agent, content):
-    put(record, "actions", agent, content.record({agent: "A"}, 1)["actions"][agent])
+    put(record, "actions", agent, an_item(content, "A", "actions"))
+
+
+def observes(record, agent, content):
+    put(record, "observations", agent, an_item(content, "O", "observations"))
+
+
+def gets_a_reward(record, agent, content):
+    put(record, "rewards", agent, content.reward(1))
 
 
 def acts_twice(record, agent, content):
@@ -24,35 +36,27 @@ def acts_twice(record, agent, content):
 
 def acts_for_no_reward(record, agent, content):
     acts(record, agent, content)
-    put(record, "observations", agent, content.record({agent: "O"}, 1)["observations"][agent])
+    observes(record, agent, content)
     drop(record, "rewards", agent)
 
 
-def observes(record, agent, content):
-    put(record, "observations", agent, content.record({agent: "O"}, 1)["observations"][agent])
-
-
-def gets_a_reward(record, agent, content):
-    put(record, "rewards", agent, content.reward(1))
-
-
-def gets_no_number(record, agent, content):
+def gets_no_number(record, agent, _):
     put(record, "rewards", agent, "much")
 
 
-def gets_no_dict(record, agent, content):
+def gets_no_dict(record, agent, _):
     put(record, "infos", agent, 5)
 
 
-def observes_what_is_in_no_space(record, agent, content):
+def observes_what_is_in_no_space(record, agent, _):
     put(record, "observations", agent, "nothing of the kind")
 
 
-def acts_outside_of_its_space(record, agent, content):
+def acts_outside_of_its_space(record, agent, _):
     put(record, "actions", agent, "nothing of the kind")
 
 
-def is_stopped_without_an_observation(record, agent, content):
+def is_stopped_without_an_observation(record, agent, _):
     for column in ("observations", "terminateds"):
         drop(record, column, agent)
     put(record, "truncateds", agent, True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from plain_column import plain, rows
 
 GETTERS = {

@@ -428,7 +428,7 @@ def view_of(log, *, cut_at=None, lookback=0, **spaces):
             past = sum(step.at >= start - lookback for step in life.complete[:first])
             late = [reward for t, reward in life.late if t > since]
             agents[agent] = agent_view(life, first, past, late if len(life.complete) > first else [])
-    return episode_view(log, lives, agents, start, lookback, early_since(log, lives, since), **spaces)
+    return episode_view(log, lives, agents, start, lookback, early_since(lives, since), **spaces)
 
 
 def view_of_built(log, lookback, **spaces):
@@ -438,7 +438,7 @@ def view_of_built(log, lookback, **spaces):
         first = min(len(life.complete), sum(t < lookback for t in life.seen))
         view = agent_view(life, first, first, [reward for _, reward in life.late] if life.complete else [])
         agents[agent] = replace(view, t_started=0)
-    return episode_view(log, lives, agents, lookback, lookback, early_since(log, lives, -1), **spaces)
+    return episode_view(log, lives, agents, lookback, lookback, early_since(lives, -1), **spaces)
 
 
 def lives_in(log):
@@ -486,7 +486,7 @@ def agent_view(life, first, lookback, late):
     )
 
 
-def early_since(log, lives, since):
+def early_since(lives, since):
     """Rewards that came after environment step `since` and belong to no step in the chunk from there on."""
     found = {}
     for agent, life in lives.items():

@@ -440,6 +440,31 @@ class SpaceRules:
         return self._fillings[key]
 
 
+class _ById:
+    """A space as a key: the same for the same object only. It also keeps the object, and so its id, alive."""
+
+    __slots__ = ("space",)
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.space = space
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and self.space is other.space
+
+    def __hash__(self) -> int:
+        return id(self.space)
+
+
+@lru_cache(maxsize=256)
+def _rules_of(key: _ById) -> SpaceRules:
+    return SpaceRules(key.space)
+
+
+def rules_of(space: Space[Any]) -> SpaceRules:
+    """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
+    return _rules_of(_ById(space))
+
+
 def _free_types(space: Space[Any]) -> frozenset[type]:
     if isinstance(space, spaces.Discrete):
         return _INTEGER_TYPES

@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
-from multi_agent_model import view_of, view_of_built
 
 from episodia import EpisodeError, MultiAgentEpisode
 from episodia.testing import (
@@ -22,6 +20,8 @@ from episodia.testing import (
     multi_agent_schedules,
     scheduled,
 )
+from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
+from multi_agent_model import view_of, view_of_built
 
 FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
 LOOKBACKS = st.integers(0, 12)
@@ -120,7 +120,9 @@ def test_one_agent_is_asked_for_by_its_id_also_if_that_is_a_tuple(agent):
         assert get(agent_ids=[agent]) == get(agent_ids=agent) == get(agent_ids={agent})
 
 
-@given(schedule=multi_agent_schedules(), finalized=st.booleans(), bounds=st.tuples(*[st.none() | st.integers(-9, 9)] * 2))
+@given(
+    schedule=multi_agent_schedules(), finalized=st.booleans(), bounds=st.tuples(*[st.none() | st.integers(-9, 9)] * 2)
+)
 def test_a_slice_is_what_the_plain_lists_say(schedule, finalized, bounds):
     start, stop, _ = slice(*bounds).indices(len(schedule))
 
@@ -277,3 +279,47 @@ def test_an_agent_that_leaves_its_observation_unanswered_has_terminated_unless_t
 
     assert silent.get_terminateds() == {"walker": True, "flyer": False, "__all__": False}
     assert named.get_terminateds() == {"walker": False, "flyer": False, "__all__": False}
+
+
+# --- Which weights chose an action ---
+
+
+def versions_of(episode, agent):
+    single = episode.agent_episodes[agent]
+    return [single.weights_version_at(t) for t in range(single.t)]
+
+
+@FORMS
+def test_an_action_that_is_pending_keeps_the_version_of_the_weights_that_chose_it(finalized):
+    schedule = scheduled("white: O A . O A O", "black: O AOR AOR AOR AOR AOR")
+    episode = in_form(schedule.until(0).stepped(), finalized)
+    episode.weights_version = 1
+    walk_on(episode, schedule, 0, 1)
+    episode.weights_version = 2
+    walk_on(episode, schedule, 1, 5)
+
+    assert versions_of(episode, "white") == [1, 2]
+    assert versions_of(episode, "black") == [1, 2, 2, 2, 2]
+
+
+@given(
+    schedule=multi_agent_schedules(done=False, lengths=st.integers(1, 8)),
+    changes=st.sets(st.integers(0, 8)),
+    cut=st.integers(0, 8),
+    finalized=st.booleans(),
+)
+def test_cutting_does_not_change_which_weights_chose_an_action(schedule, changes, cut, finalized):
+    whole, chunk = (in_form(schedule.until(0).stepped(), finalized) for _ in range(2))
+    first = None
+    for t in range(len(schedule)):
+        if t == cut:
+            first, chunk = chunk, chunk.cut(2)
+        for episode in (whole, chunk):
+            if t in changes:
+                episode.weights_version = t
+            walk_on(episode, schedule, t, t + 1)
+    if first is not None:
+        first.concat_episode(chunk)
+        chunk = first
+
+    assert_same_multi_agent_episode(chunk, whole, ignore=["times"])

@@ -4,13 +4,11 @@ import copy
 import pickle
 
 import pytest
-from bad_env_steps import bad_env_steps
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
-from multi_agent_model import view_of
 
+from bad_env_steps import bad_env_steps
 from episodia import EpisodiaError, MultiAgentEpisode
 from episodia.testing import (
     agent_groups,
@@ -20,6 +18,8 @@ from episodia.testing import (
     next_env_steps,
     reset_schedules,
 )
+from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
+from multi_agent_model import view_of
 
 LOOKBACKS = st.integers(0, 3) | st.integers(0, 30)
 WAYS = {

@@ -360,3 +360,22 @@ def test_items_that_do_not_stack_are_named_and_all_agents_keep_their_form():
     episode.add_env_step({"fits": np.zeros(2), "grows": np.zeros(3)}, both, {"fits": 0.0, "grows": 0.0})
 
     assert_refused(episode, lambda e: e.finalize(), ShapeError, "agent 'grows'")
+
+
+# --- validate -----------------------------------------------------------------------------------------------------
+
+
+def test_validate_finds_values_outside_of_the_space_and_names_the_agent():
+    episode = MultiAgentEpisode("game", observation_space={"a": BOX, "b": BOX})
+    episode.add_env_reset(observations={"a": seen(0), "b": np.full(2, 7, np.float32)})
+
+    assert_refused(episode, lambda e: e.validate(), SpaceError, "agent 'b'", "observation")
+
+
+def test_validate_finds_an_agent_whose_clock_does_not_fit():
+    too_many, too_late = turns(), turns()
+    too_many._timelines["a"].env_steps.append(5)
+    too_late._timelines["b"].env_steps[-1] = 9
+
+    assert_refused(too_many, lambda e: e.validate(), EpisodeError, "agent 'a'", "one step for each")
+    assert_refused(too_late, lambda e: e.validate(), EpisodeError, "agent 'b'", "ascending ones up to 5")

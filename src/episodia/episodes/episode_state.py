@@ -59,13 +59,14 @@ def _column_state(column: LookbackBuffer) -> dict[str, Any]:
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
-    _check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
+    check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
     for name, column in {**{name: state[name] for name in _COLUMNS}, **state["extra_model_outputs"]}.items():
-        _check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
+        check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
     return _build(cls, state, _copied_storage, copy.deepcopy(state["custom_data"]))
 
 
-def _check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
+def check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
+    """Refuse a state that is not a dict with all `keys`."""
     missing = [key for key in keys if key not in state] if isinstance(state, dict) else list(keys)
     if missing:
         raise EpisodeError(f"found {what} without {missing}, expected what `get_state()` returns.")

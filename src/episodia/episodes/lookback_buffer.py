@@ -23,6 +23,7 @@ from episodia.spaces import (
     fitting,
     one_hot,
     one_hot_space,
+    rules_of,
     structure_of,
 )
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, batch_length, equal, fresh, map_batch, stack, unstack
@@ -95,32 +96,31 @@ class LookbackBuffer:
         """Store in `storage` from now on."""
         self._storage = storage
         self.push = storage.push
-        self.row_dtype = self.row_shape = None
-        is_free = self._space is None and isinstance(storage, ListStorage)
-        self.free_types = SCALAR_TYPES if is_free else frozenset()
+        self.free_types, self.row_dtype, self.row_shape = frozenset(), None, None
+        if not isinstance(storage, ListStorage):
+            return
+        if self._space is None:
+            self.free_types = SCALAR_TYPES
+            return
+        rules = self._rules_of_space()
+        self.free_types, self.row_dtype, self.row_shape = rules.free_types, rules.row_dtype, rules.row_shape
+        if rules.nested:
+            storage.expect_nested()
 
     def admit(self, item: Any) -> Any:
-        """Return a private copy of `item` for `push`, after checking its structure, shape and dtype.
-
-        An episode admits all parts of a step before it pushes them, so that a step that is refused changes nothing.
-        """
+        """Return a private copy of `item` for `push`, after checking its structure, shape and dtype."""
         storage = self._storage
         if self._space is None or isinstance(storage, ObjectStorage):
             item = storage.admit(item)
             if isinstance(storage, ListStorage) and type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
                 self.row_dtype, self.row_shape = item.dtype, item.shape
             return item
-        rules = self._rules_of_space()
-        if not isinstance(storage, ListStorage):
-            return storage.admit(rules.admit(item))
-        self.free_types, self.row_dtype, self.row_shape = rules.free_types, rules.row_dtype, rules.row_shape
-        if rules.nested:
-            storage.expect_nested()
-        return rules.admit(item)
+        item = self._rules_of_space().admit(item)
+        return item if isinstance(storage, ListStorage) else storage.admit(item)
 
     def _rules_of_space(self) -> SpaceRules:
         if self._rules is None:
-            self._rules = SpaceRules(self._known_space())
+            self._rules = rules_of(self._known_space())
         return self._rules
 
     # --- What it holds ----------------------------------------------------------------------------------------------

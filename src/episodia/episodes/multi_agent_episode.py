@@ -33,6 +33,7 @@ from episodia.episodes.pending_step import MissingFinalObservation, PendingStep,
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import SKIPPED, Timeline
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+from episodia.trees import fresh
 
 AgentID: TypeAlias = Hashable
 ModuleID: TypeAlias = Hashable
@@ -522,8 +523,10 @@ class MultiAgentEpisode:
     @weights_version.setter
     def weights_version(self, version: int) -> None:
         self._weights_versions = versions.with_version(self._weights_versions, self.env_t, version)
-        for single in self.agent_episodes.values():
-            single.weights_version = version
+        for agent, single in self.agent_episodes.items():
+            # An action that is pending was chosen before: the version holds from the agent's next step on.
+            if agent not in self._pending or not self._pending[agent].has_action:
+                single.weights_version = version
 
     def validate(self) -> None:
         """Check the episodes of all agents, and that they fit the common clock.
@@ -564,12 +567,12 @@ class MultiAgentEpisode:
 
     @property
     def _hanging_actions_end(self) -> dict[AgentID, Any]:
-        return {agent: pending.action for agent, pending in self._pending.items() if pending.has_action}
+        return {agent: fresh(pending.action) for agent, pending in self._pending.items() if pending.has_action}
 
     @property
     def _hanging_extra_model_outputs_end(self) -> dict[AgentID, dict[str, Any]]:
         return {
-            agent: dict(pending.extra_model_outputs or {})
+            agent: fresh(dict(pending.extra_model_outputs or {}))
             for agent, pending in self._pending.items()
             if pending.has_action
         }

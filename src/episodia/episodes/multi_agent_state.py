@@ -10,7 +10,6 @@ from episodia.episodes import episode_state
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
-from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
 from episodia.trees import own, own_info
 
@@ -33,6 +32,18 @@ _FIELDS = (
 )
 # Dictionaries keyed by agent are stored as pairs, because agents' ids need not be strings.
 _PAIRS = ("_agent_to_module_mapping", "_agent_episode_ids", "_ended", "_gone", "_early_rewards")
+
+_OTHERS = (
+    "agent_episodes",
+    "custom_data",
+    "_timelines",
+    "_pending",
+    "_observed_last",
+    "weights_versions",
+    "observation_space",
+    "action_space",
+    "agent_to_module_mapping_fn",
+)
 
 
 def get_state(episode: MultiAgentEpisode) -> dict[str, Any]:
@@ -82,12 +93,7 @@ def _decode_spaces(data: Any) -> Any:
 
 def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
-    expected = (*_FIELDS, *_PAIRS, "agent_episodes", "_timelines", "_pending")
-    missing = [key for key in expected if key not in state]
-    if missing:
-        raise EpisodeError(
-            f"found a multi-agent episode's state without {missing}, expected what `get_state()` returns."
-        )
+    episode_state.check_keys(state, (*_FIELDS, *_PAIRS, *_OTHERS), "a multi-agent episode's state")
     singles = {agent: SingleAgentEpisode.from_state(single) for agent, single in state["agent_episodes"]}
     episode = _build(cls, state, singles)
     episode._custom_data = own_info(state["custom_data"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,41 +42,41 @@ class EnvStep:
             and not any(self.truncateds.values())
         )
 
-    def agents(self) -> Iterator[AgentID]:
-        """Yield every agent that the step has something for, once."""
-        seen: set[Any] = set()
-        flagged = (
-            {agent: True for agent, flag in flags.items() if flag and agent != ALL}
-            for flags in (self.terminateds, self.truncateds)
-        )
-        for group in (self.observations, self.actions, self.rewards, self.infos, self.extra_model_outputs, *flagged):
-            for agent in group:
-                if agent not in seen:
-                    seen.add(agent)
-                    yield agent
+    def agents(self) -> Iterable[AgentID]:
+        """Return every agent that the step has something for, once."""
+        found = dict.fromkeys(self.observations)
+        for group in (self.actions, self.rewards, self.infos, self.extra_model_outputs):
+            if group:
+                found.update(dict.fromkeys(group))
+        for flags in (self.terminateds, self.truncateds):
+            found.update({agent: None for agent, flag in flags.items() if flag and agent != ALL})
+        return found
 
     def of(self, agent: AgentID, ends_terminated: bool, ends_truncated: bool) -> AgentData:
         """Return what the step holds for one agent, checked as far as its episode does not do that."""
         reward, column = self.rewards.get(agent), "reward"
         try:
-            reward = None if reward is None else as_reward(reward)
+            if reward is not None and type(reward) is not float:
+                reward = as_reward(reward)
             infos, column = self.infos.get(agent), "infos"
-            if infos is not None and not isinstance(infos, Mapping):
-                as_infos(infos)  # refuses it
-            column = "extra_model_outputs"
-            extra_model_outputs = as_extras(self.extra_model_outputs.get(agent)) or None
+            if infos is not None and type(infos) is not dict:
+                infos = as_infos(infos)
+            extra_model_outputs, column = self.extra_model_outputs.get(agent), "extra_model_outputs"
+            if extra_model_outputs is not None and type(extra_model_outputs) is not dict:
+                extra_model_outputs = as_extras(extra_model_outputs)
             column = "terminated and truncated"
-            terminated, truncated = _flag(self.terminateds, agent), _flag(self.truncateds, agent)
+            terminated = bool(self.terminateds) and _flag(self.terminateds, agent)
+            truncated = bool(self.truncateds) and _flag(self.truncateds, agent)
         except EpisodiaError as error:
             raise type(error)(f"{column}: {error}") from error
         return AgentData(
-            observation=self.observations.get(agent, NOTHING),
-            action=self.actions.get(agent, NOTHING),
-            reward=reward,
-            infos=infos,
-            extra_model_outputs=extra_model_outputs,
-            terminated=terminated or ends_terminated,
-            truncated=truncated or ends_truncated,
+            self.observations.get(agent, NOTHING),
+            self.actions.get(agent, NOTHING),
+            reward,
+            infos,
+            extra_model_outputs or None,
+            terminated or ends_terminated,
+            truncated or ends_truncated,
         )
 
 
@@ -326,9 +326,20 @@ def _commit(episode: MultiAgentEpisode, changes: _Changes, ends_terminated: bool
         episode._ended.setdefault(agent, env_t)
     for agent, reward in changes.early_rewards.items():
         episode._early_rewards[agent] = episode._early_rewards.get(agent, 0) + reward
+    if episode._weights_versions:
+        _update_weights_versions(episode, changes)
     episode._observed_last = {*changes.observed, *changes.replaced}
     episode._end_if_all_ended(ends_terminated, ends_truncated)
     episode._touch()
+
+
+def _update_weights_versions(episode: MultiAgentEpisode, changes: _Changes) -> None:
+    """Let the version that was set while an action was pending hold from the agent's next step on."""
+    for agent, pending in changes.pending.items():
+        single = episode.agent_episodes.get(agent)
+        if single is not None and (pending is None or not pending.has_action):
+            if single.weights_version != episode.weights_version:
+                single.weights_version = episode.weights_version  # type: ignore[assignment]  # it has one
 
 
 def waiting_infos(
@@ -352,6 +363,8 @@ def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
 
 def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[Any, Any]:
     """Return `value`, an empty dict for None; refuse what is no dict of agents."""
+    if type(value) is dict:
+        return value
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -47,7 +47,7 @@ def as_extras(extras: Any) -> Mapping[str, Any]:
     """Return the extra model outputs of one step; an empty dict for None."""
     if extras is None:
         return {}
-    if not isinstance(extras, Mapping):
+    if type(extras) is not dict and not isinstance(extras, Mapping):
         raise EpisodeError(f"found {describe(extras)}, expected a dict or None. Pass `{{'name': output}}`.")
     return extras
 
