@@ -204,4 +204,4 @@ class TestLookbackBuffer(LookbackBufferMachine.TestCase):
 
 @pytest.mark.slow
 class TestLookbackBufferForLong(LookbackBufferMachine.TestCase):
-    settings = settings(SETTINGS, max_examples=3_000, stateful_step_count=60, derandomize=False)
+    settings = settings(SETTINGS, max_examples=1_500, stateful_step_count=60, derandomize=False)

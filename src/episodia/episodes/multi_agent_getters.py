@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -141,8 +141,15 @@ def _by_env_steps(
     places, single = _env_places(episode, source, query)
     if single:
         return _at_one_env_step(episode, source, query, agents, places[0])
+    # Neighbouring environment steps are neighbours in each agent's column too.
+    window = places if query.fill is None and isinstance(query.indices, slice) and query.indices.step is None else ()
     found = {}
     for agent in agents:
+        run = _run_of(episode, source, agent, window) if window else None
+        if run is not None:
+            if run.rows:
+                found[agent] = run.column._get(run.indices, True, None, query.hot)
+            continue
         positions = [_position(episode, source, agent, env_t) for env_t in places]
         if query.fill is None:
             positions = [position for position in positions if position is not None]
@@ -152,6 +159,48 @@ def _by_env_steps(
         if column is not None:
             found[agent] = _pick(column, positions, query)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring rows of a column."""
+
+    column: LookbackBuffer
+    rows: range
+
+    @property
+    def indices(self) -> slice:
+        """The rows as indices, counted from the first row after the lookback."""
+        return slice(self.rows.start - self.column.lookback, self.rows.stop - self.column.lookback)
+
+
+def _run_of(
+    episode: MultiAgentEpisode, source: Source, agent: AgentID, window: Sequence[int | None]
+) -> _Run | None:
+    """Return an agent's column and which of its rows stand at the environment steps of `window`.
+
+    What is pending there is the last row. None if that is not so simple: the column has not all of the agent's steps.
+    """
+    single = episode.agent_episodes[agent]
+    column = source.column(single)
+    first, last = window[0], window[-1]
+    if column is None or first is None or last is None:
+        return None
+    rows = episode._timelines[agent].positions_between(first, last + 1)
+    if source.pending is None:
+        return _Run(column, rows)
+    steps = single.rewards.len_incl_lookback()
+    if column.len_incl_lookback() != steps:
+        return None
+    pending = episode._pending.get(agent)
+    if rows.stop <= steps or pending is None or not pending.has_action:
+        return _Run(column, range(rows.start, min(rows.stop, steps)))
+    item = source.pending(pending)
+    if item is NOTHING:
+        return None
+    column = column.share(slice(rows.start, steps), 0)
+    column.append(item)
+    return _Run(column, range(len(column)))
 
 
 def _at_one_env_step(
