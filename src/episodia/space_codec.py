@@ -27,7 +27,11 @@ def encode_space(space: Space[Any] | None) -> Any:
 
 def decode_space(data: Any) -> Space[Any] | None:
     """Return the space that `encode_space` turned into `data`."""
-    if data is None or isinstance(data, Space):
+    return None if data is None else _decode_any(data)
+
+
+def _decode_any(data: Any) -> Space[Any]:
+    if isinstance(data, Space):
         return data
     try:
         return _decode_cached(_hashable(data))
@@ -114,17 +118,12 @@ _DECODERS: dict[Any, Any] = {
     ),
     "MultiBinary": lambda d: spaces.MultiBinary(d["n"]),
     "Text": lambda d: spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
-    "Dict": lambda d: spaces.Dict([(key, _decode_part(child)) for key, child in d["spaces"]]),
-    "Tuple": lambda d: spaces.Tuple([_decode_part(child) for child in d["spaces"]]),
-    "OneOf": lambda d: spaces.OneOf([_decode_part(child) for child in d["spaces"]]),
-    "Sequence": lambda d: spaces.Sequence(_decode_part(d["feature_space"]), stack=d["stack"]),
-    "Graph": lambda d: spaces.Graph(_decode_part(d["node_space"]), decode_space(d["edge_space"])),
+    "Dict": lambda d: spaces.Dict([(key, _decode_any(child)) for key, child in d["spaces"]]),
+    "Tuple": lambda d: spaces.Tuple([_decode_any(child) for child in d["spaces"]]),
+    "OneOf": lambda d: spaces.OneOf([_decode_any(child) for child in d["spaces"]]),
+    "Sequence": lambda d: spaces.Sequence(_decode_any(d["feature_space"]), stack=d["stack"]),
+    "Graph": lambda d: spaces.Graph(_decode_any(d["node_space"]), decode_space(d["edge_space"])),
 }
-
-
-def _decode_part(data: Any) -> Any:
-    # A part of a space is a space: only the whole may be None.
-    return decode_space(data)
 
 
 def _integer_dtype(name: str) -> dict[str, Any]:

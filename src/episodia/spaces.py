@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
-from episodia.trees import describe, object_array, own
+from episodia.trees import describe, frozen, object_array, own
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -364,9 +364,9 @@ def one_hot(space: Space[Any], batch: Any) -> Any:
     if isinstance(space, spaces.Discrete):
         if type(batch) is int and 0 <= batch - space.start < space.n:
             return _identity(int(space.n))[batch - space.start]
-        return _frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
+        return frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
     if isinstance(space, spaces.MultiDiscrete):
-        return _frozen(_one_hot_parts(np.asarray(batch) - space.start, space))
+        return frozen(_one_hot_parts(np.asarray(batch) - space.start, space))
     return batch
 
 
@@ -387,12 +387,7 @@ def _one_hot_leaf(classes: np.ndarray, size: int, space: Space[Any]) -> np.ndarr
 
 @lru_cache(maxsize=64)
 def _identity(size: int) -> np.ndarray:
-    return _frozen(np.eye(size, dtype=np.float32))
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array
+    return frozen(np.eye(size, dtype=np.float32))
 
 
 # --- All of it together ---------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def _own_unusual(item: Any) -> Any:
     elif not isinstance(item, np.ndarray):
         if not hasattr(item, "__array__") or isinstance(item, np.generic):
             return item  # an opaque object: a leaf of its own
-        item = np.asarray(item)  # a tensor, for example
+        item = _array_from(item)  # a tensor, for example
     if item.dtype.hasobject:
         copy = np.empty(item.shape, object)
         for position in np.ndindex(item.shape):
@@ -74,6 +74,16 @@ def _own_unusual(item: Any) -> Any:
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
     copy.setflags(write=False)
     return copy
+
+
+def _array_from(item: Any) -> np.ndarray:
+    try:
+        return np.asarray(item)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise EpisodeError(
+            f"found {describe(item)}, which does not become an array ({error}); expected a NumPy array. "
+            "Of a tensor, pass `tensor.detach().cpu().float().numpy()`."
+        ) from error
 
 
 def _array_from_list(items: list[Any]) -> np.ndarray:
@@ -109,7 +119,25 @@ def fresh(item: Any) -> Any:
         return rebuild_tuple(item, map(fresh, item))
     if isinstance(item, list):
         return [fresh(value) for value in item]
+    if isinstance(item, np.ndarray) and item.dtype.hasobject:
+        return fresh_objects(item)
     return item
+
+
+def fresh_objects(array: np.ndarray) -> np.ndarray:
+    """Return an object array with new containers for those that it holds."""
+    if SCALAR_TYPES.issuperset(map(type, array.flat)):
+        return array
+    copy = np.empty(array.shape, object)
+    for place in np.ndindex(array.shape):
+        copy[place] = fresh(array[place])
+    return frozen(copy)
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Make `array` read-only, and return it."""
+    array.setflags(write=False)
+    return array
 
 
 def freeze(item: Any) -> Any:
@@ -171,7 +199,7 @@ def batch_length(batch: Any) -> int:
     lengths = {path: len(leaf) for path, leaf in leaves(batch) if np.ndim(leaf)}
     if len(set(lengths.values())) != 1 or len(lengths) != sum(1 for _ in leaves(batch)):
         raise EpisodeError(
-            f"expected arrays with one common first axis (time), found lengths {lengths or 'none'}. "
+            f"found {describe(batch)}, expected arrays with one common first axis (time). "
             "Pass a list for a list of items, or arrays whose rows are the items."
         )
     return next(iter(lengths.values()))

@@ -6,10 +6,10 @@ import pickle
 import pytest
 from hypothesis import given
 
+from agent_lives import life_of
 from episodia import EpisodeError
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
 from episodia.testing import multi_agent_schedules
-from multi_agent_model import life_of
 
 ACTED = PendingStep(action="left", extra_model_outputs={"logp": -1.0}, reward=2.0, infos=None)
 ACTED_FOR_NOTHING = PendingStep(action="left", reward=None)

@@ -9,10 +9,10 @@ import numpy as np
 from episodia.episodes.storage import Positions, Storage
 from episodia.errors import ShapeError
 from episodia.trees import (
-    SCALAR_TYPES,
     batch_length,
     describe,
     fresh,
+    frozen,
     holds_exactly,
     is_nested,
     leaves,
@@ -71,8 +71,8 @@ class ArrayStorage(Storage):
             batch = self.lend(positions)
         else:
             rows = np.array(positions, np.intp)
-            batch = map_batch(lambda leaf: _frozen(leaf.take(rows, 0)), self._alias)
-        return map_batch(_fresh_objects, batch) if self._has_objects else batch
+            batch = map_batch(lambda leaf: frozen(leaf.take(rows, 0)), self._alias)
+        return map_batch(fresh, batch) if self._has_objects else batch
 
     def lend(self, positions: slice) -> Any:
         alias = self._alias
@@ -184,11 +184,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array
-
-
 def _own_column(column: Any) -> np.ndarray:
     array = np.asarray(column)
     if array.dtype.kind in "US":
@@ -202,16 +197,6 @@ def _has_objects(batch: Any) -> bool:
     return (
         batch.dtype.hasobject if type(batch) is np.ndarray else any(leaf.dtype.hasobject for _, leaf in leaves(batch))
     )
-
-
-def _fresh_objects(column: np.ndarray) -> np.ndarray:
-    """Return `column` with new containers for those that it holds, so that whoever gets it cannot change ours."""
-    if not column.dtype.hasobject or SCALAR_TYPES.issuperset(map(type, column.flat)):
-        return column
-    copy = np.empty(column.shape, object)
-    for place in np.ndindex(column.shape):
-        copy[place] = fresh(column[place])
-    return _frozen(copy)
 
 
 def _object_leaves(batch: Any) -> Any:

@@ -116,13 +116,9 @@ def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, 
 
 def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
     """Return an equal episode that shares the data until either of them is changed."""
-    forked = _derived(episode, track=_whole, steps=_whole)
+    forked = _derived(episode, track=LookbackBuffer.fork, steps=LookbackBuffer.fork)
     forked._weights_versions = episode._weights_versions
     return forked
-
-
-def _whole(column: LookbackBuffer) -> LookbackBuffer:
-    return column.share(slice(0, column.len_incl_lookback()), column.lookback)
 
 
 def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:

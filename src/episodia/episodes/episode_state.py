@@ -54,7 +54,7 @@ def _plain_state(episode: SingleAgentEpisode) -> dict[str, Any]:
 
 def _column_state(column: LookbackBuffer) -> dict[str, Any]:
     # The spaces are stored once, with the episode. Shared items do not show what is set later.
-    return {"data": column.shared().data, "lookback": column.lookback, "finalized": column.finalized}
+    return {"data": column.fork().data, "lookback": column.lookback, "finalized": column.finalized}
 
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,13 +27,9 @@ _OWN_KEYS = (
 
 def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return the columns of `episode`, without its lookback."""
-    clash = sorted(set(episode.extra_model_outputs) & set(_OWN_KEYS))
-    if clash:
-        raise EpisodeError(
-            f"episode {episode.id_!r}: found extra model outputs named {clash}, which `to_arrays()` uses itself. Rename them."
-        )
-    # A fork, so that a growing episode stays one.
-    finalized = episode if episode.is_finalized else episode.slice(slice(None), len_lookback_buffer=0).finalize()
+    check_names(episode, _OWN_KEYS)
+    # A fork: a growing episode stays one, and what is set later does not show in what was returned.
+    finalized = episode.slice(slice(None), len_lookback_buffer=0).finalize()
     arrays = {
         Columns.OBS: finalized.get_observations(),
         Columns.ACTIONS: finalized.get_actions(),
@@ -44,6 +40,16 @@ def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
     }
     infos = episode.get_infos()
     return {**arrays, Columns.INFOS: infos} if any(infos) else arrays
+
+
+def check_names(episode: SingleAgentEpisode, taken: Iterable[str]) -> None:
+    """Refuse extra model outputs that have one of the names `taken`."""
+    clash = sorted(set(episode.extra_model_outputs) & set(taken))
+    if clash:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found extra model outputs named {clash}, expected other names: these are columns of "
+            "their own. Rename them."
+        )
 
 
 def from_arrays(cls: type[SingleAgentEpisode], arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:

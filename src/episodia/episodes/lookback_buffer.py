@@ -26,7 +26,18 @@ from episodia.spaces import (
     rules_of,
     structure_of,
 )
-from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, batch_length, equal, fresh, map_batch, stack, unstack
+from episodia.trees import (
+    PLAIN_DTYPES,
+    SCALAR_TYPES,
+    batch_length,
+    describe,
+    equal,
+    fresh,
+    frozen,
+    map_batch,
+    stack,
+    unstack,
+)
 
 
 class LookbackBuffer:
@@ -65,8 +76,7 @@ class LookbackBuffer:
 
     def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
-        if lookback < 0:
-            raise EpisodeError(f"`lookback` counts items of the past: expected 0 or more, found {lookback}.")
+        lookback = indexing.as_count("lookback", lookback, "buffer")
         self.finalized = data is not None and not isinstance(data, list)
         self._rules: SpaceRules | None = None
         self._space = space
@@ -241,7 +251,7 @@ class LookbackBuffer:
         order = [next(rows) if 0 <= position < size else next(fillers) for position in positions]
         if isinstance(padded, list):
             return [padded[row] for row in order]
-        return map_batch(lambda leaf: _frozen(leaf[order]), padded)
+        return map_batch(lambda leaf: frozen(leaf[order]), padded)
 
     def _pick(self, positions: Positions, hot: bool) -> Any:
         """Return items that are there, in the form of this buffer."""
@@ -314,7 +324,9 @@ class LookbackBuffer:
 
     def admit_all(self, other: LookbackBuffer, start: int) -> Any:
         """Return the items of `other` from index `start` on, checked, for `push_all`."""
-        lent = other._storage.lend(slice(other.lookback + start, len(other._storage)))
+        # Shared, so that what is set in `other` later does not show here.
+        shared = other._storage.share(slice(other.lookback + start, len(other._storage)))
+        lent = shared.lend(slice(0, len(shared)))
         # What another buffer stores is private and read-only already; only arrays have to fit together.
         return self._storage.admit_all(lent) if isinstance(self._storage, ArrayStorage) else lent
 
@@ -448,10 +460,6 @@ class LookbackBuffer:
             self._storage.share(positions), lookback, self._space, finalized=self.finalized, rules=self._rules
         )
 
-    def shared(self) -> LookbackBuffer:
-        """Return an equal buffer, without a copy; changes of either never show in the other."""
-        return self.share(slice(0, len(self._storage)), self.lookback)
-
     def __getitem__(self, index: Index) -> Any:
         return self._get(index, False, None, False)
 
@@ -460,13 +468,12 @@ class LookbackBuffer:
 
     def __add__(self, other: Any) -> LookbackBuffer:
         """Return a new buffer: a number is added to every item; items of a list or of another buffer are appended."""
-        total = self.shared()
+        total = self.fork()
         if isinstance(other, LookbackBuffer):
             total.concat(other)
         elif isinstance(other, (int, float, complex, np.number)) and not isinstance(other, bool):
-            added = [
-                map_batch(lambda leaf: leaf + other, item) for item in self._storage.items(slice(0, len(self._storage)))
-            ]
+            items = self._storage.items(slice(0, len(self._storage)))
+            added = [map_batch(lambda leaf: _sum(leaf, other), item) for item in items]
             if added:
                 total._use(ArrayStorage(stack(added), owned=True) if self.finalized else ListStorage.copied(added))
             total.space = None if total._leaves_space() else self._space
@@ -501,7 +508,7 @@ class LookbackBuffer:
     def get_state(self) -> dict[str, Any]:
         """Return the buffer as plain data: lists, dicts, arrays and numbers."""
         state = {
-            "data": self.shared().data,
+            "data": self.fork().data,
             "lookback": self.lookback,
             "finalized": self.finalized,
             "space": encode_space(self._space),
@@ -514,6 +521,9 @@ class LookbackBuffer:
         if state.get("objects"):
             infos = ObjectStorage.copied(state["data"])
             return LookbackBuffer._adopt(infos, state["lookback"], None, finalized=state["finalized"])
+        missing = [key for key in ("data", "lookback", "finalized", "space") if key not in state]
+        if missing:
+            raise EpisodeError(f"found a buffer's state without {missing}, expected what `get_state()` returns.")
         buffer = LookbackBuffer(state["data"], state["lookback"], decode_space(state["space"]))
         if state["finalized"] and not buffer.finalized:
             buffer.finalize()
@@ -527,6 +537,15 @@ class LookbackBuffer:
 
 
 InfiniteLookbackBuffer = LookbackBuffer
+
+
+def _sum(leaf: Any, number: Any) -> Any:
+    """Return `leaf + number`, in a dtype that holds the sum: no integer wraps around."""
+    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufc":
+        return leaf + np.asarray(number)
+    if isinstance(leaf, (int, float, complex)):
+        return leaf + number
+    raise EpisodeError(f"cannot add {number!r}: found {describe(leaf)} in the buffer, expected numbers.")
 
 
 def _as_items(data: Any) -> list[Any]:
@@ -553,12 +572,9 @@ def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.n
 
 
 def _filled_like(leaf: Any, fill: Any) -> Any:
-    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself."""
+    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
     if isinstance(leaf, np.ndarray):
         return filled_array(leaf.shape, leaf.dtype, fill)
+    if isinstance(leaf, (int, float, np.number, np.bool_)):
+        fitting(fill, np.asarray(leaf).dtype)
     return fill
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array

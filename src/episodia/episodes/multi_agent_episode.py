@@ -459,6 +459,9 @@ class MultiAgentEpisode:
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
+    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    __iter__ = __reversed__ = __contains__ = None
+
     def __len__(self) -> int:
         return self.env_t - self.env_t_started
 

@@ -174,9 +174,7 @@ class _Run:
         return slice(self.rows.start - self.column.lookback, self.rows.stop - self.column.lookback)
 
 
-def _run_of(
-    episode: MultiAgentEpisode, source: Source, agent: AgentID, window: Sequence[int | None]
-) -> _Run | None:
+def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, window: Sequence[int | None]) -> _Run | None:
     """Return an agent's column and which of its rows stand at the environment steps of `window`.
 
     What is pending there is the last row. None if that is not so simple: the column has not all of the agent's steps.

@@ -337,9 +337,9 @@ def _update_weights_versions(episode: MultiAgentEpisode, changes: _Changes) -> N
     """Let the version that was set while an action was pending hold from the agent's next step on."""
     for agent, pending in changes.pending.items():
         single = episode.agent_episodes.get(agent)
-        if single is not None and (pending is None or not pending.has_action):
-            if single.weights_version != episode.weights_version:
-                single.weights_version = episode.weights_version  # type: ignore[assignment]  # it has one
+        waits = pending is not None and pending.has_action
+        if single is not None and not waits and single.weights_version != episode.weights_version:
+            single.weights_version = episode.weights_version  # type: ignore[assignment]  # it has one
 
 
 def waiting_infos(

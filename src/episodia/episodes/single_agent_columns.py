@@ -10,7 +10,7 @@ from gymnasium import Space, spaces
 
 from episodia.episodes.indexing import as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.single_agent_stepping import as_infos, raise_with_place
+from episodia.episodes.single_agent_stepping import as_infos, as_reward, raise_with_place
 from episodia.episodes.storage import ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
@@ -48,6 +48,10 @@ def fill_columns(
 
     episode.observations = column("observations", data["observations"], episode._observation_space)
     episode.actions = column("actions", data["actions"], episode._action_space)
+    try:
+        check_rewards(data["rewards"])
+    except EpisodiaError as error:
+        raise_with_place(episode, error, "rewards")
     episode.rewards = column("rewards", data["rewards"], REWARD_SPACE)
     episode.extra_model_outputs = {key: column(key, items, None) for key, items in extras.items()}
     try:
@@ -56,6 +60,18 @@ def fill_columns(
         raise_with_place(episode, error, "infos")
     episode.t = episode.t_started + len(episode.rewards)
     check_lengths(episode)
+
+
+def check_rewards(data: Any) -> None:
+    """Refuse what is no list or one-dimensional array of numbers."""
+    if isinstance(data, LookbackBuffer):
+        data = data.data
+    if isinstance(data, np.ndarray):
+        if data.ndim != 1 or data.dtype.kind not in "biuf":
+            raise EpisodeError(f"found {describe(data)}, expected a one-dimensional array of numbers.")
+    elif data is not None and not {float, int}.issuperset(map(type, data)):
+        for reward in data:
+            as_reward(reward)
 
 
 def _is_finalized(data: Any) -> bool:

@@ -112,8 +112,8 @@ class SingleAgentEpisode:
         self.multi_agent_episode_id = multi_agent_episode_id
         self._observation_space = observation_space
         self._action_space = action_space
-        self.is_terminated = bool(terminated)
-        self.is_truncated = bool(truncated)
+        self.is_terminated = stepping.as_flag(terminated)
+        self.is_truncated = stepping.as_flag(truncated)
         self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
         self._start_time: float | None = None
         self._last_step_time: float | None = None
@@ -301,21 +301,28 @@ class SingleAgentEpisode:
             stepping.raise_with_place(self, error, key)
 
     def get_data_dict(self) -> dict[str, Any]:
-        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id."""
+        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id.
+
+        Raises:
+            EpisodeError: If an extra model output has the name of one of these columns.
+        """
         steps = len(self)
         terminateds, truncateds = self._flags(self.is_terminated), self._flags(self.is_truncated)
         is_finalized = self.is_finalized
-        return {
+        # Of a fork, so that what is set later does not show in what was returned.
+        forked = chunks.fork(self)
+        data = {
             Columns.TERMINATEDS: terminateds if is_finalized else terminateds.tolist(),
             Columns.TRUNCATEDS: truncateds if is_finalized else truncateds.tolist(),
             Columns.T: np.arange(self.t_started, self.t) if is_finalized else list(range(self.t_started, self.t)),
             Columns.EPS_ID: np.full(steps, self.id_) if is_finalized else [self.id_] * steps,
-            Columns.OBS: self.get_observations(slice(0, steps)),
-            Columns.INFOS: self.get_infos(slice(0, steps)),
-            Columns.ACTIONS: self.get_actions(),
-            Columns.REWARDS: self.get_rewards(),
-            **{key: column.get() for key, column in self.extra_model_outputs.items()},
+            Columns.OBS: forked.get_observations(slice(0, steps)),
+            Columns.INFOS: forked.get_infos(slice(0, steps)),
+            Columns.ACTIONS: forked.get_actions(),
+            Columns.REWARDS: forked.get_rewards(),
         }
+        logged_arrays.check_names(self, data)
+        return {**data, **{key: column.get() for key, column in forked.extra_model_outputs.items()}}
 
     def get_return(self) -> float:
         """Return the undiscounted sum of this chunk's rewards."""
@@ -343,7 +350,11 @@ class SingleAgentEpisode:
         self._set("actions", self.actions, new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
-        """Overwrite rewards; indices and data are those of `LookbackBuffer.set`."""
+        """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
+        try:
+            columns.check_rewards([new_data] if isinstance(at_indices, (int, np.integer)) else new_data)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, "rewards")
         self._set("rewards", self.rewards, new_data, at_indices, neg_index_as_lookback)
 
     def set_extra_model_outputs(
@@ -446,6 +457,9 @@ class SingleAgentEpisode:
         return logged_arrays.from_arrays(cls, arrays, **kwargs)
 
     # --- What it is -------------------------------------------------------------------------------------------------
+
+    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    __iter__ = __reversed__ = __contains__ = None
 
     def __len__(self) -> int:
         return self.t - self.t_started

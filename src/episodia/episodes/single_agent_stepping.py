@@ -103,8 +103,14 @@ def add_to_arrays(
         steps += [(columns[key], columns[key].admit(value)) for key, value in extras.items()]
     except EpisodiaError as error:
         raise_with_place(episode, error, place)
-    for column, item in steps:
-        column.push(item)
+    lengths = [(column, len(column)) for column, _ in steps]
+    try:
+        for column, item in steps:
+            column.push(item)
+    except BaseException:  # an interrupt, or no memory: no half a step is left
+        for column, length in lengths:
+            column.truncate(length)
+        raise
     episode.extra_model_outputs = columns
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, is_nested, own, own_all, own_info, stack, unstack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, own, own_all, own_info, stack, unstack
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -100,7 +100,7 @@ class ListStorage(Storage):
         kinds = set(map(type, items))
         if kinds == {np.ndarray} and PLAIN_DTYPES.issuperset(item.dtype for item in items):
             return cls([item.copy() for item in items], nested=False)
-        return cls(own_all(items), nested=_may_nest(kinds))
+        return cls(own_all(items), nested=_may_nest(items))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -135,7 +135,7 @@ class ListStorage(Storage):
         if type(item) in SCALAR_TYPES:
             return item
         item = own(item)
-        self._nested = self._nested or is_nested(item)
+        self._nested = self._nested or _may_nest([item])
         return item
 
     def expect_nested(self) -> None:
@@ -149,7 +149,7 @@ class ListStorage(Storage):
         if not isinstance(items, list):
             items = unstack(items)
         self._items += items
-        self._nested = self._nested or _may_nest(set(map(type, items)))
+        self._nested = self._nested or _may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
         self._items[position] = self.admit(item)
@@ -161,16 +161,21 @@ class ListStorage(Storage):
 
     def delete(self, position: int) -> None:
         del self._items[position]
-        self._frozen = min(self._frozen, len(self._items))
+        self._frozen -= position < self._frozen
 
     def share(self, positions: slice) -> ListStorage:
         # Nobody writes into the items themselves, so a new list of them is enough.
         return ListStorage(self._items[positions], nested=self._nested)
 
 
-def _may_nest(kinds: set[type]) -> bool:
-    """Tell whether items of these types may be containers."""
-    return not (SCALAR_TYPES | {np.ndarray}).issuperset(kinds)
+def _may_nest(items: Sequence[Any]) -> bool:
+    """Tell whether any of `items` is, or holds, a container."""
+    if not _FLAT_TYPES.issuperset(map(type, items)):
+        return True
+    return any(type(item) is np.ndarray and item.dtype.hasobject for item in items)
+
+
+_FLAT_TYPES = SCALAR_TYPES | {np.ndarray}
 
 
 @final
