@@ -344,7 +344,7 @@ REFUSED_ROWS = {
     "outside of the bounds": ("observations", np.full(2, 5, np.float32), 0, SpaceError, "inside of Box"),
     "0.7 into integers": ("actions", 0.7, 0, SpaceError, "an integer"),
     "class 9 of 3": ("actions", 9, 0, SpaceError, "inside of Discrete(3)"),
-    "no number": ("rewards", "a", 0, SpaceError, "'a'"),
+    "no number": ("rewards", "a", 0, EpisodeError, "'a'"),
     "an array for a number": ("logp", np.zeros(2), 0, ShapeError, "float64[2]"),
 }
 

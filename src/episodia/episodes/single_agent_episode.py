@@ -352,7 +352,8 @@ class SingleAgentEpisode:
     def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
         try:
-            columns.check_rewards([new_data] if isinstance(at_indices, (int, np.integer)) else new_data)
+            several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and type(at_indices) is not int
+            columns.check_rewards(new_data if several else [new_data])
         except EpisodiaError as error:
             stepping.raise_with_place(self, error, "rewards")
         self._set("rewards", self.rewards, new_data, at_indices, neg_index_as_lookback)
