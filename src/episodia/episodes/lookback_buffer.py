@@ -15,17 +15,8 @@ from episodia.episodes.indexing import Index
 from episodia.episodes.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
-from episodia.spaces import (
-    SpaceRules,
-    empty_batch,
-    filled_array,
-    filled_item,
-    fitting,
-    one_hot,
-    one_hot_space,
-    rules_of,
-    structure_of,
-)
+from episodia.space_rules import SpaceRules, rules_of
+from episodia.spaces import empty_batch, filled_array, filled_item, fitting, one_hot, one_hot_space, structure_of
 from episodia.trees import (
     PLAIN_DTYPES,
     SCALAR_TYPES,

@@ -68,7 +68,9 @@ def check_rewards(data: Any) -> None:
         data = data.data
     if isinstance(data, np.ndarray):
         if data.ndim != 1 or data.dtype.kind not in "biuf":
-            raise EpisodeError(f"found {describe(data)}, expected a one-dimensional array of numbers. Pass one for each step.")
+            raise EpisodeError(
+                f"found {describe(data)}, expected a one-dimensional array of numbers. Pass one for each step."
+            )
     elif data is not None and not {float, int}.issuperset(map(type, data)):
         for reward in data:
             as_reward(reward)

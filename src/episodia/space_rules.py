@@ -1,0 +1,333 @@
+"""What a gymnasium space lets in: which items may enter a column, and whether those inside keep to its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.errors import SpaceError
+from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, filled_item, object_leaves, short_name
+from episodia.trees import describe, own
+
+Admit: TypeAlias = Callable[[Any], Any]
+Check: TypeAlias = Callable[[Any], None]
+
+
+# --- What may enter -------------------------------------------------------------------------------------------------
+
+
+def admission(space: Space[Any]) -> Admit:
+    """Return a function that checks an item against `space` and returns a private copy of it.
+
+    Structure, shape and dtype are checked; bounds are not (see `bounds_check`), because they cost more than storing does.
+
+    >>> admission(spaces.Discrete(3))(0.5)
+    Traceback (most recent call last):
+    ...
+    episodia.errors.SpaceError: found 0.5, expected an integer for Discrete(3). ...
+    """
+    return _admission(space, "")
+
+
+def _admission(space: Space[Any], path: str) -> Admit:
+    if isinstance(space, spaces.Dict):
+        return _dict_admission(space, path)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_admission(space, path)
+    if isinstance(space, spaces.Box):
+        return _array_admission(space, path, lambda dtype: np.can_cast(dtype, space.dtype))
+    if isinstance(space, spaces.Discrete):
+        return _integer_admission(space, path)
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        # NumPy finds no integer dtype for uint64 beside int64.
+        return _array_admission(space, path, lambda dtype: dtype.kind in "iub" and dtype != np.uint64)
+    if isinstance(space, spaces.Text):
+        return _text_admission(space, path)
+    return own
+
+
+def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
+    where = f"at {path}: " if path else ""
+    return SpaceError(f"{where}found {describe(found)}, expected {expected}. {remedy}")
+
+
+def _dict_admission(space: spaces.Dict, path: str) -> Admit:
+    children = {key: _admission(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+
+    def admit(item: Any) -> Any:
+        if not isinstance(item, Mapping) or item.keys() != children.keys():
+            raise _refuse(
+                path, item, f"a dict with the keys {list(children)}", "Give every key of the space, and no other."
+            )
+        return {key: child(item[key]) for key, child in children.items()}
+
+    return admit
+
+
+def _tuple_admission(space: spaces.Tuple[Any], path: str) -> Admit:
+    children = [_admission(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
+
+    def admit(item: Any) -> Any:
+        if not isinstance(item, (tuple, list)) or len(item) != len(children):
+            raise _refuse(path, item, f"a tuple of {len(children)}", "Give one entry for each part of the space.")
+        return tuple(child(entry) for child, entry in zip(children, item, strict=True))
+
+    return admit
+
+
+def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]], bool]) -> Admit:
+    shape, dtype = tuple(space.shape or ()), np.dtype(space.dtype)
+
+    def admit(item: Any) -> Any:
+        if type(item) is np.ndarray and item.dtype == dtype and item.shape == shape:
+            return item.copy()
+        return admit_unusual(item)
+
+    def admit_unusual(item: Any) -> Any:
+        if shape == () and isinstance(item, (int, float, np.generic)):
+            array = np.asarray(item)
+        else:
+            item = array = _as_declared(item, dtype, path, space)
+        if array.shape != shape:
+            raise _refuse(
+                path, item, f"the shape {list(shape)} of {short_name(space)}", "Reshape it, or declare another space."
+            )
+        # Python numbers have no dtype of their own: a float fits every float dtype.
+        weak = type(item) in (int, float, bool) and (
+            dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib")
+        )
+        if not (weak or fits(array.dtype)):
+            raise _refuse(
+                path,
+                item,
+                f"the dtype {dtype} of {short_name(space)}",
+                f"Cast it with `.astype(np.{dtype})`, or declare another space.",
+            )
+        return own(item)
+
+    return admit
+
+
+def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) -> np.ndarray:
+    """Return `item` as an array; lists of Python numbers take the dtype of the space if that loses nothing."""
+    if isinstance(item, Mapping) or item is None or isinstance(item, (str, bytes)):
+        raise _refuse(path, item, f"an array for {short_name(space)}", "Pass a NumPy array.")
+    if not isinstance(item, (list, tuple)):
+        return np.asarray(item)
+    try:
+        array = np.asarray(item)
+    except ValueError:
+        raise _refuse(path, item, f"an array for {short_name(space)}", "The list is not rectangular.") from None
+    if array.dtype.kind not in "iubf":
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+    # Floats may be rounded, but not become infinite.
+    rounded = array.dtype.kind == dtype.kind == "f" and np.array_equal(np.isfinite(cast), np.isfinite(array))
+    return cast if rounded or np.array_equal(cast, array) else array
+
+
+def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
+    def admit(item: Any) -> Any:
+        if type(item) is int or isinstance(item, (int, np.integer)):
+            # NumPy finds no integer dtype for uint64 beside int64.
+            return int(item) if type(item) is np.uint64 else item
+        if isinstance(item, np.ndarray) and item.shape == () and item.dtype.kind in "iub":
+            return int(item) if item.dtype == np.uint64 else own(item)
+        raise _refuse(path, item, f"an integer for {short_name(space)}", "Pass `int(value)`.")
+
+    return admit
+
+
+def _text_admission(space: spaces.Text, path: str) -> Admit:
+    def admit(item: Any) -> Any:
+        if isinstance(item, str):
+            return item
+        raise _refuse(path, item, f"a string for {short_name(space)}", "Pass a `str`.")
+
+    return admit
+
+
+# --- What is inside -------------------------------------------------------------------------------------------------
+
+
+def bounds_check(space: Space[Any], path: str = "") -> Check:
+    """Return a function that checks all rows of a batch against `space`, including its bounds, in a few comparisons.
+
+    NaN is not a violation of bounds. The function raises a `SpaceError` that names the first row and leaf outside.
+    """
+    if isinstance(space, spaces.Dict):
+        return _dict_check(space, path)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_check(space, path)
+    if isinstance(space, ARRAY_SPACES):
+        return _array_check(space, path)
+    return _object_check(space, path)
+
+
+def _dict_check(space: spaces.Dict, path: str) -> Check:
+    children = {key: bounds_check(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, dict) or batch.keys() != children.keys():
+            raise _refuse(path, batch, f"a dict with the keys {list(children)}", OTHER_SPACE)
+        for key, child in children.items():
+            child(batch[key])
+
+    return check
+
+
+def _tuple_check(space: spaces.Tuple[Any], path: str) -> Check:
+    children = [bounds_check(child, f"{path}[{position}]") for position, child in enumerate(space.spaces)]
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, tuple) or len(batch) != len(children):
+            raise _refuse(path, batch, f"a tuple of {len(children)}", OTHER_SPACE)
+        for child, part in zip(children, batch, strict=True):
+            child(part)
+
+    return check
+
+
+def _array_check(space: Space[Any], path: str) -> Check:
+    low, high = _bounds(space)
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
+    kinds = "biuf" if dtype.kind == "f" else "biu"
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    cannot_be_below, cannot_be_above = bool(np.all(low <= lowest)), bool(np.all(high >= highest))
+
+    def check(batch: Any) -> None:
+        if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
+            raise _refuse(path, batch[0] if len(batch) else batch, f"items of {short_name(space)}", OTHER_SPACE)
+        if not len(batch):
+            return
+        # Two reductions are several times faster than two comparisons. They are false for NaN, which is looked at closely.
+        is_own_dtype = batch.dtype == dtype or dtype.kind == "f"
+        above = (cannot_be_below and is_own_dtype) or bool(np.all(batch.min(axis=0) >= low))
+        below = (cannot_be_above and is_own_dtype) or bool(np.all(batch.max(axis=0) <= high))
+        if not (above and below):
+            rows = ((batch < low) | (batch > high)).reshape(len(batch), -1).any(axis=1)
+            if rows.any():
+                raise _outside(space, batch, np.flatnonzero(rows).tolist(), path)
+
+    return check
+
+
+def _object_check(space: Space[Any], path: str) -> Check:
+    def check(batch: Any) -> None:
+        outside = [row for row, item in enumerate(batch) if not space.contains(item)]
+        if outside:
+            raise _outside(space, batch, outside, path)
+
+    return check
+
+
+def _outside(space: Space[Any], batch: Any, rows: list[int], path: str) -> SpaceError:
+    return SpaceError(
+        f"{f'at {path}: ' if path else ''}found {_shorten(batch[rows[0]])} at item {rows[0]} of {len(batch)}, expected "
+        f"items inside of {short_name(space)} ({len(rows)} are outside in all). {OTHER_SPACE}"
+    )
+
+
+def _bounds(space: Space[Any]) -> tuple[Any, Any]:
+    """Return the lowest and the highest value of a space of fixed shape."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1
+
+
+def _shorten(item: Any) -> str:
+    text = str(item)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+# --- All of it together ---------------------------------------------------------------------------------------------
+
+
+class SpaceRules:
+    """What a space says about items, worked out once for a column and all its continuations.
+
+    `free_types` may be stored as they are; arrays of `row_dtype` and `row_shape` need a copy only; all else goes through
+    `admit`.
+    """
+
+    __slots__ = (
+        "_fillings",
+        "_space",
+        "admit",
+        "check_bounds",
+        "free_types",
+        "nested",
+        "objects",
+        "row_dtype",
+        "row_shape",
+    )
+
+    def __init__(self, space: Space[Any]) -> None:
+        """Work out the rules of `space`."""
+        self._space = space
+        self._fillings: dict[Any, Any] = {}
+        self.admit = admission(space)
+        self.check_bounds = bounds_check(space)
+        self.objects = object_leaves(space)
+        self.nested = not isinstance(space, ARRAY_SPACES)
+        self.free_types = _free_types(space)
+        of_arrays = isinstance(space, ARRAY_SPACES) and bool(space.shape)
+        self.row_dtype = np.dtype(space.dtype) if of_arrays else None
+        self.row_shape = space.shape if of_arrays else None
+
+    def filling(self, fill: Any) -> Any:
+        """Return an item of `fill`; for spaces of one array always the same one, which is read-only."""
+        if self.nested or type(fill) not in (int, float):
+            return filled_item(self._space, fill)
+        key = type(fill), fill
+        if key not in self._fillings:
+            self._fillings = {key: filled_item(self._space, fill)}
+        return self._fillings[key]
+
+
+class _ById:
+    """A space as a key: the same for the same object only. It also keeps the object, and so its id, alive."""
+
+    __slots__ = ("space",)
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.space = space
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and self.space is other.space
+
+    def __hash__(self) -> int:
+        return id(self.space)
+
+
+@lru_cache(maxsize=256)
+def _rules_of(key: _ById) -> SpaceRules:
+    return SpaceRules(key.space)
+
+
+def rules_of(space: Space[Any]) -> SpaceRules:
+    """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
+    return _rules_of(_ById(space))
+
+
+def _free_types(space: Space[Any]) -> frozenset[type]:
+    if isinstance(space, spaces.Discrete):
+        return _INTEGER_TYPES
+    if isinstance(space, spaces.Box) and space.shape == () and np.dtype(space.dtype).kind == "f":
+        return frozenset({float})
+    return frozenset()
+
+
+_INTEGER_TYPES: frozenset[type] = frozenset(
+    {int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32}
+)
