@@ -69,15 +69,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
-    return number
+    return _whole_number(text, 1)
 
 
 def _natural(text: str) -> int:
-    if (number := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"expected 0 or more, got {number}")
-    return number
+    return _whole_number(text, 0)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if text.lstrip("-").isdecimal() and int(text) >= least:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got {text!r}")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -123,16 +125,9 @@ def collect_randomly(
         obs, info = env.reset(seed=seed if number == 0 else None)
         episode.add_env_reset(obs, info)
         episodes.append(episode)
-        num_steps = 0
-        try:
-            while not episode.is_done:
-                _step_randomly(env, episode)
-                num_steps += 1
-                progress.show(episodes)
-        except KeyboardInterrupt:
-            # It may have hit between two columns of one step.
-            episodes[-1] = episode[:num_steps]
-            raise
+        while not episode.is_done:
+            _step_randomly(env, episode)
+            progress.show(episodes)
     progress.clear()
 
 
