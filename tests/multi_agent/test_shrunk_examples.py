@@ -127,3 +127,30 @@ def test_what_hangs_is_handed_out_in_containers_of_its_own():
     episode._hanging_extra_model_outputs_end["walker"]["state"].clear()
 
     assert_same_multi_agent_episode(episode, expected)
+
+
+@pytest.mark.parametrize("finalized", ["first", "second"])
+def test_an_agent_that_comes_in_a_chunk_of_the_other_form_takes_the_form_of_the_whole(finalized):
+    schedule = scheduled("walker: O AOR AOR", "late: . O AORI", extras=("logp", "state"), kind="nested")
+    first = schedule.until(0).stepped()
+    second = first.cut()
+    (first if finalized == "first" else second).finalize()
+    walk_on(second, schedule, 0)
+
+    first.concat_episode(second)
+
+    late = first.agent_episodes["late"]
+    assert late.is_finalized == first.is_finalized == (finalized == "first")
+    expected = schedule.stepped().finalize()
+    assert_same_multi_agent_episode(first.finalize(), expected, ignore=["times"])
+
+
+def test_what_is_pending_since_before_the_lookback_stands_at_no_environment_step_of_the_chunk():
+    """
+    environment step   0   1 | 2
+    walker             O   A | .      lookback 1: the action answers the observation at 0
+    """
+    chunk = scheduled("walker: O AR R").stepped().cut(1)
+
+    assert chunk.get_actions(slice(-1, None), neg_index_as_lookback=True) == {}
+    assert chunk.get_actions(env_steps=False) == {"walker": [50_008]}

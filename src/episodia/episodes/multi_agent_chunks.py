@@ -244,7 +244,7 @@ def _join_agent(
 ) -> None:
     their_steps = other._timelines[agent].env_steps
     if agent not in joined.agent_episodes:
-        joined.agent_episodes[agent] = chunks.fork(theirs)
+        joined.agent_episodes[agent] = _in_form_of(joined, theirs)
         joined._timelines[agent] = Timeline(list(their_steps))
         return
     ours, our_steps = joined.agent_episodes[agent], joined._timelines[agent].env_steps
@@ -255,6 +255,26 @@ def _join_agent(
         ours.infos.replace_last(theirs.get_infos(0))
     ours.concat_episode(theirs)
     joined._timelines[agent] = Timeline(our_steps[:-1] + their_steps[seam:])
+
+
+def _in_form_of(joined: MultiAgentEpisode, single: SingleAgentEpisode) -> SingleAgentEpisode:
+    """Return the episode of an agent that came in the chunk that is joined, growing or finalized as all others are."""
+    if single.is_finalized == joined.is_finalized:
+        return chunks.fork(single)
+    if joined.is_finalized:
+        return chunks.fork(single).finalize()
+    growing = SingleAgentEpisode(
+        single.id_,
+        observation_space=single.observation_space,
+        action_space=single.action_space,
+        agent_id=single.agent_id,
+        module_id=single.module_id,
+        multi_agent_episode_id=single.multi_agent_episode_id,
+    )
+    growing.add_env_reset(single.get_observations(0), single.get_infos(0))
+    growing._start_time = single._start_time
+    growing.concat_episode(single)
+    return growing
 
 
 def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, was_known: bool) -> None:

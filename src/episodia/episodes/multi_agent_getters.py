@@ -191,7 +191,7 @@ def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, window: 
     if column.len_incl_lookback() != steps:
         return None
     pending = episode._pending.get(agent)
-    if rows.stop <= steps or pending is None or not pending.has_action:
+    if not rows or rows.stop <= steps or pending is None or not pending.has_action:
         return _Run(column, range(rows.start, min(rows.stop, steps)))
     item = source.pending(pending)
     if item is NOTHING:
