@@ -147,7 +147,8 @@ class EpisodeView:
         for agent in chosen:
             view = self.agents[agent]
             track = view.track_with_pending(column)
-            if track is not None:
+            has_no_latest = not track and fill is None and hasattr(index, "__index__") and not getattr(index, "ndim", 0)
+            if track is not None and not has_no_latest:
                 filling = _filling(fill, self.filler(agent, column, fill))
                 read_at = {"as_lookback": as_lookback, **filling}
                 found[agent] = plain(read(track, view.lookback_of(column), index, **read_at))

@@ -117,13 +117,19 @@ REFUSED_STEPS = {
         "extra_model_outputs: found 5",
         "{'name': output}",
     ),
-    "a second action": (with_agent("waits", actions=1), EpisodeError, "waits", "second action", "get_agents_to_act()"),
+    "a second action": (
+        with_agent("waits", actions=1),
+        EpisodeError,
+        "waits",
+        "second action",
+        "that it has not acted on",
+    ),
     "an action before any observation": (
         with_agent("new", actions=1),
         EpisodeError,
         "new",
         "an action of an agent that has had no observation",
-        "get_agents_to_act()",
+        "that it has not acted on",
     ),
     "a bad first observation": (
         {"observations": {**OBS, "new": seen(4), "waits": np.zeros(3, np.float32)}},
@@ -183,7 +189,7 @@ def test_the_message_says_which_agent_and_environment_step(form):
 
     assert message == (
         "episode 'game', agent 'waits', environment step 4: found a second action on the same observation, expected an "
-        "observation in between. Only agents in `get_agents_to_act()` can act."
+        "observation in between. Only an agent with an observation that it has not acted on can act."
     )
 
 

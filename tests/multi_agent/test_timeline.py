@@ -30,11 +30,6 @@ def test_positions_between_are_those_of_the_marks_in_between(env_steps, start, s
     assert found == [place for place in marks(env_steps, start, stop) if place is not None]
 
 
-@given(env_steps=ENV_STEPS, env_t=TICKS)
-def test_a_count_until_a_step_includes_that_step(env_steps, env_t):
-    assert Timeline(env_steps).count_until(env_t) == sum(t <= env_t for t in env_steps)
-
-
 @given(env_steps=ENV_STEPS, start=TICKS, stop=TICKS, first_agent_t=st.integers(-3, 9))
 def test_entries_count_the_agents_steps_and_mark_the_skipped_ones(env_steps, start, stop, first_agent_t):
     found = Timeline(env_steps).entries(start, stop, first_agent_t)
@@ -54,10 +49,8 @@ def test_entries_and_positions_are_inverse_to_each_other(env_steps):
 
 
 @given(env_steps=ENV_STEPS.filter(len))
-def test_a_timeline_is_as_long_as_its_observations_and_ends_with_the_newest(env_steps):
-    timeline = Timeline(env_steps)
-
-    assert (len(timeline), timeline.last) == (len(env_steps), env_steps[-1])
+def test_a_timeline_is_as_long_as_its_observations(env_steps):
+    assert len(Timeline(env_steps)) == len(env_steps)
 
 
 # --- By hand ---

@@ -17,7 +17,7 @@ from episodia.episodes import (
     single_agent_columns,
 )
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import Index
+from episodia.episodes.indexing import Index, as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_getters import (
     ACTIONS,
@@ -124,7 +124,8 @@ class MultiAgentEpisode:
             "missing_final_observation", missing_final_observation, ("error", "repeat")
         )
         self.rewards_after_done = _one_of("rewards_after_done", rewards_after_done, ("error", "add"))
-        self.env_t_started = self.env_t = 0 if env_t_started is None else env_t_started
+        started = 0 if env_t_started is None else as_count("env_t_started", env_t_started, f"episode {self.id_!r}")
+        self.env_t_started = self.env_t = started
         self.env_lookback = 0
         self.is_terminated = False
         self.is_truncated = False
@@ -165,7 +166,8 @@ class MultiAgentEpisode:
         """
         if self._was_reset or self.is_done or self.env_t:
             raise EpisodeError(
-                f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode. "
+                f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode (this one is at "
+                f"environment step {self.env_t}). "
                 "Make a new `MultiAgentEpisode` for each reset; continue this one with `add_env_step`."
             )
         self._start(check_mapping(self, "observations", observations), check_mapping(self, "infos", infos))
@@ -628,6 +630,8 @@ class MultiAgentEpisode:
             raise type(error)(f"episode {self.id_!r}, agent {single.agent_id!r}: {error}") from error
 
     def _new_agent_episode(self, agent: AgentID) -> SingleAgentEpisode:
+        if agent == ALL:
+            raise EpisodeError(f"found an agent named {ALL!r}, expected another name: it stands for all agents.")
         single = SingleAgentEpisode(
             self._agent_episode_ids.get(agent, f"{self.id_}[{agent!r}]"),
             observation_space=_space_of(self.observation_space, agent),

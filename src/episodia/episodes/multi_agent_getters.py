@@ -111,7 +111,9 @@ def _by_agent_steps(
     found = {}
     for agent in agents:
         column = _column_with_pending(episode, source, agent)
-        if column is not None:
+        # An agent that has had no step at all has no latest one: of a single index it is left out.
+        is_empty = column is not None and not column.len_incl_lookback() and query.fill is None
+        if column is not None and not (is_empty and isinstance(query.indices, (int, np.integer))):
             try:
                 found[agent] = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
             except EpisodiaError as error:

@@ -37,7 +37,8 @@ def replay(
         lookback = min(steps, as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"))
     env_t_started = episode.env_t_started
 
-    ends = _ends_at(observations, actions, *map(_as_flags, flags))
+    given = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
+    ends = _ends_at(given, *map(_as_flags, flags))
     episode.env_t_started = episode.env_t = env_t_started - lookback
     episode._start(observations[0], infos[0])
     _end_at_reset(episode, ends)
@@ -84,27 +85,39 @@ def _as_flags(flags: Any) -> dict[AgentID, bool]:
 
 
 def _ends_at(
-    observations: list[Any], actions: list[Any], terminateds: dict[AgentID, bool], truncateds: dict[AgentID, bool]
+    lists: Mapping[str, list[Any]], terminateds: dict[AgentID, bool], truncateds: dict[AgentID, bool]
 ) -> tuple[dict[AgentID, int], dict[AgentID, int]]:
-    """Return at which entry of `observations` which agent terminated, and was truncated."""
-    end = len(observations) - 1
-    last_seen = {agent: t for t, entry in enumerate(observations) for agent in entry}
-    last_acted = {agent: t for t, entry in enumerate(actions) for agent in entry}
+    """Return at which entry of the observations which agent terminated, and was truncated.
+
+    An agent that does not act on its last observation ends where it is heard of for the last time, if it is flagged, or
+    if nothing is said of it or of all agents, while others go on.
+    """
+    end = len(lists["observations"]) - 1
+    last_seen = _last_entries(lists["observations"])
+    last_acted = _last_entries(lists["actions"])
+    # Rewards of a step stand with the observations that follow it.
+    last_paid = {agent: t + 1 for agent, t in _last_entries(lists["rewards"]).items()}
+    last_told = _last_entries(lists["infos"])
     ended: tuple[dict[AgentID, int], dict[AgentID, int]] = {}, {}
     for agent, seen in last_seen.items():
         never_answered = last_acted.get(agent, -1) < seen
-        at = seen if never_answered else end
-        if terminateds.get(agent):
-            ended[0][agent] = at
-        if truncateds.get(agent):
-            ended[1][agent] = at
-        silent = never_answered and seen < end and agent not in terminateds and agent not in truncateds
-        if silent:
+        last_heard_of = max(seen, last_paid.get(agent, 0), last_told.get(agent, 0))
+        at = last_heard_of if never_answered else end
+        for flags, at_end in zip((terminateds, truncateds), ended, strict=True):
+            if flags.get(agent):
+                at_end[agent] = at
+        is_flagged = any(agent in flags or flags.get(ALL) for flags in (terminateds, truncateds))
+        if never_answered and last_heard_of < end and not is_flagged:
             ended[0][agent] = at
     for flags, at_end in zip((terminateds, truncateds), ended, strict=True):
         if flags.get(ALL):
             at_end[ALL] = end
     return ended
+
+
+def _last_entries(dicts: list[Any]) -> dict[AgentID, int]:
+    """Return the last entry that has something for each agent."""
+    return {agent: t for t, entry in enumerate(dicts) for agent in entry}
 
 
 def _end_at_reset(episode: MultiAgentEpisode, ends: tuple[dict[AgentID, int], dict[AgentID, int]]) -> None:

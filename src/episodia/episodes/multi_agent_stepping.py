@@ -214,6 +214,8 @@ def _store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
         _complete(single, outcome.completed, data, outcome, changes)
     elif outcome.replaces_observation and single is not None:
         _replace_observation(single, data, outcome, changes)
+    elif outcome.infos and single is not None:
+        _add_to_last_infos(single, outcome.infos, changes)
     if data.observation is not NOTHING:
         (changes.replaced if outcome.replaces_observation else changes.observed).append(agent)
     if data.terminated or data.truncated:
@@ -275,6 +277,14 @@ def _replace_observation(single: SingleAgentEpisode, data: AgentData, outcome: O
     single.observations, single.infos = observations.fork(), infos.fork()
     single.observations.replace_last(data.observation)
     single.infos.replace_last(outcome.infos or {})
+
+
+def _add_to_last_infos(single: SingleAgentEpisode, infos: Mapping[str, Any], changes: _Changes) -> None:
+    """Keep what is told of an agent that ends and is not shown another observation."""
+    before = single.infos
+    changes.undo.append(lambda: _set_attributes(single, infos=before))
+    single.infos = before.fork()
+    single.infos.replace_last({**before.get(-1), **infos})
 
 
 def _end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, changes: _Changes) -> None:

@@ -12,7 +12,7 @@ rewards add up, whoever's turn it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from episodia.errors import EpisodeError
@@ -40,7 +40,7 @@ class PendingStep:
 
     action: Any = NOTHING
     extra_model_outputs: Mapping[str, Any] | None = None
-    reward: Any = 0.0
+    reward: Any = None
     infos: Mapping[str, Any] | None = None
 
     @property
@@ -79,7 +79,8 @@ class Outcome:
     late_reward: Any = None
     # A reward that belongs to no action at all.
     early_reward: Any = None
-    infos: Mapping[str, Any] | None = field(default=None)
+    # What the info of the new observation is, or (if there is none) is added to the last one.
+    infos: Mapping[str, Any] | None = None
 
 
 def advance(
@@ -105,7 +106,7 @@ def advance(
             if data.action is NOTHING
             else (data.action, data.extra_model_outputs)
         ),
-        reward=_sum(before.reward if pending else None, data.reward),
+        reward=_sum(before.reward, data.reward),
         infos=_merged(before.infos, data.infos),
     )
     if data.observation is NOTHING:
@@ -131,7 +132,7 @@ def _without_observation(
     if not known or not (data.terminated or data.truncated):
         return Outcome(pending=step if step.has_action else _waiting(step.reward, step.infos))
     if not step.has_action:
-        return Outcome(late_reward=step.reward)
+        return Outcome(late_reward=step.reward, infos=step.infos)
     if not data.terminated and missing_final_observation == "error":
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
@@ -149,16 +150,21 @@ def _waiting(reward: Any, infos: Mapping[str, Any] | None) -> PendingStep | None
 
 def _check_action(before: PendingStep, data: AgentData, known: bool) -> None:
     if data.action is NOTHING:
+        if data.extra_model_outputs:
+            raise EpisodeError(
+                "found extra model outputs of an agent without an action, expected them together with the action that they "
+                "were computed for. Leave them out, or pass the action."
+            )
         return
     if not known:
         raise EpisodeError(
             "found an action of an agent that has had no observation, expected an observation first. "
-            "Only agents in `get_agents_to_act()` can act."
+            "Only an agent with an observation that it has not acted on can act."
         )
     if before.has_action:
         raise EpisodeError(
             "found a second action on the same observation, expected an observation in between. "
-            "Only agents in `get_agents_to_act()` can act."
+            "Only an agent with an observation that it has not acted on can act."
         )
     if data.observation is not NOTHING and data.reward is None:
         raise EpisodeError(

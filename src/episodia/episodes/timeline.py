@@ -12,7 +12,7 @@ An action and its reward stand at the environment step of the observation that t
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import Final, final
 
 SKIPPED: Final = "S"
@@ -46,11 +46,6 @@ class Timeline:
     def __repr__(self) -> str:
         return f"Timeline({self.env_steps})"
 
-    @property
-    def last(self) -> int:
-        """The environment step of the newest observation."""
-        return self.env_steps[-1]
-
     def position_at(self, env_t: int) -> int | None:
         """Return which of the agent's observations stands at environment step `env_t`, None if it had none there."""
         steps = self.env_steps
@@ -62,10 +57,6 @@ class Timeline:
     def positions_between(self, start: int, stop: int) -> range:
         """Return which of the agent's observations stand at the environment steps from `start` to just before `stop`."""
         return range(bisect_left(self.env_steps, start), bisect_left(self.env_steps, stop))
-
-    def count_until(self, env_t: int) -> int:
-        """Return how many observations stand at environment steps up to and including `env_t`."""
-        return bisect_right(self.env_steps, env_t)
 
     def entries(self, start: int, stop: int, first_agent_t: int) -> list[int | str]:
         """Return, for each environment step from `start` to just before `stop`, the agent's time step or "S".
