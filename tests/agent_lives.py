@@ -99,8 +99,8 @@ def life_of(log, agent):
         # It was not shown its last observation.
         life.observations.append(life.observations[-1])
         life.infos.append(infos_between(log, agent, seen[-1], end))
-    elif end is not None and end > seen[-1]:
-        # What is told of it when it ends, it is told with its last observation.
+    elif end is not None:
+        # What it is told when it ends, it is told with its last observation; what comes later is for nobody.
         life.infos[-1] = {**life.infos[-1], **infos_between(log, agent, seen[-1], end)}
     settle_the_rest(log, agent, life)
     return life

@@ -32,17 +32,17 @@ _MOVES = {
     "unseen": ("", "O", "", "OR", "R", "OI", "I"),
     "idle": ("AOR", "AR", "AORI", "", "A", "AOR", "R", "O", "OR", "I", "AI", "AOR", "AR", "ORI"),
     "pending": ("O", "R", "", "OR", "RI", "ORI", "I", "O", "OR", "R", "OI"),
-    "done": ("",),
+    "done": ("", "", "I"),
 }
 _ENDS = {
     "unseen": ("OT", "RT", "OX"),
-    "idle": ("AORT", "AORX", "AT", "ART", "T", "RT", "ORT", "X", "RX", "OX", "AORTX"),
+    "idle": ("AORT", "AORX", "AT", "ART", "T", "RT", "ORT", "X", "RX", "OX", "IT", "AORTX"),
     "pending": ("T", "RT", "OT", "ORT", "ORX", "ITX"),
     "done": ("",),
 }
 # These need an episode that takes them.
 _ENDS_WITHOUT_OBSERVATION = {"idle": ("AX", "ARX"), "pending": ("X", "RX", "IX")}
-_MOVES_AFTER_THE_END = ("", "R")
+_MOVES_AFTER_THE_END = ("", "R", "RI")
 # One of so many moves, and one of so many steps, may be an end.
 _MOVES_PER_END = 8
 _STEPS_PER_END = 16
