@@ -22,6 +22,8 @@ KINDS = {
     "strings": spaces.Text(5),
 }
 SEVERAL = st.integers(0, 4)
+# Joining buffers again and again would double them each time.
+LONGEST = 24
 
 
 @dataclass
@@ -101,9 +103,10 @@ class LookbackBufferMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def concat(self, data):
         pair, other = self.pick(data), self.pick(data)
-        new = other.track[other.lookback :]
-        pair.buffer.concat(other.buffer)
-        pair.track += new
+        if len(pair.track) + len(other.track) <= LONGEST:
+            new = other.track[other.lookback :]
+            pair.buffer.concat(other.buffer)
+            pair.track += new
 
     @rule(data=st.data())
     def finalize(self, data):
@@ -133,6 +136,8 @@ class LookbackBufferMachine(RuleBasedStateMachine):
     @rule(data=st.data(), count=SEVERAL)
     def add_items(self, data, count):
         pair, other, new = self.pick(data), self.pick(data), self.draw_items(data, count)
+        if len(pair.track) + len(other.track) > LONGEST:
+            return
         both, more = pair.buffer + other.buffer, pair.buffer + new
         self.keep(
             replace(pair, buffer=both, track=pair.track + other.track[other.lookback :]),

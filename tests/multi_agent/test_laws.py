@@ -3,7 +3,6 @@
 import copy
 import itertools
 import pickle
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -221,21 +220,26 @@ def test_an_agent_that_ended_in_an_earlier_chunk_is_remembered_by_every_copy():
 
 
 def as_lists_can_tell(schedule):
-    """The schedule without the ends that lists do not tell: those between an agent's last observation and the last step."""
-    log = []
-    for step, entry in enumerate(schedule.entries()):
-        before = schedule.until(max(0, step - 1))
-        is_last = step == len(schedule)
-        for agent, name in itertools.product(schedule.agents, ("terminateds", "truncateds")):
-            acted = agent in entry["actions"] or before.status(agent) == "pending"
-            if agent not in entry["observations"] and not (is_last and acted):
-                entry[name].pop(agent, None)
+    """The schedule without what lists do not tell: ends at which nothing else is heard of an agent, and what comes later."""
+    told = schedule.until(0)
+    for step in range(1, len(schedule) + 1):
+        entry = schedule.entry(step)
+        for agent in schedule.agents:
+            leave_out_what_lists_cannot_tell(entry, agent, told.status(agent), is_last=step == len(schedule))
         if schedule.missing_final_observation == "error" and entry["truncateds"].pop("__all__", False):
             # Whoever has not ended before may have acted, and needs no last observation to terminate.
             entry["terminateds"]["__all__"] = True
-        log.append(entry)
-    reset = {name: log[0][name] for name in ("observations", "infos")}
-    return replace(schedule, log=[reset, *log[1:]])
+        told = told.then(entry)
+    return told
+
+
+def leave_out_what_lists_cannot_tell(entry, agent, status, *, is_last):
+    has_acted = agent in entry["actions"] or status == "pending"
+    is_heard_of = status == "idle" and not has_acted and (agent in entry["rewards"] or agent in entry["infos"])
+    can_end = agent in entry["observations"] or is_heard_of or (is_last and has_acted)
+    left_out = entry if status == "done" else () if can_end else ("terminateds", "truncateds")
+    for column in left_out:
+        entry[column].pop(agent, None)
 
 
 @given(schedule=multi_agent_schedules().map(as_lists_can_tell))

@@ -491,7 +491,8 @@ class LookbackBuffer:
             and self.finalized == other.finalized
             and len(self._storage) == len(other._storage)
             and self._space == other._space
-            and equal(self.data, other.data)
+            # An emptied column still knows the nesting of its items, a new one does not; neither has any.
+            and (not len(self._storage) or equal(self.data, other.data))
         )
 
     # --- State ------------------------------------------------------------------------------------------------------
