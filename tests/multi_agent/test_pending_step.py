@@ -261,6 +261,8 @@ def test_observations_and_infos_of_a_drawn_history_are_what_the_plain_lists_say(
             if outcome.starts or outcome.completed or outcome.replaces_observation:
                 track.append("repeated" if outcome.repeats_observation else t)
                 infos.append(outcome.infos or {})
+            elif outcome.infos:
+                infos[-1] = {**infos[-1], **outcome.infos}
 
         assert [t for t in track if t != "repeated"] == life.seen
         assert infos == life.infos

@@ -530,7 +530,8 @@ class MultiAgentEpisode:
         self._weights_versions = versions.with_version(self._weights_versions, self.env_t, version)
         for agent, single in self.agent_episodes.items():
             # An action that is pending was chosen before: the version holds from the agent's next step on.
-            if agent not in self._pending or not self._pending[agent].has_action:
+            is_pending = agent in self._pending and self._pending[agent].has_action
+            if not (is_pending or single.is_done):
                 single.weights_version = version
 
     def validate(self) -> None:
