@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from episodia.columns import Columns
-from episodia.episodes import InfiniteLookbackBuffer, LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
+from episodia.episodes import EpisodeList, InfiniteLookbackBuffer, LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import (
     EpisodeError,
     EpisodeIndexError,
@@ -21,6 +21,7 @@ __all__ = [
     "EpisodeError",
     "EpisodeIndexError",
     "EpisodeKeyError",
+    "EpisodeList",
     "EpisodiaError",
     "IndexTypeError",
     "InfiniteLookbackBuffer",

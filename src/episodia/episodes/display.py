@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -107,3 +108,36 @@ def _facts(leaf: np.ndarray) -> tuple[str, ...]:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+
+
+def episodes_text(episodes: Sequence[Any]) -> str:
+    """Return what a list of episodes is in one line."""
+    if not episodes:
+        return "EpisodeList(no episodes)"
+    steps = sum(len(episode) for episode in episodes)
+    done = sum(episode.is_done for episode in episodes)
+    kind = type(episodes[0]).__name__
+    plural = "s" if len(episodes) != 1 else ""
+    return f"EpisodeList({len(episodes)} {kind}{plural}, {steps} steps, {done} done)"
+
+
+def episodes_html(episodes: Sequence[Any]) -> str:
+    """Return a table with one row for each episode; all text from outside is escaped."""
+    titles = ("episode", "time steps", "length", "return", "end")
+    head = "".join(f"<th style='text-align:left'>{title}</th>" for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _episode_cells(episode)) + "</tr>"
+        for episode in episodes[:_MOST_ROWS]
+    )
+    hidden = f"<p>... and {len(episodes) - _MOST_ROWS} more episodes</p>" if len(episodes) > _MOST_ROWS else ""
+    return (
+        f"<div><b>{escape(episodes_text(episodes))}</b>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{hidden}</div>"
+    )
+
+
+def _episode_cells(episode: Any) -> tuple[str, ...]:
+    last = episode.env_t if hasattr(episode, "env_t") else episode.t
+    times = f"{last - len(episode)} .. {last}"
+    end = ", ".join(_ending(episode)) or "running"
+    return _shorten(str(episode.id_)), times, str(len(episode)), f"{episode.get_return():g}", end

@@ -143,6 +143,11 @@ class LookbackBuffer:
         return None if self._space is None else structure_of(self._space)
 
     @property
+    def object_leaves(self) -> Any:
+        """The nesting of `space` with True at leaves whose items are not stacked; None without a space."""
+        return None if self._space is None else self._rules_of_space().objects
+
+    @property
     def holds_objects(self) -> bool:
         """Whether the items are opaque objects, such as infos, that are never stacked."""
         return isinstance(self._storage, ObjectStorage)
@@ -321,9 +326,12 @@ class LookbackBuffer:
         # What another buffer stores is private and read-only already; only arrays have to fit together.
         return self._storage.admit_all(lent) if isinstance(self._storage, ArrayStorage) else lent
 
-    def lend(self) -> Any:
-        """Return all items as they are stored, the lookback included: arrays, or a list. They must not be changed."""
-        return self._storage.lend(slice(0, len(self._storage)))
+    def lend(self, positions: slice | None = None) -> Any:
+        """Return items as they are stored, all of them by default: arrays, or a list. They must not be changed.
+
+        Positions count from the first item of the lookback.
+        """
+        return self._storage.lend(slice(0, len(self._storage)) if positions is None else positions)
 
     def push_all(self, items: Any) -> None:
         """Store what `admit_all` returned; this cannot fail."""
@@ -422,8 +430,7 @@ class LookbackBuffer:
         if not isinstance(storage, ListStorage):
             return storage
         if len(storage):
-            objects = None if self._space is None else self._rules_of_space().objects
-            return ArrayStorage(stack(storage.lend(slice(0, len(storage))), objects), owned=True)
+            return ArrayStorage(stack(storage.lend(slice(0, len(storage))), self.object_leaves), owned=True)
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
 
     def adopt_stacked(self, storage: Storage) -> None:

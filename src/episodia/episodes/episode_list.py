@@ -1,0 +1,274 @@
+"""Many episodes, and questions about a column of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, final, overload
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.episodes import chunks, gather, multi_agent_chunks
+from episodia.episodes.display import episodes_html, episodes_text
+from episodia.episodes.joining import joined, joined_latest
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.ragged import Ragged, offsets_of
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError
+from episodia.trees import describe
+
+Episode = SingleAgentEpisode | MultiAgentEpisode
+
+# The module of agents that nobody mapped to another one.
+DEFAULT_MODULE_ID = "default_policy"
+
+
+@final
+class EpisodeList(Sequence[Any]):
+    """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
+
+    Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
+    apart by position, so two chunks of one episode may be in one list.
+
+    >>> walks = [SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0),
+    ...          SingleAgentEpisode(observations=[7, 8], actions=[9], rewards=[2.0], len_lookback_buffer=0)]
+    >>> episodes = EpisodeList(walks)
+    >>> episodes.latest(Columns.OBS)
+    array([2, 8])
+    >>> episodes.flat(Columns.REWARDS)
+    Ragged(2 stretches, 3 steps of float64[3])
+    >>> episodes.windows(Columns.OBS, shifts=[-1, 0], fill=0).values.tolist()
+    [[0, 0], [0, 1], [0, 7]]
+    """
+
+    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "is_multi_agent")
+
+    def __init__(self, episodes: Iterable[Episode] = ()) -> None:
+        """List `episodes`, without copying them.
+
+        Raises:
+            EpisodeError: If something else than episodes of one kind is among them.
+        """
+        self._episodes: list[Any] = list(episodes)
+        self.is_multi_agent = _is_multi_agent(self._episodes)
+        self._copies_on_access = False
+        self._handed_out: set[int] = set()
+
+    @classmethod
+    def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
+        """Return `episodes` if it is an `EpisodeList` already, else a list of them."""
+        return episodes if isinstance(episodes, EpisodeList) else cls(episodes)
+
+    def forked(self) -> EpisodeList:
+        """Return an equal list whose episodes can be changed without changing ours.
+
+        An episode is forked when it is handed out; most never are.
+        """
+        forked = EpisodeList.__new__(EpisodeList)
+        forked._episodes = list(self._episodes)
+        forked.is_multi_agent = self.is_multi_agent
+        forked._copies_on_access, forked._handed_out = True, set()
+        return forked
+
+    # --- A sequence -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> EpisodeList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return EpisodeList(self[position] for position in range(len(self))[index])
+        position = range(len(self))[index]
+        if self._copies_on_access and position not in self._handed_out:
+            fork = multi_agent_chunks.fork if self.is_multi_agent else chunks.fork
+            self._episodes[position] = fork(self._episodes[position])
+            self._handed_out.add(position)
+        return self._episodes[position]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[position] for position in range(len(self))) if self._copies_on_access else iter(self._episodes)
+
+    def __eq__(self, other: object) -> bool:
+        return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it compares by content
+
+    def __repr__(self) -> str:
+        return episodes_text(self._episodes)
+
+    def _repr_html_(self) -> str:
+        return episodes_html(self._episodes)
+
+    # --- Rows -------------------------------------------------------------------------------------------------------
+
+    @property
+    def agent_episodes(self) -> list[SingleAgentEpisode]:
+        """The single-agent episodes whose rows the columns are made of, in order."""
+        if self._copies_on_access:
+            list(self)
+        return self._rows()
+
+    def _rows(self) -> list[SingleAgentEpisode]:
+        """Return the agent episodes as they are, for reading."""
+        if not self.is_multi_agent:
+            return self._episodes
+        return [single for episode in self._episodes for single in episode.agent_episodes.values()]
+
+    def acting(self) -> EpisodeList:
+        """Return the agent episodes of those agents that are to act now: a single-agent list.
+
+        In a list of single-agent episodes these are the episodes themselves.
+        """
+        if not self.is_multi_agent:
+            return self
+        return EpisodeList(
+            episode.agent_episodes[agent]
+            for episode in self
+            for agent in _in_order(episode.agent_episodes, episode.get_agents_to_act())
+        )
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps of each agent episode: int64 [B]."""
+        return _array((row.t - row.t_started for row in self._rows()), np.int64)
+
+    @property
+    def t_started(self) -> np.ndarray:
+        """The time step of each agent episode's first step: int64 [B]."""
+        return _array((row.t_started for row in self._rows()), np.int64)
+
+    @property
+    def is_terminated(self) -> np.ndarray:
+        """Which agent episodes are terminated: bool [B]."""
+        return _array((row.is_terminated for row in self._rows()), np.bool_)
+
+    @property
+    def is_truncated(self) -> np.ndarray:
+        """Which agent episodes are truncated: bool [B]."""
+        return _array((row.is_truncated for row in self._rows()), np.bool_)
+
+    def by_module(self) -> dict[Any, np.ndarray]:
+        """Return which rows each module acts for, as positions in `agent_episodes`."""
+        positions: dict[Any, list[int]] = {}
+        for position, row in enumerate(self._rows()):
+            positions.setdefault(DEFAULT_MODULE_ID if row.module_id is None else row.module_id, []).append(position)
+        return {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}
+
+    def steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for every step the position of its agent episode, and its time step: two arrays int64 [N]."""
+        lengths = self.lengths
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        times = np.arange(len(rows)) + np.repeat(self.t_started - offsets_of(lengths)[:-1], lengths)
+        return rows, times
+
+    # --- Columns ----------------------------------------------------------------------------------------------------
+
+    def has(self, column: str) -> bool:
+        """Tell whether every agent episode has `column`."""
+        return column in _TRACKS or column in _FLAGS or all(column in row.extra_model_outputs for row in self._rows())
+
+    def latest(self, column: str) -> Any:
+        """Return the last item of `column` of each agent episode, as a batch of B rows."""
+        columns = self._columns(column)
+        for position, buffer in enumerate(columns):
+            if not buffer.len_incl_lookback():
+                raise EpisodeIndexError(
+                    f"episode {self._rows()[position].id_!r}: found no item in the column {column!r}, expected one. "
+                    "Start the episode with `add_env_reset`."
+                )
+        return joined_latest(columns)
+
+    def flat(self, column: str, *, tail: bool = False) -> Ragged:
+        """Return the steps of all agent episodes, one after another.
+
+        Args:
+            column: One of `Columns` (observations, infos, actions, rewards, flags, time steps), or the name of an extra
+                model output.
+            tail: Keep the item after the last step, for observations and infos, as the tail of a track.
+        """
+        lengths = self.lengths
+        if column in _FLAGS:
+            return Ragged(_FLAGS[column](self, lengths), offsets_of(lengths))
+        columns = self._columns(column)
+        starts = [buffer.lookback for buffer in columns]
+        extra = 1 if tail else 0
+        stops = [start + steps + extra for start, steps in zip(starts, lengths.tolist(), strict=True)]
+        return Ragged(joined(columns, starts, stops), offsets_of(lengths + extra), extra)
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
+        """Return for each step the items at `shifts` from it: leaves `[N, K, ...]`.
+
+        Before the first step of an episode and after its last item stands `fill`.
+
+        Raises:
+            DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
+        """
+        columns = self._columns(column)
+        sizes = [buffer.len_incl_lookback() for buffer in columns]
+        lookbacks = np.array([buffer.lookback for buffer in columns], np.int64)
+        stretches = gather.Stretches(
+            lookbacks=lookbacks,
+            counts=np.array(sizes, np.int64) - lookbacks,
+            steps=self.lengths,
+            t_started=self.t_started,
+        )
+        return gather.windows(joined(columns, [0] * len(sizes), sizes), stretches, shifts, fill, 1 if tail else 0)
+
+    def _columns(self, column: str) -> list[LookbackBuffer]:
+        if column in _TRACKS:
+            attribute = _TRACKS[column]
+            return [getattr(row, attribute) for row in self._rows()]
+        try:
+            return [row.extra_model_outputs[column] for row in self._rows()]
+        except KeyError:
+            missing = next(row for row in self._rows() if column not in row.extra_model_outputs)
+            raise EpisodeKeyError(
+                f"episode {missing.id_!r}: found no column {column!r}, expected it in all {len(self._rows())} episodes. It has "
+                f"{sorted([*_TRACKS, *_FLAGS, *missing.extra_model_outputs], key=str)}."
+            ) from None
+
+
+_TRACKS = {
+    Columns.OBS: "observations",
+    Columns.INFOS: "infos",
+    Columns.ACTIONS: "actions",
+    Columns.REWARDS: "rewards",
+}
+
+# What is not stored per step.
+_FLAGS: dict[str, Callable[[EpisodeList, np.ndarray], np.ndarray]] = {
+    Columns.TERMINATEDS: lambda episodes, lengths: _at_ends(episodes.is_terminated, lengths),
+    Columns.TRUNCATEDS: lambda episodes, lengths: _at_ends(episodes.is_truncated, lengths),
+    Columns.T: lambda episodes, _: episodes.steps()[1],
+}
+
+
+def _at_ends(flags: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return False for each step, but the flag for the last step of each stretch."""
+    ends = np.cumsum(lengths)
+    flat = np.zeros(int(ends[-1]) if len(ends) else 0, np.bool_)
+    ended = flags & (lengths > 0)
+    flat[ends[ended] - 1] = True
+    return flat
+
+
+def _array(values: Iterable[Any], dtype: Any) -> np.ndarray:
+    return np.fromiter(values, dtype)
+
+
+def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:
+    return (agent for agent in agents if agent in chosen)
+
+
+def _is_multi_agent(episodes: list[Any]) -> bool:
+    kinds = {isinstance(episode, MultiAgentEpisode) for episode in episodes}
+    strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
+    if strangers or len(kinds) > 1:
+        found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
+        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. List them apart.")
+    return kinds == {True}

@@ -1,0 +1,103 @@
+"""Shifted windows over the columns of many episodes: one gather for all of them.
+
+The items of all episodes, each with its lookback in front, lie one after another. For every step and every shift, the
+position of one item is computed; what lies outside of an episode is filled. Frames that are stacked, previous actions,
+next observations and states of recurrent modules are all such windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.errors import EpisodeIndexError
+from episodia.spaces import fitting
+from episodia.trees import map_batch
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Where the items of each episode are in a flat batch; all fields are int64 [B].
+
+    `lookbacks` items of the past come first, then `counts` items from index 0 on. `steps` is how many rows the result has
+    for each episode, `t_started` the time step of index 0.
+    """
+
+    lookbacks: np.ndarray
+    counts: np.ndarray
+    steps: np.ndarray
+    t_started: np.ndarray
+
+
+def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any, tail: int) -> Ragged:
+    """Return for each step the items at `shifts` from it, leaves `[N, K, ...]`.
+
+    Args:
+        values: The items of all episodes, lookbacks included, one after another.
+        stretches: Where they are.
+        shifts: K distances in time; negative ones look back.
+        fill: What stands before the first step of an episode and after its last item.
+        tail: 1 to have a row more for each episode, the one after its last step.
+
+    Raises:
+        EpisodeIndexError: If a window reaches for history that an episode had, and that this chunk of it does not.
+    """
+    positions, outside = window_positions(stretches, shifts, tail)
+    offsets = offsets_of(stretches.steps + tail)
+    return Ragged(map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values), offsets, tail)
+
+
+def window_positions(
+    stretches: Stretches, shifts: Sequence[int], tail: int = 0
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the positions `[N, K]` of the items, and a mask of those that are not there (None if all are)."""
+    first = offsets_of(stretches.lookbacks + stretches.counts)[:-1]
+    zero = first + stretches.lookbacks
+    rows = stretches.steps + tail
+    positions = rows_of_ranges(zero, rows)[:, None] + np.asarray(shifts, np.int64)
+    outside = (positions < np.repeat(first, rows)[:, None]) | (
+        positions >= np.repeat(zero + stretches.counts, rows)[:, None]
+    )
+    if not outside.any():
+        return positions, None
+    _check_not_dropped(positions, first, zero, stretches.t_started, rows)
+    return np.where(outside, 0, positions), outside
+
+
+def _check_not_dropped(
+    positions: np.ndarray, first: np.ndarray, zero: np.ndarray, t_started: np.ndarray, rows: np.ndarray
+) -> None:
+    """Refuse windows over items that were once there: to fill them would be to guess."""
+    birth = zero - t_started
+    dropped = (positions < np.repeat(first, rows)[:, None]) & (positions >= np.repeat(birth, rows)[:, None])
+    if dropped.any():
+        row = int(np.flatnonzero(dropped.any(axis=1))[0])
+        episode = int(np.searchsorted(np.cumsum(rows), row, side="right"))
+        needed = int(zero[episode] - positions[np.repeat(np.arange(len(rows)), rows) == episode].min())
+        raise DroppedHistoryError(episode, needed, int(zero[episode] - first[episode]), int(t_started[episode]))
+
+
+class DroppedHistoryError(EpisodeIndexError):
+    """A window reaches further back than the lookback of a chunk, into steps that the episode had."""
+
+    def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
+        super().__init__(
+            f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "
+            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. Cut with "
+            "`cut(len_lookback_buffer=pipeline.lookback)`."
+        )
+
+
+def _gathered(leaf: np.ndarray, positions: np.ndarray, outside: np.ndarray | None, fill: Any) -> np.ndarray:
+    if outside is None:
+        return leaf.take(positions, 0)
+    value = fitting(fill, leaf.dtype)
+    if not len(leaf):
+        return np.full((*positions.shape, *leaf.shape[1:]), value, leaf.dtype)
+    found = leaf.take(positions, 0)
+    found[outside] = value
+    return found

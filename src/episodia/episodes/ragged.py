@@ -1,0 +1,156 @@
+"""One column of many episodes: their rows one after another, and where each episode's rows begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from episodia.errors import ShapeError
+from episodia.trees import describe, leaves, map_batch, object_array, stack, unstack
+
+
+@final
+class Ragged:
+    """Rows of several stretches, each as long as its episode, in one flat batch.
+
+    A *track* (`tail=1`) keeps one row more for each stretch: the one after the last step, such as the last of an episode's
+    T + 1 observations. It is out of sight of whoever asks for steps, but `map` treats it like all others, so a value can be
+    bootstrapped from it without an artificial time step.
+
+    Leaves are NumPy arrays or tensors. They belong to whoever made them: nothing here writes into them.
+
+    >>> column = Ragged(np.array([10, 11, 12, 20, 21]), np.array([0, 3, 5]), tail=1)
+    >>> len(column), column.lengths.tolist(), column.items()
+    (2, [2, 1], [np.int64(10), np.int64(11), np.int64(20)])
+    >>> column.tails()
+    array([12, 21])
+    """
+
+    __slots__ = ("offsets", "tail", "values")
+
+    def __init__(self, values: Any, offsets: np.ndarray, tail: int = 0) -> None:
+        """Adopt `values`, a batch of N rows.
+
+        Args:
+            values: Arrays or tensors, nested or not, with N rows.
+            offsets: int64 of B + 1 positions, from 0 to N: stretch i is the rows `offsets[i]:offsets[i + 1]`.
+            tail: How many rows at the end of each stretch are not steps: 0 or 1.
+
+        Raises:
+            ShapeError: If `offsets` and rows do not fit together.
+        """
+        self.values = values
+        self.offsets = offsets
+        self.tail = tail
+        rows = int(offsets[-1])
+        for path, leaf in leaves(values):
+            if len(leaf) != rows:
+                raise ShapeError(
+                    f"found {len(leaf)} rows{path} for offsets that end at {rows}, expected as many rows. Functions that are "
+                    "mapped over a column must keep its first axis."
+                )
+
+    @classmethod
+    def from_items(cls, stretches: Sequence[Sequence[Any]]) -> Ragged:
+        """Return a column of the items of each stretch; there must be at least one item.
+
+        >>> Ragged.from_items([[1, 2], [], [3]])
+        Ragged(3 stretches, 3 steps of int64[3])
+        """
+        return cls(stack([item for items in stretches for item in items]), offsets_of([len(s) for s in stretches]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many steps each stretch has, without its tail: int64 [B]."""
+        lengths: np.ndarray = np.diff(self.offsets)
+        return lengths - self.tail if self.tail else lengths
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps all stretches have together."""
+        return int(self.offsets[-1]) - self.tail * len(self)
+
+    def map(self, function: Callable[[Any], Any]) -> Ragged:
+        """Return a column with `function` applied to each leaf as a whole; tails are treated like all rows."""
+        return Ragged(map_batch(function, self.values), self.offsets, self.tail)
+
+    def with_values(self, values: Any) -> Ragged:
+        """Return a column of other `values` in the same rows."""
+        return Ragged(values, self.offsets, self.tail)
+
+    def body(self) -> Ragged:
+        """Return the steps alone."""
+        if not self.tail:
+            return self
+        rows = self.step_rows()
+        return Ragged(map_batch(lambda leaf: leaf[rows], self.values), offsets_of(self.lengths))
+
+    def step_rows(self) -> np.ndarray:
+        """Return where the steps are among the rows: int64 [number of steps]."""
+        is_step = np.ones(int(self.offsets[-1]), np.bool_)
+        if self.tail:
+            is_step[self.offsets[1:] - 1] = False
+        return np.flatnonzero(is_step)
+
+    def tails(self) -> Any:
+        """Return the row after the last step of each stretch, a batch of B rows."""
+        if not self.tail:
+            raise ShapeError(
+                f"found a column without tails ({self!r}), expected a track: the row after the last step is not in it. "
+                "Make the column with `EpisodeList.flat(column, tail=True)`, and change it with `map`."
+            )
+        last = self.offsets[1:] - 1
+        return map_batch(lambda leaf: leaf[last], self.values)
+
+    def select(self, stretches: np.ndarray) -> Ragged:
+        """Return some of the stretches, in the order given."""
+        starts, counts = self.offsets[stretches], np.diff(self.offsets)[stretches]
+        rows = rows_of_ranges(starts, counts)
+        return Ragged(map_batch(lambda leaf: leaf[rows], self.values), offsets_of(counts), self.tail)
+
+    def items(self) -> list[Any]:
+        """Return the steps as items, one after another."""
+        return unstack(map_batch(_as_array, self.body().values))
+
+    def split(self) -> list[Any]:
+        """Return the steps of each stretch as a batch of its own."""
+        starts, stops = self.offsets[:-1].tolist(), (self.offsets[1:] - self.tail).tolist()
+        return [
+            map_batch(lambda leaf, part=slice(start, stop): leaf[part], self.values)
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        tails = " and tails" if self.tail else ""
+        return f"Ragged({len(self)} stretches, {self.num_steps} steps{tails} of {describe(self.values)})"
+
+
+def _as_array(leaf: Any) -> np.ndarray:
+    return leaf if isinstance(leaf, np.ndarray) else object_array(list(leaf))
+
+
+def offsets_of(lengths: Any) -> np.ndarray:
+    """Return where each stretch begins, and where the last one ends.
+
+    >>> offsets_of([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def rows_of_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the positions of several ranges, one after another.
+
+    >>> rows_of_ranges(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    before = offsets_of(counts)
+    rows: np.ndarray = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
+    return rows
