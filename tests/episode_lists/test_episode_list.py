@@ -78,6 +78,24 @@ def test_windows_agree_with_the_getters_of_each_step(found, shifts, tail):
     assert rows.lengths.tolist() == [len(episode) for episode in found]
 
 
+@given(lists_of_walks, st.lists(st.integers(-4, 1), min_size=1, max_size=4))
+def test_a_current_row_is_the_row_after_the_last_step(found, shifts):
+    for episode in found:
+        episode.t_started, episode.t = episode.observations.lookback, episode.observations.lookback + len(episode)
+    steps, current = EpisodeList(found), EpisodeList(found).current()
+
+    for column in (Columns.OBS, Columns.ACTIONS, "logp"):
+        expected = steps.windows(column, shifts=shifts, fill=-7, tail=True).tails()
+        assert_same_items(current.windows(column, shifts=shifts, fill=-7).values, expected)
+    assert_same_items(current.flat(Columns.OBS).values, steps.latest(Columns.OBS))
+    assert current.steps()[1].tolist() == [episode.t for episode in found]
+
+
+def test_what_a_step_adds_is_not_there_at_the_present_moment():
+    with pytest.raises(EpisodeKeyError, match="'actions' asked for at the present moment"):
+        EpisodeList([walk(2)]).current().flat(Columns.ACTIONS)
+
+
 @given(lists_of_walks)
 def test_every_step_knows_its_episode_and_time(found):
     rows, times = EpisodeList(found).steps()
@@ -227,4 +245,14 @@ def test_rows_of_multi_agent_episodes_are_their_agents(name):
     assert sorted(row for rows in modules.values() for row in rows) == list(range(len(singles)))
     for module, rows in modules.items():
         assert {singles[row].module_id for row in rows} == {module}
-    assert {single.agent_id for single in listed.acting()} == episode.get_agents_to_act()
+
+
+@pytest.mark.parametrize("name", MULTI_AGENT_EPISODES)
+def test_current_rows_of_multi_agent_episodes_are_the_agents_that_act(name):
+    episode = MULTI_AGENT_EPISODES[name]()
+    current = EpisodeList([episode]).current()
+
+    assert {single.agent_id for single in current.agent_episodes} == episode.get_agents_to_act()
+    assert list(current) == [episode]
+    for module, group in current.groups().items():
+        assert {single.module_id for single in group} == {module}

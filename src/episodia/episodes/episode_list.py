@@ -13,7 +13,7 @@ from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.joining import joined, joined_latest
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.ragged import Ragged, offsets_of
+from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError
 from episodia.trees import describe
@@ -29,7 +29,9 @@ class EpisodeList(Sequence[Any]):
     """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
 
     Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
-    apart by position, so two chunks of one episode may be in one list.
+    apart by position, so two chunks of one episode may be in one list. There is a row for each step, as a learner wants
+    them; or, in the list that `current()` returns, one row for each agent episode, at its last observation, which is what a
+    module acts on. A column is asked for in the same way in both.
 
     >>> walks = [SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0),
     ...          SingleAgentEpisode(observations=[7, 8], actions=[9], rewards=[2.0], len_lookback_buffer=0)]
@@ -42,7 +44,7 @@ class EpisodeList(Sequence[Any]):
     [[0, 0], [0, 1], [0, 7]]
     """
 
-    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "is_multi_agent")
+    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "is_current", "is_multi_agent")
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         """List `episodes`, without copying them.
@@ -52,6 +54,7 @@ class EpisodeList(Sequence[Any]):
         """
         self._episodes: list[Any] = list(episodes)
         self.is_multi_agent = _is_multi_agent(self._episodes)
+        self.is_current = False
         self._copies_on_access = False
         self._handed_out: set[int] = set()
 
@@ -65,11 +68,25 @@ class EpisodeList(Sequence[Any]):
 
         An episode is forked when it is handed out; most never are.
         """
-        forked = EpisodeList.__new__(EpisodeList)
-        forked._episodes = list(self._episodes)
-        forked.is_multi_agent = self.is_multi_agent
-        forked._copies_on_access, forked._handed_out = True, set()
+        forked = self._like(list(self._episodes), self.is_multi_agent)
+        forked._copies_on_access = True
         return forked
+
+    def current(self) -> EpisodeList:
+        """Return the same episodes with one row for each agent that is to act: the present moment.
+
+        In a list of single-agent episodes there is a row for each of them.
+        """
+        current = self._like(self._episodes, self.is_multi_agent)
+        current.is_current = True
+        return current
+
+    def _like(self, episodes: list[Any], is_multi_agent: bool) -> EpisodeList:
+        """Return a list of `episodes` with rows as in ours, without looking at them."""
+        made = EpisodeList.__new__(EpisodeList)
+        made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
+        made._copies_on_access, made._handed_out = False, set()
+        return made
 
     # --- A sequence -------------------------------------------------------------------------------------------------
 
@@ -117,20 +134,13 @@ class EpisodeList(Sequence[Any]):
         """Return the agent episodes as they are, for reading."""
         if not self.is_multi_agent:
             return self._episodes
-        return [single for episode in self._episodes for single in episode.agent_episodes.values()]
-
-    def acting(self) -> EpisodeList:
-        """Return the agent episodes of those agents that are to act now: a single-agent list.
-
-        In a list of single-agent episodes these are the episodes themselves.
-        """
-        if not self.is_multi_agent:
-            return self
-        return EpisodeList(
+        if not self.is_current:
+            return [single for episode in self._episodes for single in episode.agent_episodes.values()]
+        return [
             episode.agent_episodes[agent]
-            for episode in self
+            for episode in self._episodes
             for agent in _in_order(episode.agent_episodes, episode.get_agents_to_act())
-        )
+        ]
 
     @property
     def lengths(self) -> np.ndarray:
@@ -153,18 +163,32 @@ class EpisodeList(Sequence[Any]):
         return _array((row.is_truncated for row in self._rows()), np.bool_)
 
     def by_module(self) -> dict[Any, np.ndarray]:
-        """Return which rows each module acts for, as positions in `agent_episodes`."""
+        """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
         positions: dict[Any, list[int]] = {}
         for position, row in enumerate(self._rows()):
             positions.setdefault(DEFAULT_MODULE_ID if row.module_id is None else row.module_id, []).append(position)
         return {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}
 
+    def groups(self) -> dict[Any, EpisodeList]:
+        """Return the agent episodes of each module as a list of their own."""
+        rows = self._rows()
+        return {
+            module_id: self._like([rows[position] for position in positions.tolist()], False)
+            for module_id, positions in self.by_module().items()
+        }
+
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return for every step the position of its agent episode, and its time step: two arrays int64 [N]."""
+        """Return for every row the position of its agent episode, and its time step: two arrays int64 [N]."""
+        begins, counts = self._asked(0)
+        times = rows_of_ranges(self.t_started + begins, counts)
+        return np.repeat(np.arange(len(counts)), counts), times
+
+    def _asked(self, tail: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each agent episode the index of its first row, and how many rows it has."""
         lengths = self.lengths
-        rows = np.repeat(np.arange(len(lengths)), lengths)
-        times = np.arange(len(rows)) + np.repeat(self.t_started - offsets_of(lengths)[:-1], lengths)
-        return rows, times
+        if self.is_current:
+            return lengths, np.ones_like(lengths)
+        return np.zeros_like(lengths), lengths + tail
 
     # --- Columns ----------------------------------------------------------------------------------------------------
 
@@ -184,24 +208,33 @@ class EpisodeList(Sequence[Any]):
         return joined_latest(columns)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
-        """Return the steps of all agent episodes, one after another.
+        """Return the rows of all agent episodes, one after another.
 
         Args:
             column: One of `Columns` (observations, infos, actions, rewards, flags, time steps), or the name of an extra
                 model output.
-            tail: Keep the item after the last step, for observations and infos, as the tail of a track.
+            tail: Keep the item after the last step, for observations and infos, as the tail of a track. In a `current()`
+                list that item is the row itself, and there is no tail.
         """
-        lengths = self.lengths
+        if self.is_current and column in (Columns.OBS, Columns.INFOS):
+            latest = self.latest(column)
+            return Ragged(latest, np.arange(len(self._rows()) + 1))
         if column in _FLAGS:
-            return Ragged(_FLAGS[column](self, lengths), offsets_of(lengths))
+            return Ragged(_FLAGS[column](self), offsets_of(self._asked(0)[1]))
         columns = self._columns(column)
-        starts = [buffer.lookback for buffer in columns]
+        if self.is_current:
+            raise EpisodeKeyError(
+                f"found the column {column!r} asked for at the present moment, expected a column of observations or infos: "
+                "what a step adds is not there yet. Ask for `windows` with negative shifts to see the past."
+            )
         extra = 1 if tail else 0
-        stops = [start + steps + extra for start, steps in zip(starts, lengths.tolist(), strict=True)]
-        return Ragged(joined(columns, starts, stops), offsets_of(lengths + extra), extra)
+        counts = self.lengths + extra
+        starts = [buffer.lookback for buffer in columns]
+        stops = [start + count for start, count in zip(starts, counts.tolist(), strict=True)]
+        return Ragged(joined(columns, starts, stops), offsets_of(counts), extra)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
-        """Return for each step the items at `shifts` from it: leaves `[N, K, ...]`.
+        """Return for each row the items at `shifts` from it: leaves `[N, K, ...]`.
 
         Before the first step of an episode and after its last item stands `fill`.
 
@@ -209,15 +242,20 @@ class EpisodeList(Sequence[Any]):
             DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
         """
         columns = self._columns(column)
+        extra = 1 if tail and not self.is_current else 0
+        begins, rows = self._asked(extra)
+        lookbacks = _array((buffer.lookback for buffer in columns), np.int64)
         sizes = [buffer.len_incl_lookback() for buffer in columns]
-        lookbacks = np.array([buffer.lookback for buffer in columns], np.int64)
+        starts = _first_needed(shifts, sizes) if self.is_current else [0] * len(sizes)
         stretches = gather.Stretches(
-            lookbacks=lookbacks,
+            lookbacks=lookbacks - starts,
             counts=np.array(sizes, np.int64) - lookbacks,
-            steps=self.lengths,
             t_started=self.t_started,
+            begins=begins,
+            rows=rows,
         )
-        return gather.windows(joined(columns, [0] * len(sizes), sizes), stretches, shifts, fill, 1 if tail else 0)
+        values = gather.windows(joined(columns, starts, sizes), stretches, shifts, fill)
+        return Ragged(values, offsets_of(rows), extra)
 
     def _columns(self, column: str) -> list[LookbackBuffer]:
         if column in _TRACKS:
@@ -241,11 +279,18 @@ _TRACKS = {
 }
 
 # What is not stored per step.
-_FLAGS: dict[str, Callable[[EpisodeList, np.ndarray], np.ndarray]] = {
-    Columns.TERMINATEDS: lambda episodes, lengths: _at_ends(episodes.is_terminated, lengths),
-    Columns.TRUNCATEDS: lambda episodes, lengths: _at_ends(episodes.is_truncated, lengths),
-    Columns.T: lambda episodes, _: episodes.steps()[1],
+_FLAGS: dict[str, Callable[[EpisodeList], np.ndarray]] = {
+    Columns.TERMINATEDS: lambda episodes: _at_ends(episodes.is_terminated, episodes._asked(0)[1]),
+    Columns.TRUNCATEDS: lambda episodes: _at_ends(episodes.is_truncated, episodes._asked(0)[1]),
+    Columns.T: lambda episodes: episodes.steps()[1],
 }
+
+
+def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
+    """Return the position in each column before which a window at its end does not reach."""
+    # One more than the farthest shift: columns of steps end one earlier than those of observations.
+    reach = 1 - min([0, *shifts])
+    return [max(0, size - reach) for size in sizes]
 
 
 def _at_ends(flags: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.episodes.ragged import offsets_of, rows_of_ranges
 from episodia.errors import EpisodeIndexError
 from episodia.spaces import fitting
 from episodia.trees import map_batch
@@ -21,44 +21,41 @@ from episodia.trees import map_batch
 
 @dataclass(frozen=True)
 class Stretches:
-    """Where the items of each episode are in a flat batch; all fields are int64 [B].
+    """Where the items of each episode are in a flat batch, and which rows are asked for; all fields are int64 [B].
 
-    `lookbacks` items of the past come first, then `counts` items from index 0 on. `steps` is how many rows the result has
-    for each episode, `t_started` the time step of index 0.
+    `lookbacks` items of the past come first, then `counts` items from index 0 on, which is at time step `t_started`. The
+    result has `rows` rows for each episode, for its indices from `begins` on.
     """
 
     lookbacks: np.ndarray
     counts: np.ndarray
-    steps: np.ndarray
     t_started: np.ndarray
+    begins: np.ndarray
+    rows: np.ndarray
 
 
-def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any, tail: int) -> Ragged:
-    """Return for each step the items at `shifts` from it, leaves `[N, K, ...]`.
+def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any) -> Any:
+    """Return for each row the items at `shifts` from it, a batch with leaves `[N, K, ...]`.
 
     Args:
         values: The items of all episodes, lookbacks included, one after another.
-        stretches: Where they are.
+        stretches: Where they are, and which rows are asked for.
         shifts: K distances in time; negative ones look back.
         fill: What stands before the first step of an episode and after its last item.
-        tail: 1 to have a row more for each episode, the one after its last step.
 
     Raises:
-        EpisodeIndexError: If a window reaches for history that an episode had, and that this chunk of it does not.
+        DroppedHistoryError: If a window reaches for history that an episode had, and that this chunk of it does not.
     """
-    positions, outside = window_positions(stretches, shifts, tail)
-    offsets = offsets_of(stretches.steps + tail)
-    return Ragged(map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values), offsets, tail)
+    positions, outside = window_positions(stretches, shifts)
+    return map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values)
 
 
-def window_positions(
-    stretches: Stretches, shifts: Sequence[int], tail: int = 0
-) -> tuple[np.ndarray, np.ndarray | None]:
+def window_positions(stretches: Stretches, shifts: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the positions `[N, K]` of the items, and a mask of those that are not there (None if all are)."""
     first = offsets_of(stretches.lookbacks + stretches.counts)[:-1]
     zero = first + stretches.lookbacks
-    rows = stretches.steps + tail
-    positions = rows_of_ranges(zero, rows)[:, None] + np.asarray(shifts, np.int64)
+    rows = stretches.rows
+    positions = rows_of_ranges(zero + stretches.begins, rows)[:, None] + np.asarray(shifts, np.int64)
     outside = (positions < np.repeat(first, rows)[:, None]) | (
         positions >= np.repeat(zero + stretches.counts, rows)[:, None]
     )
