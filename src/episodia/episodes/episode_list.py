@@ -183,6 +183,11 @@ class EpisodeList(Sequence[Any]):
         times = rows_of_ranges(self.t_started + begins, counts)
         return np.repeat(np.arange(len(counts)), counts), times
 
+    @property
+    def row_counts(self) -> np.ndarray:
+        """How many rows each agent episode has: its steps, or 1 at the present moment; int64 [B]."""
+        return self._asked(0)[1]
+
     def _asked(self, tail: int) -> tuple[np.ndarray, np.ndarray]:
         """Return for each agent episode the index of its first row, and how many rows it has."""
         lengths = self.lengths
@@ -220,7 +225,7 @@ class EpisodeList(Sequence[Any]):
             latest = self.latest(column)
             return Ragged(latest, np.arange(len(self._rows()) + 1))
         if column in _FLAGS:
-            return Ragged(_FLAGS[column](self), offsets_of(self._asked(0)[1]))
+            return Ragged(_FLAGS[column](self), offsets_of(self.row_counts))
         columns = self._columns(column)
         if self.is_current:
             raise EpisodeKeyError(
@@ -261,12 +266,17 @@ class EpisodeList(Sequence[Any]):
         if column in _TRACKS:
             attribute = _TRACKS[column]
             return [getattr(row, attribute) for row in self._rows()]
+        rows = self._rows()
         try:
-            return [row.extra_model_outputs[column] for row in self._rows()]
+            return [row.extra_model_outputs[column] for row in rows]
         except KeyError:
-            missing = next(row for row in self._rows() if column not in row.extra_model_outputs)
+            missing = next((row for row in rows if column not in row.extra_model_outputs and not _is_new(row)), None)
+            if missing is None and any(column in row.extra_model_outputs for row in rows):
+                # Episodes without a step have no extra columns yet, and nothing in them.
+                return [row.extra_model_outputs.get(column, _NOTHING) for row in rows]
+            missing = missing or rows[0]
             raise EpisodeKeyError(
-                f"episode {missing.id_!r}: found no column {column!r}, expected it in all {len(self._rows())} episodes. It has "
+                f"episode {missing.id_!r}: found no column {column!r}, expected it in all {len(rows)} episodes. It has "
                 f"{sorted([*_TRACKS, *_FLAGS, *missing.extra_model_outputs], key=str)}."
             ) from None
 
@@ -280,10 +290,17 @@ _TRACKS = {
 
 # What is not stored per step.
 _FLAGS: dict[str, Callable[[EpisodeList], np.ndarray]] = {
-    Columns.TERMINATEDS: lambda episodes: _at_ends(episodes.is_terminated, episodes._asked(0)[1]),
-    Columns.TRUNCATEDS: lambda episodes: _at_ends(episodes.is_truncated, episodes._asked(0)[1]),
+    Columns.TERMINATEDS: lambda episodes: _at_ends(episodes.is_terminated, episodes.row_counts),
+    Columns.TRUNCATEDS: lambda episodes: _at_ends(episodes.is_truncated, episodes.row_counts),
     Columns.T: lambda episodes: episodes.steps()[1],
 }
+
+
+_NOTHING = LookbackBuffer()
+
+
+def _is_new(row: SingleAgentEpisode) -> bool:
+    return not row.rewards.len_incl_lookback()
 
 
 def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:

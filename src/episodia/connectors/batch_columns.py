@@ -1,0 +1,84 @@
+"""Columns of a batch for all episodes at once: how shipped pieces add and change them.
+
+Before `AgentToModuleMapping` a batch is `{column: Ragged}`, or `{column: {module_id: Ragged}}` for multi-agent episodes;
+after it, it is `{module_id: {column: Ragged}}`. Stretch i of a `Ragged` belongs to agent episode i of its `rows`, the list of
+the episodes that one module acts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from episodia.columns import Columns
+from episodia.connectors.collected import as_ragged
+from episodia.episodes import EpisodeList, Ragged
+
+Batch = dict[Any, Any]
+
+
+def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
+    """Write what `make` returns for the episodes of each module under `column`; `batch` is not grouped by module yet."""
+    if episodes.is_multi_agent:
+        batch[column] = {module_id: make(rows) for module_id, rows in episodes.groups().items()}
+    else:
+        batch[column] = make(episodes)
+
+
+def change_column(
+    batch: Batch, column: str, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]
+) -> None:
+    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping."""
+    for holder, key, rows in _places(batch, column, episodes):
+        holder[key] = change(as_ragged(holder[key], rows), rows)
+
+
+def change_observations(
+    batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]
+) -> None:
+    """Change the observations in `batch`; they are taken from the episodes if no piece has added them yet.
+
+    So a piece that changes observations may stand at either side of the one that adds them. What is in the episodes stays.
+    """
+    if not has_column(batch, Columns.OBS):
+        add_observations(batch, episodes)
+    change_column(batch, Columns.OBS, episodes, change)
+
+
+def add_observations(batch: Batch, episodes: EpisodeList) -> None:
+    """Add the observations of all episodes, as tracks."""
+    add_column(batch, Columns.OBS, episodes, lambda rows: rows.flat(Columns.OBS, tail=True))
+
+
+def has_column(batch: Batch, column: str) -> bool:
+    """Tell whether `column` is in `batch`, before or after the mapping to modules."""
+    return column in batch or any(isinstance(value, dict) and column in value for value in batch.values())
+
+
+def by_module(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, Batch, EpisodeList]]:
+    """Yield each module's id, columns and episodes; `batch` is grouped by module."""
+    groups = episodes.groups()
+    for module_id, columns in batch.items():
+        yield module_id, columns, groups[module_id]
+
+
+def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[Batch, Any, EpisodeList]]:
+    """Yield where `column` is: the dict that holds it, its key there, and the episodes of its rows."""
+    if column not in batch:
+        groups = episodes.groups()
+        for module_id, columns in batch.items():
+            if isinstance(columns, dict) and column in columns:
+                yield columns, column, groups[module_id]
+    elif episodes.is_multi_agent:
+        groups = episodes.groups()
+        found = batch[column]
+        if not _is_by_module(found):
+            found = batch[column] = {module_id: as_ragged(found, rows) for module_id, rows in groups.items()}
+        for module_id in list(found):
+            yield found, module_id, groups[module_id]
+    else:
+        yield batch, column, episodes
+
+
+def _is_by_module(column: Any) -> bool:
+    return isinstance(column, dict) and all(isinstance(part, Ragged) for part in column.values())
