@@ -659,9 +659,6 @@ class MultiAgentEpisode:
         else:
             self.is_truncated = True
 
-    def _touch(self) -> None:
-        self._last_step_time = perf_counter()
-
     def _first_agent_t(self, agent: AgentID) -> int:
         single = self.agent_episodes[agent]
         return single.t_started - single.observations.lookback

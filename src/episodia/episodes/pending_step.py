@@ -106,8 +106,8 @@ def advance(
             if data.action is NOTHING
             else (data.action, data.extra_model_outputs)
         ),
-        reward=_sum(before.reward, data.reward),
-        infos=_merged(before.infos, data.infos),
+        reward=added(before.reward, data.reward),
+        infos=merged(before.infos, data.infos),
     )
     if data.observation is NOTHING:
         return _without_observation(step, data, known, missing_final_observation)
@@ -173,11 +173,13 @@ def _check_action(before: PendingStep, data: AgentData, known: bool) -> None:
         )
 
 
-def _sum(first: Any, second: Any) -> Any:
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two rewards, of which any may be missing."""
     if first is None or second is None:
         return second if first is None else first
     return first + second
 
 
-def _merged(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def merged(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return two infos in one, the later one on top."""
     return {**first, **second} if first and second else second or first
