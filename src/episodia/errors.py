@@ -21,6 +21,10 @@ class ShapeError(EpisodeError):
     """Items of one column do not fit together: their nesting or their shapes differ."""
 
 
+class ReturnsError(EpisodiaError, ValueError):
+    """An estimator was given arrays that do not fit together, or a parameter outside of its range."""
+
+
 class EpisodeIndexError(EpisodiaError, IndexError):
     """An index points outside of what is stored, or the number of items does not match the indices."""
 

@@ -1,0 +1,400 @@
+"""Estimators over many episodes at once: discounted sums, returns-to-go, n-step returns, GAE, standardisation.
+
+All of them take a *ragged batch*: flat arrays `[N]` of the steps of `B` episodes, one after another, and `offsets` `[B + 1]`,
+so that episode `i` is the rows `offsets[i]:offsets[i + 1]`. Episodes may be empty, and so may the batch. Nothing crosses from
+one episode into another, not even a NaN, and no step costs Python time.
+
+Inputs may have any real dtype. Everything is computed and returned in float64: who makes tensors of it casts once, at the end.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from episodia.errors import ReturnsError
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Rows that are scanned together. Fewer cost more calls; more leave the processor's cache and ask for fresh pages.
+_CHUNK = 8192
+
+
+class NStepReturns(NamedTuple):
+    """One n-step target per row: `returns + discounts * V(track[next_rows])`."""
+
+    returns: Floats
+    discounts: Floats
+    next_rows: Ints
+
+
+# --- Estimators -----------------------------------------------------------------------------------------------------
+
+
+def discounted_sums(values: ArrayLike, discounts: ArrayLike, offsets: ArrayLike, bootstrap: ArrayLike = 0.0) -> Floats:
+    """Return `x` with `x[t] = values[t] + discounts[t] * x[t + 1]`, where `x` after an episode's last row is its bootstrap.
+
+    It is the scan under all estimators here. V-trace is the same with `discounts` that carry its clipped ratios.
+
+    Args:
+        values: What is summed, `[N]`.
+        discounts: One factor in [0, 1] for all rows, or one for each, `[N]`.
+        offsets: Where the episodes begin and end, `[B + 1]`.
+        bootstrap: What follows each episode's last row, `[B]` or one number for all.
+
+    Returns:
+        The sums, `[N]`. A value that is not finite shows in the rows of its own episode up to its own, and nowhere else.
+
+    Raises:
+        ReturnsError: Lengths do not fit together, or a discount lies outside [0, 1].
+
+    >>> discounted_sums([1.0, 1.0, 5.0], 0.5, offsets=[0, 2, 3], bootstrap=[4.0, 0.0]).tolist()
+    [2.5, 3.0, 5.0]
+    """
+    flat = _flat("values", values)
+    bounds = _bounds(offsets, flat.size)
+    factors = _per("discounts", discounts, flat.size, "row")
+    if factors.size and not (factors.min() >= 0.0 and factors.max() <= 1.0):
+        raise ReturnsError(
+            f"`discounts`: found values from {factors.min()} to {factors.max()}, expected all of them in [0, 1]. "
+            f"Clip them, or put what is larger into `values`."
+        )
+    return _scan(flat, factors, bounds, _per("bootstrap", bootstrap, bounds.size - 1, "episode"))
+
+
+def returns_to_go(rewards: ArrayLike, offsets: ArrayLike, discount: float, bootstrap: ArrayLike = 0.0) -> Floats:
+    """Return the discounted sum of the rewards from each row to the end of its episode.
+
+    Args:
+        rewards: The rewards, `[N]`.
+        offsets: Where the episodes begin and end, `[B + 1]`.
+        discount: The factor per step, in [0, 1].
+        bootstrap: The return after each episode's last row, `[B]` or one number: 0 for terminated episodes, an estimate for
+            truncated ones.
+
+    Returns:
+        The returns, `[N]`.
+
+    Raises:
+        ReturnsError: Lengths do not fit together, or the discount lies outside [0, 1].
+
+    >>> returns_to_go([1.0, 1.0, 1.0, 7.0], offsets=[0, 3, 4], discount=0.5).tolist()
+    [1.75, 1.5, 1.0, 7.0]
+    """
+    flat = _flat("rewards", rewards)
+    bounds = _bounds(offsets, flat.size)
+    factors = np.broadcast_to(_fraction("discount", discount), flat.size)
+    return _scan(flat, factors, bounds, _per("bootstrap", bootstrap, bounds.size - 1, "episode"))
+
+
+def n_step_returns(
+    rewards: ArrayLike, offsets: ArrayLike, terminated: ArrayLike, *, n: int, discount: float
+) -> NStepReturns:
+    """Return for each row the discounted rewards of its next `k` steps, and what is needed to bootstrap after them.
+
+    `k` is `n`, or what is left of the episode if that is less.
+
+    Args:
+        rewards: The rewards, `[N]`.
+        offsets: Where the episodes begin and end, `[B + 1]`.
+        terminated: Which episodes ended in a terminal state, `[B]`.
+        n: The largest number of steps to look ahead.
+        discount: The factor per step, in [0, 1].
+
+    Returns:
+        `returns`, `[N]`; `discounts`, `[N]`, which are `discount ** k`, or 0 where the window ends in a terminal state; and
+        `next_rows`, `[N]`, the row of the observation after the window in a track that has one row more for each episode.
+
+    Raises:
+        ReturnsError: Lengths do not fit together, `n` is less than 1, or the discount lies outside [0, 1].
+
+    >>> found = n_step_returns([1.0, 2.0, 4.0, 8.0], [0, 3, 4], [True, False], n=2, discount=0.5)
+    >>> found.returns.tolist(), found.discounts.tolist(), found.next_rows.tolist()
+    ([2.0, 4.0, 4.0, 8.0], [0.25, 0.0, 0.0, 0.5], [2, 3, 3, 5])
+    """
+    flat = _flat("rewards", rewards)
+    bounds = _bounds(offsets, flat.size)
+    flags = _flags("terminated", terminated, (bounds.size - 1,), "episode")
+    factor = _fraction("discount", discount)
+    lengths = np.diff(bounds)
+    left = _steps_left(bounds)
+    widest = min(_count("n", n), int(lengths.max(initial=0)))
+    widths = np.minimum(left, widest)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        returns = _windowed_sums(flat, factor, left, widest)
+        discounts = np.power(factor, np.arange(widest + 1))[widths]
+    discounts[np.repeat(flags, lengths) & (widths == left)] = 0.0
+    next_rows = np.arange(flat.size) + widths + np.repeat(np.arange(lengths.size), lengths)
+    return NStepReturns(returns, discounts, next_rows)
+
+
+def advantages(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    bootstrap_values: ArrayLike,
+    terminated: ArrayLike,
+    offsets: ArrayLike,
+    *,
+    discount: float,
+    lambda_: float,
+) -> tuple[Floats, Floats]:
+    """Return generalised advantage estimates (GAE) and the value targets that go with them.
+
+    An episode that terminated is followed by nothing, also if it was truncated in the same step; all others, those that
+    were only cut among them, are followed by their bootstrap value.
+
+    Args:
+        rewards: The rewards, `[N]`.
+        values: V(obs[t]) of each row, `[N]`.
+        bootstrap_values: V(obs[T]) of each episode, `[B]`. Not read where `terminated`, so it may be anything there.
+        terminated: Which episodes ended in a terminal state, `[B]`.
+        offsets: Where the episodes begin and end, `[B + 1]`.
+        discount: The factor per step, in [0, 1].
+        lambda_: Between one-step differences (0) and whole returns minus values (1).
+
+    Returns:
+        The advantages, `[N]`, and the value targets (advantages plus values), `[N]`.
+
+    Raises:
+        ReturnsError: Lengths do not fit together, or `discount` or `lambda_` lies outside [0, 1].
+
+    >>> found, targets = advantages([1.0, 1.0], [0.5, 0.5], [8.0], [False], [0, 2], discount=0.5, lambda_=1.0)
+    >>> found.tolist(), targets.tolist()
+    ([3.0, 4.5], [3.5, 5.0])
+    """
+    rewards_t = _flat("rewards", rewards)
+    bounds = _bounds(offsets, rewards_t.size)
+    values_t = _flat("values", values, rewards_t.size)
+    bootstraps = _flat("bootstrap_values", bootstrap_values, bounds.size - 1, "episode")
+    flags = _flags("terminated", terminated, (bounds.size - 1,), "episode")
+    gamma, decay = _fraction("discount", discount), _fraction("lambda_", lambda_)
+    ends, filled = _ends(bounds)
+    values_tp1 = np.empty_like(values_t)
+    values_tp1[:-1] = values_t[1:]
+    # Written, not multiplied: what is not read must not turn into NaN by 0 × NaN.
+    values_tp1[ends] = np.where(flags, 0.0, bootstraps)[filled]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # In place: fresh memory costs more than the arithmetic.
+        deltas_t = np.multiply(values_tp1, gamma, out=values_tp1)
+        deltas_t += rewards_t
+        deltas_t -= values_t
+        factors = np.broadcast_to(gamma * decay, deltas_t.size)
+        found = _scan(deltas_t, factors, bounds, np.zeros(flags.size), out=deltas_t)
+        return found, found + values_t
+
+
+def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4) -> Floats:
+    """Return `values` with mean 0 and standard deviation 1 over the rows that count, and 0 in all others.
+
+    Args:
+        values: Numbers in any shape.
+        mask: True for what counts, in the same shape (a `loss_mask`); None if everything does. What does not count is not
+            read, so it may be anything.
+        epsilon: The least that is divided by, so that rounding errors are not blown up to signals.
+
+    Returns:
+        An array in the shape of `values`. If all that counts is the same number, everything is exactly 0.
+
+    Raises:
+        ReturnsError: The mask has another shape or is not boolean, or epsilon is not above 0.
+
+    >>> standardized([1.0, 3.0, 99.0], mask=[True, True, False]).tolist()
+    [-1.0, 1.0, 0.0]
+    """
+    numbers = _numbers("values", values)
+    if not epsilon > 0.0:
+        raise ReturnsError(f"`epsilon`: found {epsilon}, expected a number above 0. Leave it out to get 1e-4.")
+    if mask is None:
+        return _standard_scores(numbers, epsilon)
+    counted = _flags("mask", mask, numbers.shape, "value, True where it counts")
+    result = np.zeros(numbers.shape)
+    result[counted] = _standard_scores(numbers[counted], epsilon)
+    return result
+
+
+def _standard_scores(numbers: Floats, epsilon: float) -> Floats:
+    if not numbers.size:
+        return numbers.copy()
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # The mean of equal numbers need not be that number; the mean of zeros is zero.
+        centred = numbers - numbers.flat[0]
+        centred -= centred.mean()
+        result: Floats = centred / np.maximum(np.sqrt(np.mean(np.square(centred))), epsilon)
+    return result
+
+
+# --- The scan -------------------------------------------------------------------------------------------------------
+
+
+def _scan(values: Floats, factors: Floats, bounds: Ints, bootstrap: Floats, out: Floats | None = None) -> Floats:
+    """Return the solution of `x[t] = values[t] + factors[t] * x[t + 1]`, chunk by chunk from the last row to the first.
+
+    `out` may be `values`: each chunk is read before it is written.
+    """
+    ends, filled = _ends(bounds)
+    following = bootstrap[filled]
+    longest = int((bounds[1:] - bounds[:-1]).max(initial=0))
+    result = np.empty_like(values) if out is None else out
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for start in reversed(range(0, values.size, _CHUNK)):
+            rows = slice(start, min(start + _CHUNK, values.size))
+            first, last = ends.searchsorted(rows.start), ends.searchsorted(rows.stop)
+            inner, after = ends[first:last] - start, following[first:last]
+            if rows.stop < values.size and (first == last or ends[last - 1] != rows.stop - 1):
+                # An episode that goes on after the chunk: what follows is known already, like a bootstrap.
+                inner, after = np.append(inner, rows.stop - start - 1), np.append(after, result[rows.stop])
+            result[rows] = _chunk_sums(values[rows], factors[rows], inner, after, longest)
+    return result
+
+
+def _chunk_sums(values: Floats, factors: Floats, ends: Ints, after: Floats, longest: int) -> Floats:
+    """Scan the rows of one chunk, where `after[i]` follows row `ends[i]`."""
+    sums = values.copy()
+    sums[ends] += factors[ends] * after
+    closed = factors.copy()
+    closed[ends] = 0.0
+    found = _doubling_scan(sums.copy(), closed, min(longest, sums.size))
+    if np.isfinite(found).all():
+        return found
+    # 0 × NaN is NaN: a factor of 0 at the ends does not stop what is not finite, a mask does.
+    left = _steps_left(np.concatenate(([0], ends + 1)))
+    return _masked_scan(sums, factors.copy(), left, min(longest, sums.size))
+
+
+def _doubling_scan(sums: Floats, factors: Floats, longest: int) -> Floats:
+    """Let each row see 1, 2, 4, … rows ahead; `sums` and `factors` are overwritten, factors are 0 at the ends.
+
+    Factors are only ever multiplied, so a small discount fades to 0 and nothing is divided by it.
+    """
+    scratch, spare = np.empty_like(sums), np.empty_like(sums)
+    reach = 1
+    while reach < longest:
+        near = sums[:-reach]
+        near += np.multiply(factors[:-reach], sums[reach:], out=scratch[reach:])
+        if 2 * reach < longest:
+            # The next round reads no factor of the last rows, so they need not be filled.
+            np.multiply(factors[: -2 * reach], factors[reach:-reach], out=spare[: -2 * reach])
+            factors, spare = spare, factors
+        reach *= 2
+    return sums
+
+
+def _masked_scan(sums: Floats, factors: Floats, left: Ints, longest: int) -> Floats:
+    """Do what `_doubling_scan` does, without looking at all at what lies behind an end."""
+    reach = 1
+    while reach < longest:
+        near = sums[:-reach]
+        np.add(near, factors[:-reach] * sums[reach:], out=near, where=left[:-reach] > reach)
+        factors[:-reach] *= factors[reach:]
+        reach *= 2
+    return sums
+
+
+def _windowed_sums(rewards: Floats, discount: float, left: Ints, width: int) -> Floats:
+    """Return the discounted sums of `width` rows, or of as many as are left, in log2(width) rounds.
+
+    `power` holds the sums of `reach` rows; those of them whose bits make up `width` are put one behind the other.
+    """
+    sums, power = np.zeros_like(rewards), rewards.copy()
+    done, reach = 0, 1
+    while reach <= width:
+        if width & reach:
+            _add_ahead(sums, power, done, discount, left)
+            done += reach
+        if 2 * reach <= width:
+            _add_ahead(power, power, reach, discount, left)
+        reach *= 2
+    return sums
+
+
+def _add_ahead(sums: Floats, others: Floats, ahead: int, discount: float, left: Ints) -> None:
+    """Add to each row what `others` holds `ahead` rows later, if the episode lasts as long."""
+    near = sums[: sums.size - ahead]
+    np.add(near, discount**ahead * others[ahead:], out=near, where=left[: near.size] > ahead)
+
+
+def _ends(bounds: Ints) -> tuple[Ints, Bools]:
+    """Return the last row of each episode that has one, and which episodes have one."""
+    filled = bounds[1:] > bounds[:-1]
+    return bounds[1:][filled] - 1, filled
+
+
+def _steps_left(bounds: Ints) -> Ints:
+    """Return for each row how many rows of its episode are left, itself included."""
+    left: Ints = np.repeat(bounds[1:], np.diff(bounds)) - np.arange(bounds[-1])
+    return left
+
+
+# --- What may enter -------------------------------------------------------------------------------------------------
+
+
+def _numbers(name: str, given: ArrayLike) -> Floats:
+    array = np.asarray(given)
+    if array.dtype.kind not in "fiub":
+        raise ReturnsError(f"`{name}`: found dtype {array.dtype}, expected real numbers. Convert them first.")
+    return array.astype(np.float64, copy=False)
+
+
+def _flat(name: str, given: ArrayLike, size: int | None = None, unit: str = "row") -> Floats:
+    array = _numbers(name, given)
+    if array.ndim != 1 or size not in {None, array.size}:
+        expected = "[N]" if size is None else f"({size},)"
+        raise ReturnsError(
+            f"`{name}`: found shape {array.shape}, expected {expected}. Give one number for each {unit}, flat."
+        )
+    return array
+
+
+def _per(name: str, given: ArrayLike, size: int, unit: str) -> Floats:
+    """Return one number for each row or episode, from as many or from one for all."""
+    array = _numbers(name, given)
+    return np.broadcast_to(array, size) if array.ndim == 0 else _flat(name, array, size, unit)
+
+
+def _bounds(offsets: ArrayLike, rows: int) -> Ints:
+    array = np.asarray(offsets)
+    if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
+        raise ReturnsError(
+            f"`offsets`: found {array.dtype} of shape {array.shape}, expected integers of shape [B + 1]. "
+            f"Without episodes it is [0]."
+        )
+    bounds: Ints = array.astype(np.int64, copy=False)
+    if bounds[0] != 0 or bounds[-1] != rows or (bounds[1:] < bounds[:-1]).any():
+        shown = np.array2string(bounds, threshold=8, edgeitems=3, separator=", ")
+        raise ReturnsError(
+            f"`offsets`: found {shown}, expected to begin with 0, never to fall, and to end with {rows}, the "
+            f"number of rows. Give the cumulated lengths of the episodes."
+        )
+    return bounds
+
+
+def _flags(name: str, given: ArrayLike, shape: tuple[int, ...], unit: str) -> Bools:
+    array = np.asarray(given)
+    # An empty list has no dtype of its own.
+    if array.shape != shape or (array.dtype != np.bool_ and array.size):
+        raise ReturnsError(
+            f"`{name}`: found {array.dtype} of shape {array.shape}, expected bool of shape {shape}. "
+            f"Give one flag for each {unit}."
+        )
+    return array.astype(np.bool_, copy=False)
+
+
+def _fraction(name: str, given: float) -> float:
+    if not 0.0 <= given <= 1.0:
+        raise ReturnsError(f"`{name}`: found {given}, expected a number in [0, 1]. 1 means that nothing fades.")
+    return float(given)
+
+
+def _count(name: str, given: int) -> int:
+    try:
+        count = operator.index(given)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ReturnsError(f"`{name}`: found {given!r}, expected an integer of at least 1. Use 1 for one-step targets.")
+    return count
