@@ -45,4 +45,5 @@ class Columns:
     VALUE_TARGETS: Final = "value_targets"
     INTRINSIC_REWARDS: Final = "intrinsic_rewards"
     RETURNS_TO_GO: Final = "returns_to_go"
+    DISCOUNTS: Final = "discounts"  # how much a value after the step (or the n steps) counts
     LOSS_MASK: Final = "loss_mask"

@@ -1,8 +1,8 @@
 """Columns of a batch for all episodes at once: how shipped pieces add and change them.
 
-Before `AgentToModuleMapping` a batch is `{column: Ragged}`, or `{column: {module_id: Ragged}}` for multi-agent episodes;
-after it, it is `{module_id: {column: Ragged}}`. Stretch i of a `Ragged` belongs to agent episode i of its `rows`, the list of
-the episodes that one module acts for.
+Before `AgentToModuleMapping` a batch is `{column: Ragged}`, or `{column: {module_id: Ragged}}` where episodes belong to
+several modules; after it, it is `{module_id: {column: Ragged}}`. Stretch i of a `Ragged` belongs to agent episode i of its
+`rows`, the list of the episodes that one module acts for.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from episodia.columns import Columns
-from episodia.connectors.collected import as_ragged
+from episodia.connectors.collected import as_ragged, is_by_episode
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.episode_list import DEFAULT_MODULE_ID
 
 Batch = dict[Any, Any]
 
 
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
     """Write what `make` returns for the episodes of each module under `column`; `batch` is not grouped by module yet."""
-    if episodes.is_multi_agent:
+    if episodes.is_grouped:
         batch[column] = {module_id: make(rows) for module_id, rows in episodes.groups().items()}
     else:
         batch[column] = make(episodes)
@@ -33,9 +34,7 @@ def change_column(
         holder[key] = change(as_ragged(holder[key], rows), rows)
 
 
-def change_observations(
-    batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]
-) -> None:
+def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
     """Change the observations in `batch`; they are taken from the episodes if no piece has added them yet.
 
     So a piece that changes observations may stand at either side of the one that adds them. What is in the episodes stays.
@@ -55,11 +54,21 @@ def has_column(batch: Batch, column: str) -> bool:
     return column in batch or any(isinstance(value, dict) and column in value for value in batch.values())
 
 
-def by_module(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, Batch, EpisodeList]]:
-    """Yield each module's id, columns and episodes; `batch` is grouped by module."""
+def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, Batch, EpisodeList]]:
+    """Yield each module's id, columns and episodes; a batch that is not grouped by module is that of a single one."""
     groups = episodes.groups()
-    for module_id, columns in batch.items():
-        yield module_id, columns, groups[module_id]
+    if batch and all(key in groups for key in batch):
+        for module_id, columns in batch.items():
+            yield module_id, columns, groups[module_id]
+    elif not episodes.is_grouped:
+        yield next(iter(groups), DEFAULT_MODULE_ID), batch, episodes
+
+
+def module_of(rl_module: Any, module_id: Any) -> Any:
+    """Return the module that `module_id` names in a container of modules; a single module is returned as it is."""
+    if hasattr(rl_module, "keys") and module_id in rl_module:
+        return rl_module[module_id]
+    return rl_module
 
 
 def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[Batch, Any, EpisodeList]]:
@@ -69,16 +78,25 @@ def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[
         for module_id, columns in batch.items():
             if isinstance(columns, dict) and column in columns:
                 yield columns, column, groups[module_id]
-    elif episodes.is_multi_agent:
+    elif episodes.is_grouped:
         groups = episodes.groups()
         found = batch[column]
-        if not _is_by_module(found):
-            found = batch[column] = {module_id: as_ragged(found, rows) for module_id, rows in groups.items()}
+        if not is_by_module(found):
+            found = batch[column] = split_by_module(found, episodes)
         for module_id in list(found):
             yield found, module_id, groups[module_id]
     else:
         yield batch, column, episodes
 
 
-def _is_by_module(column: Any) -> bool:
+def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
+    """Return the rows of each module of a column that plugins wrote for all episodes."""
+    if is_by_episode(column):
+        return {module_id: as_ragged(column, rows) for module_id, rows in episodes.groups().items()}
+    whole = as_ragged(column, episodes)
+    return {module_id: whole.select(positions) for module_id, positions in episodes.by_module().items()}
+
+
+def is_by_module(column: Any) -> bool:
+    """Tell whether a column is kept apart by module."""
     return isinstance(column, dict) and all(isinstance(part, Ragged) for part in column.values())

@@ -54,7 +54,7 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
             "Add items for every episode of `single_agent_episode_iterator`."
         )
     # Two chunks of one episode share a list: each takes its part of it, in order.
-    tail = int(sum(_length(batch) for batch in batches.values()) != int(counts.sum()))
+    tail = int(sum(_length(batches[key]) for key in {*keys}) != int(counts.sum()))
     taken = dict.fromkeys(batches, 0)
     parts = []
     for key, count in zip(keys, (counts + tail).tolist(), strict=True):
@@ -89,7 +89,8 @@ def _batch_of(items: list[Any]) -> Any:
         return np.empty(0)
     parts = []
     for is_batch, group in groupby(items, _is_batch):
-        parts += [map_batch(np.asarray, batch) for batch in group] if is_batch else [stacked(list(group))]
+        run = list(group)
+        parts += [map_batch(np.asarray, batch) for batch in run] if is_batch else [stacked(run)]
     return parts[0] if len(parts) == 1 else map_batch(lambda *leaves_: _joined(leaves_), *parts)
 
 

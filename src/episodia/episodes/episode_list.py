@@ -44,7 +44,7 @@ class EpisodeList(Sequence[Any]):
     [[0, 0], [0, 1], [0, 7]]
     """
 
-    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "is_current", "is_multi_agent")
+    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "_modules", "is_current", "is_multi_agent")
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         """List `episodes`, without copying them.
@@ -57,6 +57,7 @@ class EpisodeList(Sequence[Any]):
         self.is_current = False
         self._copies_on_access = False
         self._handed_out: set[int] = set()
+        self._modules: dict[Any, np.ndarray] | None = None
 
     @classmethod
     def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
@@ -85,7 +86,7 @@ class EpisodeList(Sequence[Any]):
         """Return a list of `episodes` with rows as in ours, without looking at them."""
         made = EpisodeList.__new__(EpisodeList)
         made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
-        made._copies_on_access, made._handed_out = False, set()
+        made._copies_on_access, made._handed_out, made._modules = False, set(), None
         return made
 
     # --- A sequence -------------------------------------------------------------------------------------------------
@@ -134,12 +135,20 @@ class EpisodeList(Sequence[Any]):
         """Return the agent episodes as they are, for reading."""
         if not self.is_multi_agent:
             return self._episodes
-        if not self.is_current:
-            return [single for episode in self._episodes for single in episode.agent_episodes.values()]
+        return [self._episodes[position].agent_episodes[agent] for position, agent in self.row_owners()]
+
+    def row_owners(self) -> list[tuple[int, Any]]:
+        """Return for each agent episode the position of the episode that it is part of, and its agent."""
+        if not self.is_multi_agent:
+            return [(position, row.agent_id) for position, row in enumerate(self._episodes)]
         return [
-            episode.agent_episodes[agent]
-            for episode in self._episodes
-            for agent in _in_order(episode.agent_episodes, episode.get_agents_to_act())
+            (position, agent)
+            for position, episode in enumerate(self._episodes)
+            for agent in (
+                _in_order(episode.agent_episodes, episode.get_agents_to_act())
+                if self.is_current
+                else episode.agent_episodes
+            )
         ]
 
     @property
@@ -164,10 +173,21 @@ class EpisodeList(Sequence[Any]):
 
     def by_module(self) -> dict[Any, np.ndarray]:
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
+        if self._modules is not None:
+            return self._modules
         positions: dict[Any, list[int]] = {}
         for position, row in enumerate(self._rows()):
             positions.setdefault(DEFAULT_MODULE_ID if row.module_id is None else row.module_id, []).append(position)
-        return {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}
+        modules = {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}
+        if not self.is_multi_agent:
+            # Single-agent episodes keep their module; agents may still join a multi-agent one.
+            self._modules = modules
+        return modules
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether columns are kept apart by module, because the episodes of each may have other spaces."""
+        return self.is_multi_agent or len(self.by_module()) > 1
 
     def groups(self) -> dict[Any, EpisodeList]:
         """Return the agent episodes of each module as a list of their own."""
@@ -200,6 +220,14 @@ class EpisodeList(Sequence[Any]):
     def has(self, column: str) -> bool:
         """Tell whether every agent episode has `column`."""
         return column in _TRACKS or column in _FLAGS or all(column in row.extra_model_outputs for row in self._rows())
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs, those of all agent episodes together."""
+        names: dict[str, None] = {}
+        for row in self._rows():
+            if row.extra_model_outputs:
+                names.update(dict.fromkeys(row.extra_model_outputs))
+        return list(names)
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""

@@ -1,0 +1,71 @@
+"""Actions, rewards, flags, extra model outputs and infos, from the episodes into the batch of a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import Any, final
+
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import Batch, add_column, has_column
+from episodia.connectors.kinds import Kind
+from episodia.episodes import EpisodeList
+
+_STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
+
+
+@final
+class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
+    """Adds actions, rewards, both flags, and all extra model outputs but states; columns that are there already stay."""
+
+    reads = frozenset[str]()
+    lookback = 0
+
+    def __init__(self, *args: Any, skip_columns: Collection[str] = (), **kwargs: Any) -> None:
+        """Add all columns but `skip_columns`."""
+        super().__init__(*args, **kwargs)
+        self.skip_columns = frozenset(skip_columns)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The columns that every episode has; extra model outputs are known only when episodes come."""
+        return _STEPS - self.skip_columns
+
+    @property
+    def fills(self) -> frozenset[str]:
+        """Columns that it leaves alone if an earlier piece has written them."""
+        return self.writes
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        episodes = EpisodeList.of(episodes)
+        skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
+        for column in sorted(_STEPS):
+            if column not in skipped and not has_column(batch, column):
+                add_column(batch, column, episodes, partial(EpisodeList.flat, column=column))
+        for module_id, rows in episodes.groups().items():
+            for column in rows.extra_columns():
+                if column not in skipped:
+                    self._add_extra(batch, column, module_id, rows, episodes.is_grouped)
+        return batch
+
+    @staticmethod
+    def _add_extra(batch: Batch, column: str, module_id: Any, rows: EpisodeList, is_grouped: bool) -> None:
+        """Add an extra column of one module; other modules may have other ones."""
+        holder, key = (batch.setdefault(column, {}), module_id) if is_grouped else (batch, column)
+        if key not in holder:
+            holder[key] = rows.flat(column)
+
+
+@final
+class AddInfosFromEpisodesToTrainBatch(ConnectorV2):
+    """Adds the info dict that came with each step's observation, as objects."""
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.INFOS})
+    lookback = 0
+    kind = Kind.CAUSAL
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        add_column(batch, Columns.INFOS, EpisodeList.of(episodes), lambda rows: rows.flat(Columns.INFOS))
+        return batch

@@ -1,0 +1,65 @@
+"""Observations, from the episodes into the batch."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import Batch, add_observations, change_column, has_column, module_batches
+from episodia.connectors.kinds import Kind
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError
+from episodia.trees import map_batch
+
+
+@final
+class AddObservationsFromEpisodesToBatch(ConnectorV2):
+    """Adds the observations that a module acts on: one for each step, or the last one of each running episode.
+
+    Observations that an earlier piece has added or changed stay as they are. In training, the observation after the last
+    step goes along as the tail of a track, so that values can be bootstrapped from it.
+    """
+
+    reads = frozenset[str]()
+    writes = fills = frozenset({Columns.OBS})
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        if not has_column(batch, Columns.OBS):
+            add_observations(batch, EpisodeList.of(episodes))
+        return batch
+
+
+@final
+class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
+    """Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
+
+    reads = frozenset({Columns.OBS})
+    writes = frozenset({Columns.NEXT_OBS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        if Columns.OBS in batch:
+            batch[Columns.NEXT_OBS] = batch[Columns.OBS]
+            change_column(batch, Columns.NEXT_OBS, EpisodeList.of(episodes), lambda column, _: next_rows(column))
+            return batch
+        for _, columns, _ in module_batches(batch, EpisodeList.of(episodes)):
+            columns[Columns.NEXT_OBS] = next_rows(columns[Columns.OBS])
+        return batch
+
+
+def next_rows(track: Any) -> Ragged:
+    """Return the row after each step of a track.
+
+    Raises:
+        BatchError: If the column has no row after the last step of each episode.
+    """
+    if not isinstance(track, Ragged) or not track.tail:
+        raise BatchError(
+            f"found observations without the one after the last step ({track!r}), expected a track. Place this piece before "
+            "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
+        )
+    rows = track.step_rows() + 1
+    return track.body().with_values(map_batch(lambda leaf: leaf[rows], track.values))

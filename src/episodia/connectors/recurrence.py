@@ -1,0 +1,158 @@
+"""What recurrent modules need: their states, and a time axis with padding."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import Batch, module_batches, module_of
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.sequences import Sequences, first_rows, padded, sequences
+from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.ragged import offsets_of
+from episodia.errors import BatchError
+from episodia.trees import map_batch
+
+# For modules that do not say how long the sequences are that they learn from.
+DEFAULT_MAX_SEQ_LEN = 20
+
+# What `RemoveSingleTsTimeRankFromBatch` looks for, in the data that both pipelines of a runner share.
+ADDED_TIME_AXIS = "_added_single_ts_time_rank"
+
+
+@final
+class AddStatesFromEpisodesToBatch(ConnectorV2):
+    """Adds for each step the state that the module was in, and that it will be in after the last step.
+
+    The state of a step is the `state_out` of the step before; at the beginning of an episode, the module's initial state.
+    Modules without state are left alone.
+    """
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.STATE_IN})
+    lookback = 1
+
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        episodes = EpisodeList.of(episodes)
+        groups = episodes.groups()
+        states = {
+            module_id: states_of(rows, module_of(rl_module, module_id).get_initial_state())
+            for module_id, rows in groups.items()
+            if module_of(rl_module, module_id).is_stateful()
+        }
+        if states and batch and all(key in groups for key in batch):
+            for module_id, column in states.items():
+                batch[module_id][Columns.STATE_IN] = column
+        elif states:
+            batch[Columns.STATE_IN] = states if episodes.is_grouped else next(iter(states.values()))
+        return batch
+
+
+def states_of(rows: EpisodeList, initial: Any) -> Ragged:
+    """Return the state before each step, and after the last one: a track; at the present moment the state to go on from."""
+    tail = 0 if rows.is_current else 1
+    counts = rows.row_counts + tail
+    offsets = offsets_of(counts)
+    if not any(Columns.STATE_OUT in row.extra_model_outputs for row in rows.agent_episodes):
+        _check_all_new(rows)
+        return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
+    found = rows.windows(Columns.STATE_OUT, shifts=[-1], fill=0, tail=True)
+    begins = _rows_at_the_beginning(rows, offsets)
+
+    def with_initial(leaf: np.ndarray, start: Any) -> np.ndarray:
+        leaf = leaf[:, 0]
+        leaf[begins] = start
+        return leaf
+
+    return found.with_values(map_batch(with_initial, found.values, initial))
+
+
+def _rows_at_the_beginning(rows: EpisodeList, offsets: np.ndarray) -> np.ndarray:
+    """Return the rows before which an episode has nothing: what the module did before is not stored because it was not."""
+    new = [
+        not row.extra_model_outputs.get(Columns.STATE_OUT, row.rewards).len_incl_lookback()
+        if rows.is_current
+        else not row.rewards.lookback
+        for row in rows.agent_episodes
+    ]
+    return offsets[:-1][np.array(new, np.bool_)]
+
+
+def _check_all_new(rows: EpisodeList) -> None:
+    old = next((row for row in rows.agent_episodes if row.rewards.len_incl_lookback()), None)
+    if old is not None:
+        raise BatchError(
+            f"episode {old.id_!r}: found steps without the column {Columns.STATE_OUT!r}, expected the states of a recurrent "
+            "module beside its actions. Store what the module returned in `extra_model_outputs`."
+        )
+
+
+@final
+class AddTimeDimToBatchAndZeroPad(ConnectorV2):
+    """Gives the columns of recurrent modules a time axis: `[B, T, ...]`.
+
+    In training, episodes are cut into sequences of `max_seq_len` steps, the last one padded with zeros. `state_in` is the
+    state at the beginning of each; `seq_lens` and `loss_mask` tell steps from padding. With `burn_in`, each sequence is
+    preceded by up to so many of the steps before it, from which nothing is learned but the state. At the present moment, T
+    is 1. Modules without state are left alone.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.STATE_IN})
+    lookback = 0
+
+    def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
+        """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
+        super().__init__(*args, **kwargs)
+        self.max_seq_len = max_seq_len
+        self.burn_in = burn_in
+
+    writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
+    fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        shared_data: Any = None,
+        **kwargs: Any,
+    ) -> Batch:
+        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            module = module_of(rl_module, module_id)
+            if not module.is_stateful():
+                continue
+            if rows.is_current:
+                _add_time_axis(columns, rows)
+                if shared_data is not None:
+                    shared_data[ADDED_TIME_AXIS] = True
+            else:
+                cut = sequences(rows.row_counts, max_seq_len_of(module, self.max_seq_len), self.burn_in)
+                columns.update(padded_columns(columns, cut, rows))
+        return batch
+
+
+def max_seq_len_of(module: Any, given: int | None) -> int:
+    """Return how long the sequences are that `module` learns from."""
+    return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
+
+
+def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
+    for name, column in columns.items():
+        if name != Columns.STATE_IN:
+            columns[name] = as_ragged(column, rows).map(lambda leaf: leaf[:, None])
+
+
+def padded_columns(columns: Batch, cut: Sequences, rows: EpisodeList) -> Batch:
+    """Return all columns as padded sequences, the states at their beginnings, lengths, and the mask for the loss."""
+    made: Batch = {}
+    for name, column in columns.items():
+        ragged = as_ragged(column, rows)
+        made[name] = first_rows(ragged, cut) if name == Columns.STATE_IN else padded(ragged, cut)
+    made[Columns.SEQ_LENS] = cut.lengths
+    given = made.get(Columns.LOSS_MASK)
+    made[Columns.LOSS_MASK] = cut.loss_mask if given is None else given & cut.loss_mask
+    return made

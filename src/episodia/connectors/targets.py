@@ -1,0 +1,234 @@
+"""What a learner aims at: returns, advantages, masks. The maths is in `episodia.returns`."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia import returns
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import Batch, change_column, module_batches, module_of
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.kinds import Kind
+from episodia.connectors.values import values_and_bootstraps
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError
+from episodia.trees import map_batch
+
+
+@final
+class GeneralAdvantageEstimation(ConnectorV2):
+    """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
+
+    The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
+    the last step); an episode that terminated has none. Modules without `compute_values` are left alone.
+
+    Place it before `BatchIndividualItems`, while observations are tracks; and `Standardize` after it.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.REWARDS, Columns.TERMINATEDS})
+    writes = frozenset({Columns.ADVANTAGES, Columns.VALUE_TARGETS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __init__(
+        self,
+        *args: Any,
+        gamma: float = 0.99,
+        lambda_: float = 0.95,
+        max_seq_len: int | None = None,
+        device: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Discount by `gamma` per step, and differences to the values by another `lambda_`.
+
+        Args:
+            *args: The spaces.
+            gamma: In [0, 1].
+            lambda_: In [0, 1].
+            max_seq_len: For recurrent modules, as in `AddTimeDimToBatchAndZeroPad`.
+            device: Where the module is; on the CPU by default.
+            **kwargs: As for all connectors.
+        """
+        super().__init__(*args, **kwargs)
+        self.gamma = gamma
+        self.lambda_ = lambda_
+        self.max_seq_len = max_seq_len
+        self.device = device
+
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            module = module_of(rl_module, module_id)
+            if not hasattr(module, "compute_values"):
+                continue
+            values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
+            rewards = _flat(columns, Columns.REWARDS, rows)
+            advantages, targets = returns.advantages(
+                rewards.values,
+                values,
+                bootstraps,
+                ends(_flat(columns, Columns.TERMINATEDS, rows)),
+                rewards.offsets,
+                discount=self.gamma,
+                lambda_=self.lambda_,
+            )
+            columns[Columns.ADVANTAGES] = rewards.with_values(advantages.astype(np.float32))
+            columns[Columns.VALUE_TARGETS] = rewards.with_values(targets.astype(np.float32))
+        return batch
+
+
+@final
+class ComputeReturnsToGo(ConnectorV2):
+    """Adds for each step the discounted sum of the rewards from it to the end of the chunk."""
+
+    reads = frozenset({Columns.REWARDS})
+    writes = frozenset({Columns.RETURNS_TO_GO})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any) -> None:
+        """Discount by `gamma` per step."""
+        super().__init__(*args, **kwargs)
+        self.gamma = gamma
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            rewards = _flat(columns, Columns.REWARDS, rows)
+            sums = returns.returns_to_go(rewards.values, rewards.offsets, self.gamma)
+            columns[Columns.RETURNS_TO_GO] = rewards.with_values(sums.astype(np.float32))
+        return batch
+
+
+@final
+class NStepReturns(ConnectorV2):
+    """Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts.
+
+    Near the end of a chunk there are fewer than `n` steps left; then it is as many as there are. `discounts` is gamma to the
+    power of that number, and 0 where the steps end in a terminal state: `rewards + discounts * V(new_obs)` is the target.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
+    writes = frozenset({Columns.REWARDS, Columns.NEXT_OBS, Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.DISCOUNTS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
+        """Look `n` steps ahead."""
+        super().__init__(*args, **kwargs)
+        self.n = n
+        self.gamma = gamma
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            track = track_of(columns, type(self).__name__)
+            rewards = _flat(columns, Columns.REWARDS, rows)
+            flags = {name: ends(_flat(columns, name, rows)) for name in (Columns.TERMINATEDS, Columns.TRUNCATEDS)}
+            found = returns.n_step_returns(
+                rewards.values, rewards.offsets, flags[Columns.TERMINATEDS], n=self.n, discount=self.gamma
+            )
+            columns[Columns.REWARDS] = rewards.with_values(found.returns.astype(np.float32))
+            columns[Columns.DISCOUNTS] = rewards.with_values(found.discounts.astype(np.float32))
+            columns[Columns.NEXT_OBS] = rewards.with_values(
+                map_batch(lambda leaf, picked=found.next_rows: leaf[picked], track.values)
+            )
+            reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
+            for name, flag in flags.items():
+                columns[name] = rewards.with_values(reaches_end & np.repeat(flag, track.lengths))
+        return batch
+
+
+@final
+class Standardize(ConnectorV2):
+    """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss."""
+
+    lookback = 0
+    kind = Kind.BATCH_WIDE
+
+    def __init__(self, *args: Any, column: str = Columns.ADVANTAGES, **kwargs: Any) -> None:
+        """Standardise `column`."""
+        super().__init__(*args, **kwargs)
+        self.column = column
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The column that is standardised."""
+        return frozenset({self.column})
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The column that is standardised."""
+        return frozenset({self.column})
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            if self.column in columns:
+                column = _flat(columns, self.column, rows)
+                mask = columns.get(Columns.LOSS_MASK)
+                counted = None if mask is None else as_ragged(mask, rows).body().values
+                columns[self.column] = column.with_values(
+                    returns.standardized(column.values, counted).astype(np.float32)
+                )
+        return batch
+
+
+@final
+class AddLossMask(ConnectorV2):
+    """Adds a mask of the steps that count for the loss: all of them, until later pieces (padding, burn-in) exclude some."""
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.LOSS_MASK})
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            actions = rows.flat(Columns.T)
+            columns[Columns.LOSS_MASK] = actions.with_values(np.ones(actions.num_steps, np.bool_))
+        return batch
+
+
+@final
+class IgnoreTerminations(ConnectorV2):
+    """Treats terminations as truncations: values are bootstrapped after them, as if the episode went on."""
+
+    reads = writes = frozenset({Columns.TERMINATEDS, Columns.TRUNCATEDS})
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        episodes = EpisodeList.of(episodes)
+        ended: list[np.ndarray] = []
+
+        def ignore(column: Ragged, _: EpisodeList) -> Ragged:
+            ended.append(column.values)
+            return column.map(np.zeros_like)
+
+        change_column(batch, Columns.TERMINATEDS, episodes, ignore)
+        flags = iter(ended)
+        change_column(
+            batch, Columns.TRUNCATEDS, episodes, lambda column, _: column.with_values(column.values | next(flags))
+        )
+        return batch
+
+
+def ends(flags: Ragged) -> np.ndarray:
+    """Return the flag at the last step of each stretch; False for one without steps."""
+    at_ends = np.zeros(len(flags), np.bool_)
+    has_steps = flags.lengths > 0
+    at_ends[has_steps] = flags.values[flags.offsets[1:][has_steps] - 1]
+    return at_ends
+
+
+def track_of(columns: Batch, who: str) -> Ragged:
+    """Return the observations with the one after the last step of each episode."""
+    column = columns.get(Columns.OBS)
+    if not isinstance(column, Ragged) or not column.tail:
+        raise BatchError(
+            f"found observations without the one after the last step, expected a track: {who} needs it. Place it before "
+            "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
+        )
+    return column
+
+
+def _flat(columns: Batch, name: str, rows: EpisodeList) -> Ragged:
+    return as_ragged(columns[name], rows).body()

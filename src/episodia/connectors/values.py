@@ -1,0 +1,63 @@
+"""Values of all observations of all episodes, the ones after the last steps included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from episodia.columns import Columns
+from episodia.connectors.batch_columns import Batch
+from episodia.connectors.recurrence import max_seq_len_of
+from episodia.connectors.sequences import first_rows, padded, sequences, unpadded
+from episodia.connectors.tensors import as_array, as_tensor
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError
+from episodia.trees import map_batch
+
+
+def values_and_bootstraps(
+    module: Any, columns: Batch, rows: EpisodeList, max_seq_len: int | None, device: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
+
+    Observations are left on the device, as tensors, so that they travel there once.
+    """
+    target = torch.device("cpu" if device is None else device)
+    tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
+    if Columns.OBS not in tracks:
+        raise BatchError(
+            "found observations without the one after the last step of each episode, expected a track: values are "
+            "bootstrapped from it. Place this piece before `BatchIndividualItems`, and add observations with "
+            "`AddObservationsFromEpisodesToBatch`."
+        )
+    tracks = {name: track.map(lambda leaf: as_tensor(leaf, target)) for name, track in tracks.items()}
+    columns.update(tracks)
+    with torch.no_grad():
+        if module.is_stateful():
+            return _recurrent_values(module, tracks, rows, max_seq_len, target)
+        return _flat_values(module, tracks)
+
+
+def _flat_values(module: Any, tracks: dict[str, Ragged]) -> tuple[np.ndarray, np.ndarray]:
+    values = as_array(module.compute_values({name: track.values for name, track in tracks.items()}))
+    track = tracks[Columns.OBS].with_values(values)
+    return track.body().values, track.tails()
+
+
+def _recurrent_values(
+    module: Any, tracks: dict[str, Ragged], rows: EpisodeList, max_seq_len: int | None, device: torch.device
+) -> tuple[np.ndarray, np.ndarray]:
+    cut = sequences(rows.row_counts, max_seq_len_of(module, max_seq_len))
+    batch = {name: padded(track, cut) for name, track in tracks.items() if name != Columns.STATE_IN}
+    batch[Columns.STATE_IN] = first_rows(tracks[Columns.STATE_IN], cut)
+    batch[Columns.SEQ_LENS] = as_tensor(cut.lengths, device)
+    last = {
+        name: map_batch(lambda leaf: leaf[:, None], track.tails())
+        for name, track in tracks.items()
+        if name != Columns.STATE_IN
+    }
+    last[Columns.STATE_IN] = tracks[Columns.STATE_IN].tails()
+    values = unpadded(as_array(module.compute_values(batch)), cut)
+    return values, as_array(module.compute_values(last))[:, 0]
