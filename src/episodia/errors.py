@@ -39,3 +39,7 @@ class EpisodeKeyError(EpisodiaError, KeyError):
     def __str__(self) -> str:
         # KeyError would show the repr of its message.
         return str(self.args[0]) if self.args else ""
+
+
+class ModuleError(EpisodiaError, ValueError):
+    """A module or the distribution of its actions was given something that it cannot work with."""

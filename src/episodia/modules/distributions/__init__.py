@@ -1,0 +1,26 @@
+"""Distributions of actions: drawn fast, with log-probability, entropy and divergence, for every usual action space."""
+
+from episodia.modules.distributions.base import ActionDistribution, Deterministic, DistributionSpec
+from episodia.modules.distributions.bernoulli import Bernoulli, BernoulliSpec
+from episodia.modules.distributions.categorical import Categorical, CategoricalSpec
+from episodia.modules.distributions.for_space import dist_for
+from episodia.modules.distributions.gaussian import Gaussian, GaussianSpec
+from episodia.modules.distributions.multi_categorical import MultiCategorical, MultiCategoricalSpec
+from episodia.modules.distributions.nested import Nested, NestedSpec
+
+__all__ = [
+    "ActionDistribution",
+    "Bernoulli",
+    "BernoulliSpec",
+    "Categorical",
+    "CategoricalSpec",
+    "Deterministic",
+    "DistributionSpec",
+    "Gaussian",
+    "GaussianSpec",
+    "MultiCategorical",
+    "MultiCategoricalSpec",
+    "Nested",
+    "NestedSpec",
+    "dist_for",
+]

@@ -1,0 +1,71 @@
+"""Which distribution belongs to which action space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+
+from episodia.errors import ModuleError
+from episodia.modules.distributions.base import DistributionSpec
+from episodia.modules.distributions.bernoulli import BernoulliSpec
+from episodia.modules.distributions.categorical import CategoricalSpec
+from episodia.modules.distributions.gaussian import GaussianSpec
+from episodia.modules.distributions.multi_categorical import MultiCategoricalSpec
+from episodia.modules.distributions.nested import NestedSpec
+from episodia.spaces import short_name
+
+
+def dist_for(space: Space[Any]) -> DistributionSpec:
+    """Return what makes action distributions for `space` out of a module's outputs.
+
+    Args:
+        space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of these, to any depth.
+
+    Raises:
+        ModuleError: For any other space.
+
+    >>> spec = dist_for(spaces.Discrete(3, start=1))
+    >>> distribution = spec.from_logits(torch.tensor([[0.0, 0.0, 9.0]]), action_mask=torch.tensor([[1, 1, 0]]))
+    >>> distribution.mode(), distribution.entropy()
+    (tensor([1]), tensor([0.6931]))
+    """
+    return _spec(space, "action_space")
+
+
+def _spec(space: Space[Any], path: str) -> DistributionSpec:
+    if isinstance(space, spaces.Discrete):
+        return CategoricalSpec(int(space.n), int(space.start), _torch_dtype(space))
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = np.broadcast_to(space.start, space.nvec.shape)
+        return MultiCategoricalSpec(_integers(space.nvec), _integers(starts), space.nvec.shape, _torch_dtype(space))
+    if isinstance(space, spaces.MultiBinary):
+        return BernoulliSpec(tuple(space.shape), _torch_dtype(space))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return GaussianSpec(space.shape, _torch_dtype(space))
+    if isinstance(space, spaces.Dict) and space.spaces:
+        parts = tuple(_spec(child, f"{path}[{key!r}]") for key, child in space.spaces.items())
+        return NestedSpec(parts, tuple(space.spaces))
+    if isinstance(space, spaces.Tuple) and space.spaces:
+        return NestedSpec(tuple(_spec(child, f"{path}[{index}]") for index, child in enumerate(space.spaces)))
+    raise _unsupported(space, path)
+
+
+def _integers(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(map(int, array.ravel()))
+
+
+def _torch_dtype(space: Space[Any]) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, space.dtype)).dtype
+
+
+def _unsupported(space: Space[Any], path: str) -> ModuleError:
+    remedy = "Use one of these, or write a module that puts out `actions` itself."
+    if isinstance(space, spaces.Box):
+        remedy = "For whole numbers, use MultiDiscrete(nvec, start=low)."
+    return ModuleError(
+        f"{path}: found {short_name(space)}, for which there is no action distribution; expected Discrete, MultiDiscrete, "
+        f"MultiBinary, a Box of floats, or a Dict or Tuple with at least one of these. {remedy}"
+    )
