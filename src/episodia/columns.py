@@ -35,6 +35,7 @@ class Columns:
     # Outputs of a module.
     EMBEDDINGS: Final = "embeddings"
     ACTION_DIST_INPUTS: Final = "action_dist_inputs"
+    ACTION_MASK: Final = "action_mask"  # nonzero where an action is allowed
     ACTION_PROB: Final = "action_prob"
     ACTION_LOGP: Final = "action_logp"
     VF_PREDS: Final = "vf_preds"

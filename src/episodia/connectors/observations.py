@@ -10,7 +10,6 @@ from episodia.connectors.batch_columns import Batch, add_observations, change_co
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
-from episodia.trees import map_batch
 
 
 @final
@@ -61,5 +60,4 @@ def next_rows(track: Any) -> Ragged:
             f"found observations without the one after the last step ({track!r}), expected a track. Place this piece before "
             "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
         )
-    rows = track.step_rows() + 1
-    return track.body().with_values(map_batch(lambda leaf: leaf[rows], track.values))
+    return track.body().with_values(track.take(track.step_rows() + 1))

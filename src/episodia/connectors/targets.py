@@ -15,7 +15,6 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.values import values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
-from episodia.trees import map_batch
 
 
 @final
@@ -130,9 +129,7 @@ class NStepReturns(ConnectorV2):
             )
             columns[Columns.REWARDS] = rewards.with_values(found.returns.astype(np.float32))
             columns[Columns.DISCOUNTS] = rewards.with_values(found.discounts.astype(np.float32))
-            columns[Columns.NEXT_OBS] = rewards.with_values(
-                map_batch(lambda leaf, picked=found.next_rows: leaf[picked], track.values)
-            )
+            columns[Columns.NEXT_OBS] = rewards.with_values(track.take(found.next_rows))
             reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
             for name, flag in flags.items():
                 columns[name] = rewards.with_values(reaches_end & np.repeat(flag, track.lengths))

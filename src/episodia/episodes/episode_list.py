@@ -223,11 +223,8 @@ class EpisodeList(Sequence[Any]):
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs, those of all agent episodes together."""
-        names: dict[str, None] = {}
-        for row in self._rows():
-            if row.extra_model_outputs:
-                names.update(dict.fromkeys(row.extra_model_outputs))
-        return list(names)
+        distinct = dict.fromkeys(tuple(row.extra_model_outputs) for row in self._rows())
+        return list(dict.fromkeys(name for names in distinct for name in names))
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""

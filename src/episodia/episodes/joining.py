@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,23 @@ from episodia.trees import describe, fresh, map_batch, object_array, stack
 
 def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> Any:
     """Return the items of each column from its start to its stop, positions with the lookback counted, as one batch."""
-    parts = [column.lend(slice(start, stop)) for column, start, stop in zip(columns, starts, stops, strict=True)]
+    # Straight from the storages: this is done for each column of each episode of each batch.
+    parts = [
+        column._storage.lend(slice(start, stop)) for column, start, stop in zip(columns, starts, stops, strict=True)
+    ]
     if not parts:
         return np.empty(0)
-    if all(type(part) is list for part in parts):
+    kinds = set(map(type, parts))
+    if kinds == {list}:
         return _from_items([item for part in parts for item in part], columns[0])
-    filled = [part if type(part) is not list else _from_items(part, columns[0]) for part in parts]
-    return _concatenated([part for part in filled if _has_rows(part)] or filled[:1])
+    if list in kinds:
+        parts = [_from_items(part, columns[0]) if type(part) is list else part for part in parts]
+    if list(starts) == list(stops):
+        return parts[0]
+    if any(map(eq, starts, stops)):
+        # Columns without items need not know of what kind they would be.
+        parts = [part for part, start, stop in zip(parts, starts, stops, strict=True) if start < stop]
+    return _concatenated(parts)
 
 
 def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
@@ -37,12 +48,6 @@ def _from_items(items: list[Any], like: LookbackBuffer) -> Any:
     if not items:
         return np.empty(0) if like.space is None else empty_batch(like.space)
     return stack(items, like.object_leaves)
-
-
-def _has_rows(part: Any) -> bool:
-    while isinstance(part, (dict, tuple)) and part:
-        part = next(iter(part.values())) if isinstance(part, dict) else part[0]
-    return len(part) > 0
 
 
 def _concatenated(parts: list[Any]) -> Any:

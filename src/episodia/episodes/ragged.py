@@ -87,15 +87,20 @@ class Ragged:
         """Return the steps alone."""
         if not self.tail:
             return self
-        rows = self.step_rows()
-        return Ragged(map_batch(lambda leaf: leaf[rows], self.values), offsets_of(self.lengths))
+        return Ragged(self.take(self.step_rows()), self.offsets - np.arange(len(self.offsets)))
+
+    def take(self, rows: np.ndarray) -> Any:
+        """Return the batch of some of the rows."""
+        return map_batch(lambda leaf: leaf.take(rows, 0) if type(leaf) is np.ndarray else leaf[rows], self.values)
 
     def step_rows(self) -> np.ndarray:
         """Return where the steps are among the rows: int64 [number of steps]."""
-        is_step = np.ones(int(self.offsets[-1]), np.bool_)
-        if self.tail:
-            is_step[self.offsets[1:] - 1] = False
-        return np.flatnonzero(is_step)
+        if not self.tail:
+            return np.arange(self.offsets[-1])
+        lengths = self.lengths
+        # In each stretch, as many tails lie behind as there are stretches before it.
+        rows: np.ndarray = np.arange(self.num_steps) + np.repeat(np.arange(len(lengths)), lengths)
+        return rows
 
     def tails(self) -> Any:
         """Return the row after the last step of each stretch, a batch of B rows."""
@@ -104,14 +109,12 @@ class Ragged:
                 f"found a column without tails ({self!r}), expected a track: the row after the last step is not in it. "
                 "Make the column with `EpisodeList.flat(column, tail=True)`, and change it with `map`."
             )
-        last = self.offsets[1:] - 1
-        return map_batch(lambda leaf: leaf[last], self.values)
+        return self.take(self.offsets[1:] - 1)
 
     def select(self, stretches: np.ndarray) -> Ragged:
         """Return some of the stretches, in the order given."""
         starts, counts = self.offsets[stretches], np.diff(self.offsets)[stretches]
-        rows = rows_of_ranges(starts, counts)
-        return Ragged(map_batch(lambda leaf: leaf[rows], self.values), offsets_of(counts), self.tail)
+        return Ragged(self.take(rows_of_ranges(starts, counts)), offsets_of(counts), self.tail)
 
     def items(self) -> list[Any]:
         """Return the steps as items, one after another."""
