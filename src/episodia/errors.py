@@ -43,3 +43,56 @@ class EpisodeKeyError(EpisodiaError, KeyError):
 
 class ModuleError(EpisodiaError, ValueError):
     """A module or the distribution of its actions was given something that it cannot work with."""
+
+
+class BatchError(EpisodiaError, ValueError):
+    """A batch does not have the column, or not in the form, that a connector asked for."""
+
+
+class PipelineError(EpisodiaError, ValueError):
+    """A connector pipeline cannot be built or changed like this: its pieces do not fit together."""
+
+
+class PieceLookupError(PipelineError, KeyError, IndexError):
+    """No piece of a pipeline, or more than one, answers to a name, a class or an index."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of its message.
+        return str(self.args[0]) if self.args else ""
+
+
+class ConnectorStateError(EpisodiaError, ValueError):
+    """The state of a connector does not fit the connector, or holds more than JSON values and arrays."""
+
+
+class ConnectorError(EpisodiaError, RuntimeError):
+    """A connector piece failed while a pipeline ran; `__cause__` is what it raised.
+
+    Whatever a piece raises reaches the caller of the pipeline as this one type, so that an `except KeyError` around a
+    pipeline never mistakes a broken piece for something else. Only exceptions that are no errors, such as
+    KeyboardInterrupt, pass untouched.
+
+    Attributes:
+        piece: The name of the piece, with the names of the pipelines around it: `inner/Flatten`.
+        place: Its index, after the indices of the pipelines around it.
+        column: The batch column that was being worked on, if that is known.
+        episode_id: The id of the episode that was being worked on, if that is known.
+        detail: What happened, without the place.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        piece: str = "",
+        place: tuple[int, ...] = (),
+        column: str | None = None,
+        episode_id: str | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.piece = piece
+        self.place = place
+        self.column = column
+        self.episode_id = episode_id
+        self.detail = detail
