@@ -1,0 +1,166 @@
+"""Changing the items of columns one by one, whatever form the columns have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from episodia.connectors.current_run import Owner, current_run, mark, owners_of_stretches
+from episodia.connectors.describing import describe_column, is_collected
+from episodia.connectors.rows import is_tensor, rows_of, stacked
+from episodia.episodes.ragged import Ragged
+from episodia.errors import BatchError
+
+# Takes an item (or a tuple of items), an episode id, an agent id and a module id; returns what takes its place.
+ItemFunction = Callable[[Any, Any, Any, Any], Any]
+
+
+class _Items(NamedTuple):
+    """The items of one column in groups, each of one owner, and how a column of changed groups is made."""
+
+    owners: list[Owner]
+    groups: list[list[Any]]
+    joined: Callable[[list[list[Any]]], Any]
+
+
+def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequence[str], func: ItemFunction) -> None:
+    """Replace each item of `column` by what `func(item, eps_id, agent_id, module_id)` makes of it.
+
+    Of whole stretches (`Ragged`), all rows are items, the row after the last step included, and the column is a `Ragged`
+    afterwards, perhaps of another shape and dtype. If `func` raises, the batch is as it was.
+
+    Args:
+        batch: What is changed, in place.
+        column: A column, or several: `func` then takes and returns a tuple with an item of each. If only some of them have
+            rows after the last step, those rows are dropped, because the others have no item to go with them.
+        func: What changes an item. Ids that are not known are None.
+
+    Raises:
+        BatchError: If a column is missing, or if several columns do not have the same items.
+
+    >>> batch = {"speed": {("walk",): [1, 2], ("run",): [30]}}
+    >>> foreach_batch_item_change_in_place(batch, "speed", lambda item, eps_id, *ids: item / 10 if eps_id == "run" else item)
+    >>> batch
+    {'speed': {('walk',): [1, 2], ('run',): [3.0]}}
+    """
+    names = [column] if isinstance(column, str) else list(column)
+    try:
+        given = _given_columns(batch, names)
+        items = [_items(name, col) for name, col in given.items()]
+        _check_same_items(given, items)
+        changed = _changed(names, items, func, isinstance(column, str))
+        # All are made before any is stored.
+        results = [
+            old.joined([[row[position] for row in group] for group in changed]) for position, old in enumerate(items)
+        ]
+    except Exception as error:
+        mark(error, ", ".join(names), None)
+        raise
+    for name, old, new in zip(names, given.values(), results, strict=True):
+        batch[name] = _stored(old, new)
+
+
+def _given_columns(batch: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the columns of these names, without the rows after the last step if only some have them."""
+    for name in names:
+        if batch.get(name) is None:
+            raise BatchError(
+                f"found no column {name!r} in the batch, expected one of {list(batch)}. Place this piece after the one that "
+                "writes the column."
+            )
+    given = {name: batch[name] for name in names}
+    if len({column.tail for column in given.values() if isinstance(column, Ragged)}) > 1:
+        return {name: col.body() if isinstance(col, Ragged) else col for name, col in given.items()}
+    return given
+
+
+def _stored(old: Any, new: Any) -> Any:
+    """Return what stands in the batch afterwards: lists are changed themselves, because others may hold them."""
+    if isinstance(old, list):
+        old[:] = new
+        return old
+    if isinstance(old, dict):
+        for key, items in new.items():
+            old[key][:] = items
+        return old
+    return new
+
+
+def _changed(names: list[str], items: list[_Items], func: ItemFunction, is_single: bool) -> list[list[tuple[Any, ...]]]:
+    """Return the results of `func`, a tuple for each item, in the groups of the first column."""
+    changed = []
+    for owner, *groups in zip(items[0].owners, *(each.groups for each in items), strict=True):
+        results = []
+        for row in zip(*groups, strict=True):
+            try:
+                result = func(row[0] if is_single else row, *owner)
+                results.append((result,) if is_single else _as_row(result, names))
+            except Exception as error:
+                mark(error, ", ".join(names), owner.eps_id)
+                raise
+        changed.append(results)
+    return changed
+
+
+def _as_row(result: Any, names: list[str]) -> tuple[Any, ...]:
+    if not isinstance(result, (tuple, list)) or len(result) != len(names):
+        raise BatchError(
+            f"found {describe_column(result)} as the result of the function, expected a tuple of {len(names)} items, one for "
+            f"each of the columns {names}. Return a changed item for each."
+        )
+    return tuple(result)
+
+
+def _items(name: str, column: Any) -> _Items:
+    if isinstance(column, Ragged):
+        return _items_of_stretches(column)
+    if isinstance(column, list):
+        return _Items([Owner()], [column], lambda groups: groups[0])
+    if is_collected(column) or column == {}:
+        keys = list(column)
+        return _Items(
+            [Owner(*key) for key in keys], list(column.values()), lambda groups: dict(zip(keys, groups, strict=True))
+        )
+    if isinstance(column, np.ndarray) or is_tensor(column):
+        return _items_of_rows(column)
+    raise BatchError(
+        f"column {name!r}: found {describe_column(column)}, expected items: a list, items by episode, whole stretches of "
+        "episodes, or one array. Of a batch that is sorted by modules, pass the part of one module."
+    )
+
+
+def _items_of_stretches(column: Ragged) -> _Items:
+    rows, bounds = rows_of(column.values), column.offsets.tolist()
+    groups = [rows[start:stop] for start, stop in pairwise(bounds)]
+
+    def joined(changed: list[list[Any]]) -> Ragged:
+        flat = [item for group in changed for item in group]
+        return column.with_values(stacked(flat)) if flat else column
+
+    return _Items(owners_of_stretches(len(column)), groups, joined)
+
+
+def _items_of_rows(column: Any) -> _Items:
+    """Each row of an array is a group of its own: at the present moment, there is one row for each episode."""
+    run = current_run()
+    is_current = run is not None and run.episodes is not None and run.episodes.is_current
+    owners = owners_of_stretches(len(column)) if is_current else [Owner()] * len(column)
+
+    def joined(changed: list[list[Any]]) -> Any:
+        return stacked([item for group in changed for item in group]) if changed else column
+
+    return _Items(owners, [[item] for item in column], joined)
+
+
+def _check_same_items(given: dict[str, Any], items: list[_Items]) -> None:
+    names, columns = list(given), list(given.values())
+    sizes = [len(group) for group in items[0].groups]
+    for name, column, other in zip(names[1:], columns[1:], items[1:], strict=True):
+        if other.owners != items[0].owners or [len(group) for group in other.groups] != sizes:
+            raise BatchError(
+                f"columns {names[0]!r} and {name!r}: found {describe_column(columns[0])} and {describe_column(column)}, "
+                "expected the same episodes with as many items in both. Change the columns one at a time."
+            )

@@ -1,0 +1,123 @@
+"""What a piece makes of the observation and action spaces that reach it."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import Any, Final
+
+from gymnasium import Space
+
+MaybeSpace = Space[Any] | None
+
+# An output space that has to be computed when someone asks for it.
+_STALE: Final[Any] = object()
+
+
+class SpacesAfterConstruction(ABCMeta):
+    """Computes the output spaces of a new piece once all of its constructors have run.
+
+    A subclass calls `super().__init__(observation_space, action_space)` first and sets its own attributes after that. What
+    it says about spaces may need those attributes, so the base constructor is too early to ask.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a new piece that knows its output spaces, if it was given spaces."""
+        piece = super().__call__(*args, **kwargs)
+        piece._compute_output_spaces()
+        return piece
+
+
+class SpaceFlow(metaclass=SpacesAfterConstruction):
+    """Something that spaces flow through: two inputs, and two outputs that follow from them."""
+
+    # Defaults for plugins that do not call `super().__init__`.
+    _own_spaces: tuple[MaybeSpace, MaybeSpace] = (None, None)
+    _input_observation_space: MaybeSpace = None
+    _input_action_space: MaybeSpace = None
+    _observation_space: Any = _STALE
+    _action_space: Any = _STALE
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Space[Any], input_action_space: MaybeSpace
+    ) -> MaybeSpace:
+        """Return what the piece makes of the observation space; by default it leaves it as it is."""
+        return input_observation_space
+
+    def recompute_output_action_space(
+        self, input_observation_space: MaybeSpace, input_action_space: Space[Any]
+    ) -> MaybeSpace:
+        """Return what the piece makes of the action space; by default it leaves it as it is."""
+        return input_action_space
+
+    @property
+    def input_observation_space(self) -> MaybeSpace:
+        """The space of the observations that reach the piece; setting it computes what leaves it."""
+        return self._input_observation_space
+
+    @input_observation_space.setter
+    def input_observation_space(self, space: MaybeSpace) -> None:
+        self._change_own_spaces((space, self._own_spaces[1]), space, self._input_action_space)
+
+    @property
+    def input_action_space(self) -> MaybeSpace:
+        """The space of the actions that reach the piece; setting it computes what leaves it."""
+        return self._input_action_space
+
+    @input_action_space.setter
+    def input_action_space(self, space: MaybeSpace) -> None:
+        self._change_own_spaces((self._own_spaces[0], space), self._input_observation_space, space)
+
+    @property
+    def observation_space(self) -> MaybeSpace:
+        """The space of the observations that leave the piece; None if it is not known."""
+        if self._observation_space is _STALE:
+            given = self._input_observation_space
+            # A method that asks for this property, while it is computed, is told that nothing is known.
+            self._observation_space = None
+            try:
+                if given is not None:
+                    self._observation_space = self.recompute_output_observation_space(given, self._input_action_space)
+            except BaseException:
+                self._observation_space = _STALE
+                raise
+        return self._observation_space  # type: ignore[no-any-return]  # not the marker any more
+
+    @property
+    def action_space(self) -> MaybeSpace:
+        """The space of the actions that leave the piece; None if it is not known."""
+        if self._action_space is _STALE:
+            given = self._input_action_space
+            self._action_space = None
+            try:
+                if given is not None:
+                    self._action_space = self.recompute_output_action_space(self._input_observation_space, given)
+            except BaseException:
+                self._action_space = _STALE
+                raise
+        return self._action_space  # type: ignore[no-any-return]  # not the marker any more
+
+    def _receive_spaces(self, observation_space: MaybeSpace, action_space: MaybeSpace) -> None:
+        """Take the spaces from upstream, and the piece's own ones where upstream knows none; compute what leaves."""
+        own_observation_space, own_action_space = self._own_spaces
+        self._input_observation_space = own_observation_space if observation_space is None else observation_space
+        self._input_action_space = own_action_space if action_space is None else action_space
+        self._observation_space = self._action_space = _STALE
+        self._compute_output_spaces()
+
+    def _compute_output_spaces(self) -> None:
+        # In the order in which RLlib sets them.
+        _ = self.action_space
+        _ = self.observation_space
+
+    def _change_own_spaces(
+        self, own: tuple[MaybeSpace, MaybeSpace], observation_space: MaybeSpace, action_space: MaybeSpace
+    ) -> None:
+        before = self._own_spaces, (self._input_observation_space, self._input_action_space)
+        self._own_spaces = own
+        try:
+            self._receive_spaces(observation_space, action_space)
+        except BaseException:
+            self._own_spaces, inputs = before
+            self._input_observation_space, self._input_action_space = inputs
+            self._observation_space = self._action_space = _STALE
+            raise
