@@ -1,0 +1,24 @@
+"""The two ends of an outermost pipeline: the batch that comes in, and the batch that goes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from episodia.episodes.ragged import Ragged
+
+
+def copied(batch: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules."""
+    return {key: dict(column) if type(column) is dict else column for key, column in (batch or {}).items()}
+
+
+def unwrapped(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch in which whole stretches are plain arrays or tensors of their steps, also inside of modules."""
+    return {
+        key: {name: _plain(part) for name, part in column.items()} if type(column) is dict else _plain(column)
+        for key, column in batch.items()
+    }
+
+
+def _plain(column: Any) -> Any:
+    return column.body().values if type(column) is Ragged else column
