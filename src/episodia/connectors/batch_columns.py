@@ -13,7 +13,6 @@ from typing import Any
 from episodia.columns import Columns
 from episodia.connectors.collected import as_ragged, is_by_episode
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.episode_list import DEFAULT_MODULE_ID
 
 Batch = dict[Any, Any]
 
@@ -61,7 +60,7 @@ def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, B
         for module_id, columns in batch.items():
             yield module_id, columns, groups[module_id]
     elif not episodes.is_grouped:
-        yield next(iter(groups), DEFAULT_MODULE_ID), batch, episodes
+        yield next(iter(groups)), batch, episodes
 
 
 def module_of(rl_module: Any, module_id: Any) -> Any:

@@ -11,7 +11,6 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, is_by_module, split_by_module
 from episodia.connectors.batch_items import switch_batch_from_column_to_module_ids
 from episodia.episodes import EpisodeList
-from episodia.episodes.episode_list import DEFAULT_MODULE_ID
 
 # Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
 ROW_OWNERS = "memorized_map_structure"
@@ -63,7 +62,7 @@ class AgentToModuleMapping(ConnectorV2):
         if episodes.is_current and shared_data is not None:
             shared_data[ROW_OWNERS] = row_owners(episodes)
         if not episodes.is_grouped:
-            return {next(iter(episodes.by_module()), DEFAULT_MODULE_ID): batch}
+            return {next(iter(episodes.by_module())): batch}
         return switch_batch_from_column_to_module_ids(
             {
                 name: column if is_by_module(column) else split_by_module(column, episodes)

@@ -175,7 +175,8 @@ class EpisodeList(Sequence[Any]):
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
         if self._modules is not None:
             return self._modules
-        positions: dict[Any, list[int]] = {}
+        # Where there are no episodes, columns without rows are the default module's.
+        positions: dict[Any, list[int]] = {} if self._episodes else {DEFAULT_MODULE_ID: []}
         for position, row in enumerate(self._rows()):
             positions.setdefault(DEFAULT_MODULE_ID if row.module_id is None else row.module_id, []).append(position)
         modules = {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}

@@ -1,0 +1,134 @@
+"""The three default pipelines: what happens to a time step unless someone says otherwise.
+
+Each is a list. Change it with the editing methods of the pipeline, or build one from a list of your own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gymnasium import Space
+
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batching import BatchIndividualItems
+from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
+from episodia.connectors.get_actions import GetActions
+from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
+from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
+from episodia.connectors.pipeline import EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
+from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
+from episodia.connectors.routing import AgentToModuleMapping
+from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
+from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.unmapping import ModuleToAgentUnmapping
+
+
+def env_to_module(
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+    *,
+    custom: Sequence[ConnectorV2] = (),
+    multi_agent: bool = False,
+    stateful: bool = False,
+    device: Any = None,
+) -> EnvToModulePipeline:
+    """Return the pipeline from the running episodes to the batch that a module acts on.
+
+    Args:
+        observation_space: Of the environment; for many agents a Dict of their spaces.
+        action_space: Of the environment.
+        custom: Pieces to put in front.
+        multi_agent: Whether to group rows by module.
+        stateful: Whether a module is recurrent.
+        device: Where tensors go.
+    """
+    return EnvToModulePipeline(
+        observation_space,
+        action_space,
+        connectors=[
+            *custom,
+            AddObservationsFromEpisodesToBatch(),
+            *([AddStatesFromEpisodesToBatch()] if stateful else []),
+            *([AgentToModuleMapping()] if multi_agent else []),
+            *([AddTimeDimToBatchAndZeroPad()] if stateful else []),
+            BatchIndividualItems(),
+            NumpyToTensor(device=device),
+        ],
+    )
+
+
+def module_to_env(
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+    *,
+    custom: Sequence[ConnectorV2] = (),
+    multi_agent: bool = False,
+    stateful: bool = False,
+    normalize_actions: bool = True,
+    clip_actions: bool = False,
+) -> ModuleToEnvPipeline:
+    """Return the pipeline from what a module returned to the actions that the environment receives.
+
+    Args:
+        observation_space: Of the environment.
+        action_space: Of the environment.
+        custom: Pieces that see actions as NumPy arrays, before they are scaled and clipped.
+        multi_agent: Whether rows are grouped by module and go back to agents.
+        stateful: Whether a module is recurrent.
+        normalize_actions: Scale actions from [-1, 1] to the bounds of their space.
+        clip_actions: Clip actions to the bounds of their space.
+    """
+    return ModuleToEnvPipeline(
+        observation_space,
+        action_space,
+        connectors=[
+            GetActions(),
+            TensorToNumpy(),
+            *([RemoveSingleTsTimeRankFromBatch()] if stateful else []),
+            *custom,
+            NormalizeAndClipActions(normalize_actions=normalize_actions, clip_actions=clip_actions),
+            *([ModuleToAgentUnmapping()] if multi_agent else []),
+        ],
+    )
+
+
+def learner(
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+    *,
+    custom: Sequence[ConnectorV2] = (),
+    targets: Sequence[ConnectorV2] = (),
+    stateful: bool = False,
+    max_seq_len: int | None = None,
+    burn_in: int = 0,
+    device: Any = None,
+) -> LearnerConnectorPipeline:
+    """Return the pipeline from episodes to the batch that a loss is computed on.
+
+    Args:
+        observation_space: Of the environment.
+        action_space: Of the environment.
+        custom: Pieces to put in front; what they write into episodes, later pieces see, and nobody else.
+        targets: Pieces that compute what the loss aims at, such as `GeneralAdvantageEstimation`.
+        stateful: Whether a module is recurrent.
+        max_seq_len: How long the sequences are that recurrent modules learn from.
+        burn_in: How many steps before each of these warm up the state.
+        device: Where tensors go.
+    """
+    padding = AddTimeDimToBatchAndZeroPad(max_seq_len=max_seq_len, burn_in=burn_in)
+    return LearnerConnectorPipeline(
+        observation_space,
+        action_space,
+        connectors=[
+            *custom,
+            AddObservationsFromEpisodesToBatch(),
+            AddColumnsFromEpisodesToTrainBatch(),
+            *([AddStatesFromEpisodesToBatch()] if stateful else []),
+            AgentToModuleMapping(),
+            *targets,
+            *([padding] if stateful else []),
+            BatchIndividualItems(),
+            NumpyToTensor(device=device),
+        ],
+    )
