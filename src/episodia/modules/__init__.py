@@ -1,5 +1,24 @@
-"""Modules: distributions of actions."""
+"""Modules: what a network or a rule has to offer, distributions of actions, and two small actor-critics."""
 
+from episodia.modules.actor_critic import ActorCritic
 from episodia.modules.distributions import ActionDistribution, Deterministic, DistributionSpec, dist_for
+from episodia.modules.lstm import LSTMActorCritic
+from episodia.modules.mlp import MLPActorCritic
+from episodia.modules.multi_module import MultiModule
+from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
 
-__all__ = ["ActionDistribution", "Deterministic", "DistributionSpec", "dist_for"]
+__all__ = [
+    "ActionDistribution",
+    "ActorCritic",
+    "Deterministic",
+    "Distribution",
+    "DistributionClass",
+    "DistributionModule",
+    "DistributionSpec",
+    "LSTMActorCritic",
+    "MLPActorCritic",
+    "Module",
+    "MultiModule",
+    "ValueModule",
+    "dist_for",
+]

@@ -1,0 +1,82 @@
+"""What the actor-critics of this library have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from gymnasium import Space
+from torch import Tensor, nn
+
+from episodia.errors import EpisodeKeyError
+from episodia.modules.distributions import DistributionSpec, dist_for
+from episodia.modules.features import flat_features
+
+
+class ActorCritic(nn.Module, ABC):
+    """A `torch.nn.Module` that acts and estimates values: a `DistributionModule` and a `ValueModule`.
+
+    Forward passes compute what torch is set to: call them under `torch.no_grad()` where no gradients are needed.
+
+    Args:
+        observation_space: What observations in a batch are made of; they are flattened and discrete parts one-hot.
+        action_space: Which actions there are, see `dist_for`.
+    """
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.distribution = dist_for(action_space)
+        self.features = flat_features(observation_space)
+
+    @abstractmethod
+    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `action_dist_inputs`, and `state_out` if there is a state; no values are computed."""
+
+    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the same as `forward_inference`: what differs is that actions are drawn then."""
+        return self.forward_inference(batch)
+
+    @abstractmethod
+    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `action_dist_inputs`, `vf_preds`, `embeddings`, and `state_out` if there is a state."""
+
+    def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return what `forward_train` returns, so that torch's wrappers for training work."""
+        return self.forward_train(batch)
+
+    @abstractmethod
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
+        """Return the value of each observation, see `ValueModule.compute_values`."""
+
+    @abstractmethod
+    def get_initial_state(self) -> dict[str, Any]:
+        """Return the state before the first step, see `Module.get_initial_state`."""
+
+    @abstractmethod
+    def is_stateful(self) -> bool:
+        """Tell whether there is a state."""
+
+    def get_inference_action_dist_cls(self) -> DistributionSpec:
+        """Return `distribution`."""
+        return self.distribution
+
+    def get_exploration_action_dist_cls(self) -> DistributionSpec:
+        """Return `distribution`."""
+        return self.distribution
+
+    def get_train_action_dist_cls(self) -> DistributionSpec:
+        """Return `distribution`."""
+        return self.distribution
+
+
+def needed(batch: dict[str, Any], column: str, writer: str) -> Any:
+    """Return a column that the module cannot do without; `writer` is what usually puts it into a batch."""
+    try:
+        return batch[column]
+    except KeyError:
+        raise EpisodeKeyError(
+            f"forward pass: found no column {column!r} in the batch, only {list(batch)}; expected it from {writer}. "
+            "Add that to the pipeline in front of the module."
+        ) from None

@@ -1,0 +1,123 @@
+"""Observations of any array space as one flat vector of floats per row, in the order of `gymnasium.spaces.flatten`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from episodia.errors import ModuleError
+from episodia.modules.distributions.base import describe
+from episodia.spaces import short_name
+
+
+def flat_features(space: Space[Any] | None) -> Features:
+    """Return what turns batches of observations of `space` into `[..., num_features]`.
+
+    Raises:
+        ModuleError: For spaces whose observations have no fixed size.
+
+    >>> features = flat_features(spaces.Dict(room=spaces.Discrete(3, start=1), speed=spaces.Box(-1.0, 1.0, (2,))))
+    >>> features({"room": torch.tensor([3]), "speed": torch.tensor([[0.5, -0.5]])})
+    tensor([[ 0.0000,  0.0000,  1.0000,  0.5000, -0.5000]])
+    """
+    return _features(space, "observation_space")
+
+
+class Features(nn.Module):
+    """Turns observations into flat vectors. `num_features` is their length."""
+
+    num_features: int
+
+
+def _features(space: Space[Any] | None, path: str) -> Features:
+    if isinstance(space, spaces.Dict):
+        children = {key: _features(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+        return _Joined(list(children), list(children.values()))
+    if isinstance(space, spaces.Tuple):
+        parts = [_features(child, f"{path}[{index}]") for index, child in enumerate(space.spaces)]
+        return _Joined(list(range(len(parts))), parts)
+    if isinstance(space, spaces.Discrete):
+        return _OneHot(path, (), [(int(space.start), int(space.n))])
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = torch.broadcast_to(torch.as_tensor(space.start), space.nvec.shape).reshape(-1).tolist()
+        return _OneHot(path, space.nvec.shape, list(zip(starts, space.nvec.ravel().tolist(), strict=True)))
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        return _Floats(path, tuple(space.shape))
+    found = "no space" if space is None else short_name(space)
+    raise ModuleError(
+        f"{path}: found {found}, expected Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these. "
+        "Preprocess such observations with a connector, or write a module of your own."
+    )
+
+
+@final
+class _Floats(Features):
+    """Numbers as they are; images are not scaled."""
+
+    def __init__(self, path: str, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._path = path
+        self._shape = shape
+        self.num_features = math.prod(shape)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        lead = _leading_axes(observations, self._shape, self._path)
+        return observations.reshape((*lead, self.num_features)).float()
+
+
+@final
+class _OneHot(Features):
+    """One-hot vectors, one after another for several choices."""
+
+    def __init__(self, path: str, shape: tuple[int, ...], choices: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self._path = path
+        self._shape = shape
+        self.num_features = sum(size for _, size in choices)
+        sources = [place for place, (_, size) in enumerate(choices) for _ in range(size)]
+        values = [value for start, size in choices for value in range(start, start + size)]
+        # They follow the module to its device, and are no weights.
+        self.register_buffer("sources", torch.tensor(sources, dtype=torch.int64), persistent=False)
+        self.register_buffer("values", torch.tensor(values, dtype=torch.int64), persistent=False)
+
+    sources: Tensor  # for each feature: which choice it is about
+    values: Tensor  # for each feature: which value it stands for
+
+    def forward(self, observations: Tensor) -> Tensor:
+        lead = _leading_axes(observations, self._shape, self._path)
+        if observations.dtype.is_floating_point:
+            raise ModuleError(
+                f"{self._path}: found observations {describe(observations)}, expected integers. If a connector makes them "
+                "one-hot, build the module with the observation space of the pipeline."
+            )
+        flat = observations.reshape((*lead, math.prod(self._shape)))
+        # A comparison, unlike an index, gives zeros for padding that is outside of the space.
+        return (flat.index_select(-1, self.sources) == self.values).float()
+
+
+@final
+class _Joined(Features):
+    """The features of all parts, one after another."""
+
+    def __init__(self, keys: list[Any], parts: list[Features]) -> None:
+        super().__init__()
+        self._keys = keys
+        self.parts = nn.ModuleList(parts)
+        self.num_features = sum(part.num_features for part in parts)
+
+    def forward(self, observations: Any) -> Tensor:
+        return torch.cat([part(observations[key]) for key, part in zip(self._keys, self.parts, strict=True)], -1)
+
+
+def _leading_axes(observations: Tensor, shape: tuple[int, ...], path: str) -> torch.Size:
+    axes = observations.dim() - len(shape)
+    if axes < 0 or observations.shape[axes:] != shape:
+        raise ModuleError(
+            f"{path}: found observations {describe(observations)}, expected [..., {', '.join(map(str, shape))}]. "
+            "Build the module with the observation space of the pipeline in front of it."
+        )
+    return observations.shape[:axes]

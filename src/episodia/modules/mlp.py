@@ -1,0 +1,81 @@
+"""A small feed-forward actor-critic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from gymnasium import Space
+from torch import Tensor
+
+from episodia.columns import Columns
+from episodia.modules.actor_critic import ActorCritic, needed
+from episodia.modules.layers import linear, tower
+
+
+@final
+class MLPActorCritic(ActorCritic):
+    """Two separate stacks of linear layers with tanh: one for actions, one for values.
+
+    Args:
+        observation_space: See `ActorCritic`.
+        action_space: See `ActorCritic`.
+        hidden: The sizes of the hidden layers, the same in both stacks.
+        generator: Where the initial weights come from; None takes torch's global generator (`torch.manual_seed`).
+
+    >>> from gymnasium import spaces
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), generator=torch.Generator().manual_seed(0))
+    >>> outputs = module.forward_train({"obs": torch.zeros(5, 3)})
+    >>> outputs["action_dist_inputs"].shape, outputs["vf_preds"].shape
+    (torch.Size([5, 2]), torch.Size([5]))
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        hidden: Sequence[int] = (64, 64),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        inputs = self.features.num_features
+        width = hidden[-1] if hidden else inputs
+        self.actor = tower(inputs, hidden, generator)
+        # All actions are about equally probable at first.
+        self.actor_head = linear(width, self.distribution.num_inputs, 0.01, generator)
+        self.critic = tower(inputs, hidden, generator)
+        self.critic_head = linear(width, 1, 1.0, generator)
+
+    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `action_dist_inputs`."""
+        return {Columns.ACTION_DIST_INPUTS: self.actor_head(self.actor(self._flat(batch)))}
+
+    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `action_dist_inputs`, `vf_preds` and `embeddings`."""
+        features = self._flat(batch)
+        embeddings = self.critic(features)
+        return {
+            Columns.ACTION_DIST_INPUTS: self.actor_head(self.actor(features)),
+            Columns.VF_PREDS: self.critic_head(embeddings).squeeze(-1),
+            Columns.EMBEDDINGS: embeddings,
+        }
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
+        """Return the value of each observation; only the critic is computed."""
+        if embeddings is None:
+            embeddings = self.critic(self._flat(batch))
+        values: Tensor = self.critic_head(embeddings)
+        return values.squeeze(-1)
+
+    def get_initial_state(self) -> dict[str, Any]:
+        """Return an empty dict."""
+        return {}
+
+    def is_stateful(self) -> bool:
+        """Return False."""
+        return False
+
+    def _flat(self, batch: dict[str, Any]) -> Any:
+        return self.features(needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`"))

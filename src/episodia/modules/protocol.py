@@ -1,0 +1,120 @@
+"""What a module has to offer, so that connectors, runners and learners can work with it.
+
+These are protocols: a class that has the methods is a module, whatever it inherits from. Nothing here needs torch, and
+neither does a module that acts by rules.
+
+A *batch* is a dict of columns (`episodia.Columns`). Observations are `[B, ...]`; for stateful modules they are
+`[B, T, ...]`, with `state_in` `[B, ...]` and, where sequences are padded, `seq_lens` `[B]`. Columns that a module puts out
+have the same leading axes as its observations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from gymnasium import Space
+
+
+@runtime_checkable
+class Module(Protocol):
+    """What acts: batches of observations in, actions or the inputs of their distribution out.
+
+    Each forward pass returns a dict with `actions`, or with `action_dist_inputs` (then the module is a
+    `DistributionModule`), and with anything else that should be recorded. Stateful modules also return `state_out`,
+    `[B, ...]`, the state after the last valid step.
+
+    Gradients are the caller's matter: runners call the first two passes under `torch.no_grad()`, learners do not.
+
+    >>> import numpy as np
+    >>> class Right:
+    ...     observation_space, action_space = None, None
+    ...
+    ...     def forward_inference(self, batch):
+    ...         return {"actions": np.ones(len(batch["obs"]), np.int64)}
+    ...
+    ...     forward_exploration = forward_train = forward_inference
+    ...
+    ...     def get_initial_state(self):
+    ...         return {}
+    ...
+    ...     def is_stateful(self):
+    ...         return False
+    >>> isinstance(Right(), Module)
+    True
+    """
+
+    @property
+    def observation_space(self) -> Space[Any] | None:
+        """The space of one observation in a batch, as the pipeline in front of the module leaves it."""
+
+    @property
+    def action_space(self) -> Space[Any] | None:
+        """The space of one action."""
+
+    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return what is needed to act as well as possible."""
+
+    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return what is needed to act while data is collected for training."""
+
+    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return what a loss needs."""
+
+    def get_initial_state(self) -> dict[str, Any]:
+        """Return the state before the first step of one episode: a nested dict of NumPy arrays without a batch axis.
+
+        It is empty for modules without state.
+        """
+
+    def is_stateful(self) -> bool:
+        """Tell whether the module takes `state_in` and returns `state_out`."""
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """What sampling needs of a distribution; `episodia.modules.ActionDistribution` has it, and so have RLlib's classes."""
+
+    def sample(self) -> Any:
+        """Draw one action per row."""
+
+    def to_deterministic(self) -> Distribution:
+        """Return the distribution that always takes the most probable action."""
+
+    def logp(self, value: Any, /) -> Any:
+        """Return the log-probability of one action per row."""
+
+
+@runtime_checkable
+class DistributionClass(Protocol):
+    """What makes distributions: a `DistributionSpec` of this library, or a class with such a class method."""
+
+    def from_logits(self, logits: Any, /) -> Distribution:
+        """Make one distribution per row of `action_dist_inputs`."""
+
+
+@runtime_checkable
+class DistributionModule(Module, Protocol):
+    """A module whose forward passes return `action_dist_inputs`: it also says what distribution they are for."""
+
+    def get_inference_action_dist_cls(self) -> DistributionClass:
+        """Return what makes distributions of the outputs of `forward_inference`."""
+
+    def get_exploration_action_dist_cls(self) -> DistributionClass:
+        """Return what makes distributions of the outputs of `forward_exploration`."""
+
+    def get_train_action_dist_cls(self) -> DistributionClass:
+        """Return what makes distributions of the outputs of `forward_train`."""
+
+
+@runtime_checkable
+class ValueModule(Module, Protocol):
+    """A module that also estimates how good a situation is, which advantages and bootstrapping need."""
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+        """Return the value of each observation of `batch`, with its leading axes: `[B]` or `[B, T]`.
+
+        Args:
+            batch: With observations; for stateful modules also with `state_in`.
+            embeddings: What `forward_train` returned as `embeddings` for the same batch, if it is at hand: then only the
+                last layer is computed.
+        """
