@@ -134,7 +134,7 @@ def _unusable(spec: DistributionSpec, logits: Tensor) -> ModuleError:
 
 def draw(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw one class per row, `[..., n]` to `[...]`."""
-    # Without an object of `torch.distributions`, which costs more to make than the draw itself, and takes no generator.
+    # Not with `torch.distributions`: its objects take no generator, and making one costs time of its own.
     probabilities = log_probabilities.detach().exp().reshape(-1, log_probabilities.shape[-1])
     return torch.multinomial(probabilities, 1, generator=generator).reshape(log_probabilities.shape[:-1])
 
