@@ -29,6 +29,8 @@ class ConnectorV2(SpaceFlow, ABC):
         reads: The batch columns that the piece needs; None if that is not declared.
         writes: The batch columns that the piece creates or changes; None if that is not declared. A piece that only gives
             columns another form (lists to arrays, arrays to tensors) writes nothing.
+        fills: The columns among `writes` that the piece makes itself where no earlier piece has; it may stand at either side
+            of another writer of these, since it leaves, or changes, what it finds.
         lookback: How many steps before the first row of a chunk the piece reads from the episode; 1 if not declared.
         kind: On which other rows a row depends, for the laws that the piece has to obey.
         is_stateful: Whether the piece keeps something from one call to the next.
@@ -52,6 +54,8 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def writes(self) -> Collection[str] | None: ...
         @property
+        def fills(self) -> Collection[str]: ...
+        @property
         def lookback(self) -> int: ...
         @property
         def kind(self) -> Kind: ...
@@ -60,6 +64,7 @@ class ConnectorV2(SpaceFlow, ABC):
     else:
         reads = None
         writes = None
+        fills = frozenset()
         lookback = 1
         kind = Kind.CAUSAL
         is_stateful = False

@@ -56,18 +56,18 @@ def _check_reads(pipeline: ConnectorPipelineV2, place: Place, known: Collection[
 
 
 def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str, Place | None]) -> None:
-    overwritten = set(place.piece.writes or ()) - set(place.piece.reads or ())
+    overwritten = set(place.piece.writes or ()) - set(place.piece.reads or ()) - set(place.piece.fills)
     for column in sorted(overwritten & writers.keys()):
         writer = writers[column]
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
             f"{writer or 'the caller'} has written that column before, in vain. Remove one of the two; if this piece changes "
-            f"what is there, let it declare {column!r} in `reads` too."
+            f"what is there, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
         )
 
 
 def _check_declarations(pipeline: ConnectorPipelineV2, place: Place) -> None:
-    for attribute in ("reads", "writes"):
+    for attribute in ("reads", "writes", "fills"):
         declared = getattr(place.piece, attribute)
         if declared is not None and not _are_columns(declared):
             raise PipelineError(

@@ -45,23 +45,25 @@ def is_by_episode(column: Any) -> bool:
 
 def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> Ragged:
     counts = rows.row_counts
-    batches = {key: _batch_of(items) for key, items in column.items()}
+    batches = {key: _batch_of(items) for key, items in column.items() if items}
     keys = [_key_in(batches, episode) for episode in rows.agent_episodes]
-    missing = next((episode for episode, key in zip(rows.agent_episodes, keys, strict=True) if key is None), None)
-    if missing is not None:
-        raise BatchError(
-            f"found no items for the episode {missing.id_!r} in a column of {list(column)}, expected one for each of its rows. "
-            "Add items for every episode of `single_agent_episode_iterator`."
-        )
+    for episode, key, count in zip(rows.agent_episodes, keys, counts.tolist(), strict=True):
+        if key is None and count:
+            raise BatchError(
+                f"found no items for the episode {episode.id_!r} in a column of {list(column)}, expected one for each of its "
+                "rows. Add items for every episode of `single_agent_episode_iterator`."
+            )
     # Two chunks of one episode share a list: each takes its part of it, in order.
-    tail = int(sum(_length(batches[key]) for key in {*keys}) != int(counts.sum()))
+    found = sum(_length(batches[key]) for key in {*keys} - {None})
+    tail = int(found != int(counts.sum()))
     taken = dict.fromkeys(batches, 0)
     parts = []
     for key, count in zip(keys, (counts + tail).tolist(), strict=True):
-        parts.append(map_batch(lambda leaf, start=taken[key], stop=taken[key] + count: leaf[start:stop], batches[key]))
-        taken[key] += count
-    values = map_batch(lambda *leaves_: _joined(leaves_), *parts)
-    found = sum(_length(batches[key]) for key in set(keys))
+        if key is not None:
+            part = slice(taken[key], taken[key] + count)
+            parts.append(map_batch(lambda leaf, part=part: leaf[part], batches[key]))
+            taken[key] += count
+    values = map_batch(lambda *leaves_: _joined(leaves_), *parts) if parts else np.empty(0)
     return _fitted(values, counts, found, column)
 
 

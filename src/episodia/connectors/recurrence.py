@@ -11,7 +11,7 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, module_batches, module_of
 from episodia.connectors.collected import as_ragged
 from episodia.connectors.sequences import Sequences, first_rows, padded, sequences
-from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.ragged import offsets_of
 from episodia.errors import BatchError
 from episodia.trees import map_batch
@@ -56,7 +56,7 @@ def states_of(rows: EpisodeList, initial: Any) -> Ragged:
     tail = 0 if rows.is_current else 1
     counts = rows.row_counts + tail
     offsets = offsets_of(counts)
-    if not any(Columns.STATE_OUT in row.extra_model_outputs for row in rows.agent_episodes):
+    if not any(_stored_states(row) for row in rows.agent_episodes):
         _check_all_new(rows)
         return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
     found = rows.windows(Columns.STATE_OUT, shifts=[-1], fill=0, tail=True)
@@ -72,13 +72,14 @@ def states_of(rows: EpisodeList, initial: Any) -> Ragged:
 
 def _rows_at_the_beginning(rows: EpisodeList, offsets: np.ndarray) -> np.ndarray:
     """Return the rows before which an episode has nothing: what the module did before is not stored because it was not."""
-    new = [
-        not row.extra_model_outputs.get(Columns.STATE_OUT, row.rewards).len_incl_lookback()
-        if rows.is_current
-        else not row.rewards.lookback
-        for row in rows.agent_episodes
-    ]
+    new = [not (_stored_states(row) if rows.is_current else row.rewards.lookback) for row in rows.agent_episodes]
     return offsets[:-1][np.array(new, np.bool_)]
+
+
+def _stored_states(row: SingleAgentEpisode) -> int:
+    """Return how many states an episode has stored, those of its lookback included."""
+    column = row.extra_model_outputs.get(Columns.STATE_OUT)
+    return 0 if column is None else column.len_incl_lookback()
 
 
 def _check_all_new(rows: EpisodeList) -> None:
@@ -146,12 +147,19 @@ def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
             columns[name] = as_ragged(column, rows).map(lambda leaf: leaf[:, None])
 
 
+# Zeros may be no action of the space, and a mask of zeros allows none: padding repeats a valid row there.
+_NEVER_ZERO = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
+
+
 def padded_columns(columns: Batch, cut: Sequences, rows: EpisodeList) -> Batch:
     """Return all columns as padded sequences, the states at their beginnings, lengths, and the mask for the loss."""
     made: Batch = {}
     for name, column in columns.items():
         ragged = as_ragged(column, rows)
-        made[name] = first_rows(ragged, cut) if name == Columns.STATE_IN else padded(ragged, cut)
+        if name == Columns.STATE_IN:
+            made[name] = first_rows(ragged, cut)
+        else:
+            made[name] = padded(ragged, cut, zeros=name not in _NEVER_ZERO)
     made[Columns.SEQ_LENS] = cut.lengths
     given = made.get(Columns.LOSS_MASK)
     made[Columns.LOSS_MASK] = cut.loss_mask if given is None else given & cut.loss_mask

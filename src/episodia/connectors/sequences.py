@@ -65,15 +65,17 @@ def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> Sequen
     return Sequences(steps=steps, mask=mask, warmups=warmups, stretches=stretches)
 
 
-def padded(column: Ragged, cut: Sequences) -> Any:
-    """Return the steps of `column` at their places, zeros at padding: leaves `[S, L, ...]`."""
+def padded(column: Ragged, cut: Sequences, *, zeros: bool = True) -> Any:
+    """Return the steps of `column` at their places, zeros (or some row of it) at padding: leaves `[S, L, ...]`."""
     # In a track every stretch before this one has brought one row more.
     rows = cut.steps + column.tail * cut.stretches[:, None]
     rows[~cut.mask] = 0
-    return map_batch(lambda leaf: _padded_leaf(leaf, rows, cut.mask), column.values)
+    if not zeros:
+        return column.take(rows)
+    return map_batch(lambda leaf: _zero_padded(leaf, rows, cut.mask), column.values)
 
 
-def _padded_leaf(leaf: Any, rows: np.ndarray, mask: np.ndarray) -> Any:
+def _zero_padded(leaf: Any, rows: np.ndarray, mask: np.ndarray) -> Any:
     found = leaf[rows]
     if is_tensor(found):
         found[~_like(mask, found)] = 0

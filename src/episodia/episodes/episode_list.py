@@ -24,6 +24,10 @@ Episode = SingleAgentEpisode | MultiAgentEpisode
 DEFAULT_MODULE_ID = "default_policy"
 
 
+class NotYetError(EpisodeKeyError):
+    """A column was asked for at the present moment that only the next step will add."""
+
+
 @final
 class EpisodeList(Sequence[Any]):
     """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
@@ -254,7 +258,7 @@ class EpisodeList(Sequence[Any]):
             return Ragged(_FLAGS[column](self), offsets_of(self.row_counts))
         columns = self._columns(column)
         if self.is_current:
-            raise EpisodeKeyError(
+            raise NotYetError(
                 f"found the column {column!r} asked for at the present moment, expected a column of observations or infos: "
                 "what a step adds is not there yet. Ask for `windows` with negative shifts to see the past."
             )

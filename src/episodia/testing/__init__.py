@@ -5,6 +5,7 @@ It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else i
 
 from episodia.testing.catalogue import EPISODES, SPACES
 from episodia.testing.comparing import assert_same_episode, assert_same_items
+from episodia.testing.connector_laws import check_connector_laws, laws_of
 from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
 from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
 from episodia.testing.multi_agent_strategies import (
@@ -47,12 +48,14 @@ __all__ = [
     "assert_same_episode",
     "assert_same_items",
     "assert_same_multi_agent_episode",
+    "check_connector_laws",
     "chunked_episodes",
     "contents",
     "cut_points",
     "episodes",
     "indices",
     "items",
+    "laws_of",
     "multi_agent_episodes",
     "multi_agent_schedules",
     "next_env_steps",
