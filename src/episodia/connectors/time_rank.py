@@ -1,0 +1,66 @@
+"""The time axis of one step, taken away again."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import Batch
+from episodia.connectors.describing import describe_column
+from episodia.connectors.kinds import Kind
+from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.recurrence import ADDED_TIME_AXIS
+from episodia.errors import BatchError
+from episodia.trees import leaves, map_batch
+
+
+@final
+class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
+    """Takes away the time axis that observations of one step were given for stateful modules: `[B, 1, ...]` to `[B, ...]`.
+
+    Nothing is done unless `shared_data` says that an axis was added. States have none and stay as they are; so do the
+    columns of modules without state, where there are several modules.
+
+    >>> import numpy as np
+    >>> outputs = {"actions": np.array([[3], [5]]), "state_out": {"h": np.zeros((2, 1))}}
+    >>> piece = RemoveSingleTsTimeRankFromBatch()
+    >>> batch = piece(rl_module=None, batch=outputs, episodes=[], shared_data={"_added_single_ts_time_rank": True})
+    >>> batch["actions"], batch["state_out"]["h"].shape
+    (array([3, 5]), (2, 1))
+    """
+
+    # Columns get another form, not other values.
+    reads = writes = frozenset[str]()
+    lookback = 0
+    kind = Kind.CAUSAL
+    is_stateful = False
+
+    def __call__(
+        self, *, rl_module: Any, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+    ) -> Batch:
+        """Return the batch without the time axis."""
+        if not (shared_data or {}).get(ADDED_TIME_AXIS):
+            return batch
+        for outputs in list(module_outputs(batch, rl_module)):
+            if outputs.module_id is None or outputs.module is None or outputs.module.is_stateful():
+                outputs.columns.update(_without_time(outputs))
+        return batch
+
+
+def _without_time(outputs: ModuleOutputs) -> dict[str, Any]:
+    columns = {name: column for name, column in outputs.columns.items() if name != Columns.STATE_OUT}
+    for name, column in columns.items():
+        _check_single_step(outputs, name, column)
+    return {name: map_batch(lambda leaf: leaf[:, 0], column) for name, column in columns.items()}
+
+
+def _check_single_step(outputs: ModuleOutputs, name: str, column: Any) -> None:
+    for path, leaf in leaves(column):
+        shape: tuple[int, ...] = getattr(leaf, "shape", ())
+        if len(shape) < 2 or shape[1] != 1:
+            raise BatchError(
+                f"{place_of(outputs, name)}{path}: found {describe_column(leaf)}, expected one step per row, [B, 1, ...], as "
+                "the observations have that the module was given. Let the module return its columns with the axes of its "
+                "observations."
+            )
