@@ -194,7 +194,9 @@ def _tuple_check(space: spaces.Tuple[Any], path: str) -> Check:
 
 
 def _array_check(space: Space[Any], path: str) -> Check:
-    low, high = _bounds(space)
+    low, high = map(_one_if_alike, _bounds(space))
+    # One number for all elements is compared with one number of the whole batch.
+    axis, all_hold = (None, bool) if np.ndim(low) == np.ndim(high) == 0 else (0, np.all)
     shape, dtype = space.shape, np.dtype(space.dtype)
     # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
     kinds = "biuf" if dtype.kind == "f" else "biu"
@@ -204,18 +206,23 @@ def _array_check(space: Space[Any], path: str) -> Check:
     def check(batch: Any) -> None:
         if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
             raise _refuse(path, batch[0] if len(batch) else batch, f"items of {short_name(space)}", OTHER_SPACE)
-        if not len(batch):
+        if not batch.size:
             return
         # Two reductions are several times faster than two comparisons. They are false for NaN, which is looked at closely.
         is_own_dtype = batch.dtype == dtype or dtype.kind == "f"
-        above = (cannot_be_below and is_own_dtype) or bool(np.all(batch.min(axis=0) >= low))
-        below = (cannot_be_above and is_own_dtype) or bool(np.all(batch.max(axis=0) <= high))
+        above = (cannot_be_below and is_own_dtype) or all_hold(np.minimum.reduce(batch, axis=axis) >= low)
+        below = (cannot_be_above and is_own_dtype) or all_hold(np.maximum.reduce(batch, axis=axis) <= high)
         if not (above and below):
             rows = ((batch < low) | (batch > high)).reshape(len(batch), -1).any(axis=1)
             if rows.any():
                 raise _outside(space, batch, np.flatnonzero(rows).tolist(), path)
 
     return check
+
+
+def _one_if_alike(bounds: Any) -> Any:
+    """Return a single number if all of `bounds` are that number."""
+    return bounds.flat[0] if np.size(bounds) and np.ndim(bounds) and (bounds == bounds.flat[0]).all() else bounds
 
 
 def _object_check(space: Space[Any], path: str) -> Check:

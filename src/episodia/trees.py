@@ -250,9 +250,9 @@ def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is np.ndarray and items[0].ndim:
         return _stack_arrays(items, path)
-    if kind in _SCALAR_DTYPES:
+    if kind in SCALAR_DTYPES:
         try:
-            return np.fromiter(items, _SCALAR_DTYPES[kind], len(items))
+            return np.fromiter(items, SCALAR_DTYPES[kind], len(items))
         except OverflowError:  # integers beyond 64 bits become objects below
             pass
     if dict in kinds or tuple in kinds:
@@ -269,7 +269,7 @@ def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
     return batch
 
 
-_SCALAR_DTYPES: dict[Any, Any] = {
+SCALAR_DTYPES: dict[Any, Any] = {
     float: np.float64,
     int: np.int64,
     bool: np.bool_,

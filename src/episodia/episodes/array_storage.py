@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, final
 
 import numpy as np
@@ -49,6 +50,20 @@ class ArrayStorage(Storage):
     def copied(cls, batch: Any) -> ArrayStorage:
         """Return a storage with a private copy of `batch`, arrays or lists that have time as their first axis."""
         return cls(map_batch(_own_column, batch), owned=True)
+
+    @classmethod
+    def in_rows_of(cls, array: np.ndarray, lengths: Iterable[int]) -> list[ArrayStorage]:
+        """Return storages of successive rows, as many as `lengths` say, of an array of numbers that nobody else has."""
+        alias, storages, start = _read_only(array), [], 0
+        for length in lengths:
+            stop = start + length
+            storage = cls.__new__(cls)
+            storage._length = storage._capacity = length
+            storage._room, storage._alias = array[start:stop], alias[start:stop]
+            storage._has_objects = storage._shared = False
+            storages.append(storage)
+            start = stop
+        return storages
 
     def __len__(self) -> int:
         return self._length

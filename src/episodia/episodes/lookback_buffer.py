@@ -97,7 +97,7 @@ class LookbackBuffer:
         """Store in `storage` from now on."""
         self._storage = storage
         self.push = storage.push
-        self.free_types, self.row_dtype, self.row_shape = frozenset(), None, None
+        self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
         if not isinstance(storage, ListStorage):
             return
         if self._space is None:
@@ -436,7 +436,8 @@ class LookbackBuffer:
     def adopt_stacked(self, storage: Storage) -> None:
         """Become finalized on `storage`, which `stacked` returned; this cannot fail."""
         self.finalized = True
-        self._use(storage)
+        self._storage, self.push = storage, storage.push
+        self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
 
     def check_bounds(self, storage: Storage | None = None) -> None:
         """Check every item, or those of `storage` in their place, against the space, including its bounds.
@@ -448,7 +449,12 @@ class LookbackBuffer:
             return
         storage = self.stacked() if storage is None else storage
         if isinstance(storage, ArrayStorage):
-            self._rules_of_space().check_bounds(storage.arrays)
+            self.check_batch(storage.arrays)
+
+    def check_batch(self, batch: Any) -> None:
+        """Check all items of `batch` as `check_bounds` does those of this buffer."""
+        if self._space is not None:
+            self._rules_of_space().check_bounds(batch)
 
     # --- Parts and wholes -------------------------------------------------------------------------------------------
 
@@ -536,6 +542,8 @@ class LookbackBuffer:
 
 
 InfiniteLookbackBuffer = LookbackBuffer
+
+_NO_TYPES: frozenset[type] = frozenset()
 
 
 def _sum(leaf: Any, number: Any) -> Any:

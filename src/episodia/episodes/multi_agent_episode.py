@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from gymnasium import Space
 
 from episodia.episodes import (
+    joint_stacking,
     multi_agent_chunks,
     multi_agent_display,
     multi_agent_replay,
     multi_agent_state,
-    single_agent_columns,
 )
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import Index, as_count
@@ -439,14 +439,10 @@ class MultiAgentEpisode:
         Raises:
             ShapeError: If the items of a column do not fit together; nothing is changed then.
         """
-        stacked = {}
-        for agent, single in self.agent_episodes.items():
-            try:
-                stacked[agent] = single_agent_columns.stacked(single)
-            except EpisodiaError as error:
-                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
-        for agent, columns in stacked.items():
-            single_agent_columns.adopt_stacked(self.agent_episodes[agent], columns)
+        try:
+            joint_stacking.finalize(self.agent_episodes.values())
+        except EpisodiaError as error:
+            raise type(error)(f"episode {self.id_!r}, {error}") from error
         self._finalized = True
         return self
 
