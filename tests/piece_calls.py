@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from episodia import EpisodeList
 from episodia.testing import spaces as drawn_spaces
 from episodia.testing import trajectories
-from episodia.trees import leaves, stack, unstack
+from episodia.trees import leaves, map_batch, stack, unstack
 
 VECTOR_KINDS = [spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple]
 BOX_KINDS = [spaces.Box, spaces.Dict, spaces.Tuple]
@@ -76,3 +76,8 @@ def describe_bits(items):
 def without_spaces(trajectory):
     """Return the trajectory as it is, its spaces left out."""
     return replace(trajectory, observation_space=None, action_space=None)
+
+
+def as_arrays(item):
+    """Return the item with arrays for floats; gymnasium warns of anything else in a Box."""
+    return map_batch(lambda leaf: np.asarray(leaf) if isinstance(leaf, np.floating) else leaf, item)

@@ -1,0 +1,141 @@
+"""Previous actions and rewards as a part of the observation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.connectors.flat_vectors import flat_size, flat_space, flat_vectors
+from episodia.connectors.observation_pieces import ObservationChanger
+from episodia.connectors.row_spaces import Part
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.errors import PipelineError
+from episodia.trees import map_batch
+
+
+@final
+class PrevActionsPrevRewards(ObservationChanger):
+    """Makes of each observation a dict that also has the actions and rewards before it, the latest last.
+
+    Actions of any space (nested ones too) become one vector, classes one-hot; before the first step stand zeros, which
+    is no class at all. The space of actions is the one that reaches the piece, or else the episode's own.
+
+    Args:
+        input_observation_space: The space of observations; with `multi_agent`, of each agent.
+        input_action_space: The space of actions; with `multi_agent`, of each agent.
+        multi_agent: Whether the spaces have an entry for each agent.
+        n_prev_actions: How many actions; with 0, they are left out.
+        n_prev_rewards: How many rewards; with 0, they are left out.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If a number is negative, or if actions are no vectors of one size.
+
+    >>> walk = SingleAgentEpisode(observations=[7, 8], actions=[1], rewards=[0.5], len_lookback_buffer=0)
+    >>> piece = PrevActionsPrevRewards(spaces.Discrete(9), spaces.Discrete(2), n_prev_actions=2)
+    >>> obs = piece(rl_module=None, batch={}, episodes=EpisodeList([walk]).current())["obs"].values
+    >>> {key: part.tolist() for key, part in obs.items()}
+    {'_orig_obs': [8], 'prev_n_actions': [[0.0, 0.0, 0.0, 1.0]], 'prev_n_rewards': [[0.5]]}
+    """
+
+    ORIG_OBS_KEY: ClassVar[str] = "_orig_obs"
+    PREV_ACTIONS_KEY: ClassVar[str] = "prev_n_actions"
+    PREV_REWARDS_KEY: ClassVar[str] = "prev_n_rewards"
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        multi_agent: bool = False,
+        n_prev_actions: int = 1,
+        n_prev_rewards: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        if n_prev_actions < 0 or n_prev_rewards < 0:
+            raise PipelineError(
+                f"{self.name}: found `n_prev_actions={n_prev_actions}` and `n_prev_rewards={n_prev_rewards}`, expected no "
+                "number below 0."
+            )
+        self.n_prev_actions = n_prev_actions
+        self.n_prev_rewards = n_prev_rewards
+
+    @property
+    def lookback(self) -> int:
+        """As many steps as the farthest action or reward is away."""
+        return max(self.n_prev_actions, self.n_prev_rewards)
+
+    def input_spaces(self) -> Any:
+        """Return the space of the actions, which decides how they become vectors."""
+        return self.input_action_space
+
+    def own_space(self, episode: SingleAgentEpisode) -> Space[Any] | None:
+        """Return the space of the actions of an episode."""
+        return episode.action_space
+
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+        """Return the `Dict` space of the three parts."""
+        parts = {self.ORIG_OBS_KEY: space}
+        if self.n_prev_actions:
+            parts[self.PREV_ACTIONS_KEY] = self._actions_space(action_space)
+        if self.n_prev_rewards:
+            parts[self.PREV_REWARDS_KEY] = spaces.Box(-np.inf, np.inf, (self.n_prev_rewards,), np.float32)
+        return spaces.Dict(parts)
+
+    def _actions_space(self, action_space: Space[Any] | None) -> spaces.Box:
+        if action_space is None:
+            raise PipelineError(
+                f"{self.name}: found no action space, expected one beside the observation space, because previous actions "
+                "become a part of observations. Build the pipeline with both spaces."
+            )
+        flat = flat_space(self.name, action_space)
+        low, high = (
+            np.tile(np.minimum(flat.low, 0), self.n_prev_actions),
+            np.tile(np.maximum(flat.high, 0), self.n_prev_actions),
+        )
+        return spaces.Box(low, high, dtype=np.float32)
+
+    def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
+        """Return the observations in `column` with the past of `rows` beside them."""
+        values = {self.ORIG_OBS_KEY: column.values}
+        tail = bool(column.tail)
+        if self.n_prev_actions:
+            values[self.PREV_ACTIONS_KEY] = self._previous_actions(rows, part.space, tail)
+        if self.n_prev_rewards:
+            rewards = rows.windows(Columns.REWARDS, shifts=range(-self.n_prev_rewards, 0), fill=0, tail=tail)
+            values[self.PREV_REWARDS_KEY] = rewards.values.astype(np.float32)
+        return column.with_values(values)
+
+    def _previous_actions(self, rows: EpisodeList, space: Space[Any] | None, tail: bool) -> np.ndarray:
+        """Return the vectors of the previous actions, one after another: [N, number of actions × size]."""
+        shifts = range(-self.n_prev_actions, 0)
+        is_there = _is_there(rows, shifts, tail)
+        count = is_there.size
+        actions = rows.windows(Columns.ACTIONS, shifts=shifts, fill=0, tail=tail).values
+        if space is None:
+            raise PipelineError(
+                f"{self.name}: found no space of the actions, expected one. Build the pipeline with its input spaces, or give "
+                "the episodes theirs."
+            )
+        vectors = np.zeros((count, flat_size(self.name, space)), np.float32)
+        places = np.flatnonzero(is_there)
+        # Episodes without a single step may not even know how their actions are nested.
+        if len(places):
+            chosen = map_batch(lambda leaf: leaf.reshape(count, *leaf.shape[2:])[places], actions)
+            vectors[places] = flat_vectors(self.name, space, chosen, len(places))
+        return (
+            vectors.reshape(len(is_there), -1) if count else np.zeros((0, len(shifts) * vectors.shape[1]), np.float32)
+        )
+
+
+def _is_there(rows: EpisodeList, shifts: range, tail: bool) -> np.ndarray:
+    """Tell for each row and shift whether that step exists: bool [N, K].
+
+    A reward cannot be 0 with one filling and 1 with another, unless it is the filling.
+    """
+    zeros, ones = (rows.windows(Columns.REWARDS, shifts=shifts, fill=fill, tail=tail).values for fill in (0, 1))
+    return ~((zeros == 0) & (ones == 1))  # type: ignore[no-any-return]  # an array
