@@ -60,11 +60,11 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
         mark(error, ", ".join(names), None)
         raise
     for name, old, new in zip(names, given.values(), results, strict=True):
-        batch[name] = _stored(old, new)
+        _store(batch, name, old, new)
 
 
 def _given_columns(batch: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return the columns of these names, without the rows after the last step if only some have them."""
+    """Return the columns of these names, their episodes in one order, and with tails either all or none of them."""
     for name in names:
         if batch.get(name) is None:
             raise BatchError(
@@ -72,21 +72,27 @@ def _given_columns(batch: dict[str, Any], names: list[str]) -> dict[str, Any]:
                 "writes the column."
             )
     given = {name: batch[name] for name in names}
+    first = given[names[0]]
+    if is_collected(first):
+        # Items by episode are paired by their ids, in whatever order the episodes came.
+        return {
+            name: {key: col[key] for key in first} if is_collected(col) and col.keys() == first.keys() else col
+            for name, col in given.items()
+        }
     if len({column.tail for column in given.values() if isinstance(column, Ragged)}) > 1:
         return {name: col.body() if isinstance(col, Ragged) else col for name, col in given.items()}
     return given
 
 
-def _stored(old: Any, new: Any) -> Any:
-    """Return what stands in the batch afterwards: lists are changed themselves, because others may hold them."""
+def _store(batch: dict[str, Any], name: str, old: Any, new: Any) -> None:
+    """Put the new items where the old ones are: lists are changed themselves, because others may hold them."""
     if isinstance(old, list):
         old[:] = new
-        return old
-    if isinstance(old, dict):
+    elif isinstance(old, dict):
         for key, items in new.items():
             old[key][:] = items
-        return old
-    return new
+    else:
+        batch[name] = new
 
 
 def _changed(names: list[str], items: list[_Items], func: ItemFunction, is_single: bool) -> list[list[tuple[Any, ...]]]:
@@ -119,7 +125,7 @@ def _items(name: str, column: Any) -> _Items:
         return _items_of_stretches(column)
     if isinstance(column, list):
         return _Items([Owner()], [column], lambda groups: groups[0])
-    if is_collected(column) or column == {}:
+    if is_collected(column) or (isinstance(column, dict) and not column):
         keys = list(column)
         return _Items(
             [Owner(*key) for key in keys], list(column.values()), lambda groups: dict(zip(keys, groups, strict=True))
