@@ -1,0 +1,159 @@
+"""Numbers that change with the steps taken: how much to explore, for example. They are pure functions of the step."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+
+from episodia.errors import PipelineError
+
+
+class Schedule(ABC):
+    """A number for each step. It has no memory: the same step always gives the same number."""
+
+    @abstractmethod
+    def at(self, t: int) -> float:
+        """Return the number for step `t`, counted from 0."""
+
+    @property
+    @abstractmethod
+    def extremes(self) -> tuple[float, float]:
+        """The smallest and the largest number that the schedule can take."""
+
+
+@final
+class ConstantSchedule(Schedule):
+    """The same number at each step.
+
+    >>> ConstantSchedule(0.1).at(1_000)
+    0.1
+    """
+
+    def __init__(self, value: float) -> None:
+        self.value = _finite("value", value)
+
+    def at(self, t: int) -> float:
+        """Return the number."""
+        return self.value
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The number, twice."""
+        return self.value, self.value
+
+    def __repr__(self) -> str:
+        return f"ConstantSchedule({self.value})"
+
+
+@final
+class PiecewiseLinearSchedule(Schedule):
+    """Straight lines between given points; before the first and after the last one, its number stays.
+
+    Args:
+        points: Pairs of a step and the number at that step, steps in ascending order.
+
+    Raises:
+        PipelineError: If there is no point, or if they are not in order.
+
+    >>> epsilon = PiecewiseLinearSchedule([(0, 1.0), (100, 0.5)])
+    >>> epsilon.at(0), epsilon.at(50), epsilon.at(1_000)
+    (1.0, 0.75, 0.5)
+    """
+
+    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+        self.points = tuple((_finite("points", t), _finite("points", value)) for t, value in points)
+        times = [t for t, _ in self.points]
+        if not times or any(late <= early for early, late in pairwise(times)):
+            raise PipelineError(
+                f"PiecewiseLinearSchedule: found `points={list(points)}`, expected at least one pair of a step and a number, "
+                "with steps in ascending order. Sort them, and give each step one number."
+            )
+        self._times, self._values = np.array(self.points).T
+
+    def at(self, t: int) -> float:
+        """Return the number on the line between the points around `t`."""
+        return float(np.interp(t, self._times, self._values))
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The smallest and the largest number of all points."""
+        return float(self._values.min()), float(self._values.max())
+
+    def __repr__(self) -> str:
+        return f"PiecewiseLinearSchedule({list(self.points)})"
+
+
+@final
+class ExponentialSchedule(Schedule):
+    """From `start` towards `end`: in each half-life, half of what is left of the way.
+
+    Args:
+        start: The number at step 0.
+        end: The number that is approached.
+        half_life: After how many steps half of the way is done.
+
+    Raises:
+        PipelineError: If `half_life` is not positive.
+
+    >>> epsilon = ExponentialSchedule(1.0, 0.0, half_life=100)
+    >>> epsilon.at(0), epsilon.at(100), epsilon.at(200)
+    (1.0, 0.5, 0.25)
+    """
+
+    def __init__(self, start: float, end: float, *, half_life: float) -> None:
+        self.start, self.end = _finite("start", start), _finite("end", end)
+        self.half_life = _finite("half_life", half_life)
+        if self.half_life <= 0.0:
+            raise PipelineError(
+                f"ExponentialSchedule: found `half_life={half_life}`, expected a positive number of steps. Pass one."
+            )
+
+    def at(self, t: int) -> float:
+        """Return the number at step `t`."""
+        return self.end + (self.start - self.end) * math.pow(0.5, t / self.half_life)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """Both ends of the way."""
+        return min(self.start, self.end), max(self.start, self.end)
+
+    def __repr__(self) -> str:
+        return f"ExponentialSchedule({self.start}, {self.end}, half_life={self.half_life})"
+
+
+def as_schedule(value: float | Schedule) -> Schedule:
+    """Return `value` if it is a schedule already, else the one that stays at this number.
+
+    >>> as_schedule(0.1)
+    ConstantSchedule(0.1)
+    """
+    return value if isinstance(value, Schedule) else ConstantSchedule(value)
+
+
+def schedule_within(name: str, value: float | Schedule, low: float, high: float) -> Schedule:
+    """Return the schedule of a parameter whose numbers have to lie between `low` and `high`.
+
+    Raises:
+        PipelineError: If they do not.
+    """
+    schedule = as_schedule(value)
+    smallest, largest = schedule.extremes
+    if not low <= smallest <= largest <= high:
+        wanted = f"numbers from {low:g} to {high:g}" if math.isfinite(high) else f"numbers from {low:g} on"
+        raise PipelineError(f"found `{name}={value!r}`, expected {wanted} at each step. Correct the schedule.")
+    return schedule
+
+
+def _finite(name: str, value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer, np.floating))
+        or not math.isfinite(value)
+    ):
+        raise PipelineError(f"found {value!r} in `{name}` of a schedule, expected finite numbers. Pass such a number.")
+    return float(value)
