@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from episodia.episodes import chunks
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import as_count
+from episodia.episodes.multi_agent_getters import missing_steps
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
@@ -16,8 +17,6 @@ from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
-
-fork_single = chunks.fork
 
 
 def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpisode:
@@ -121,20 +120,15 @@ def _pending_at(episode: MultiAgentEpisode, agent: AgentID, position: int, env_t
         return pending if pending is not None and pending.has_action else None
     index = position - single.rewards.lookback
     extras = {
-        key: column.get(position - column.lookback - _missing(single, column), neg_index_as_lookback=True)
+        key: column.get(position - column.lookback - missing_steps(single, column), neg_index_as_lookback=True)
         for key, column in single.extra_model_outputs.items()
-        if position >= _missing(single, column)
+        if position >= missing_steps(single, column)
     }
     return PendingStep(
         single.get_actions(index, neg_index_as_lookback=True),
         extras or None,
         single.get_rewards(index, neg_index_as_lookback=True),
     )
-
-
-def _missing(single: SingleAgentEpisode, column: Any) -> int:
-    """Return how many steps of the lookback an extra column does not have."""
-    return int(single.rewards.len_incl_lookback() - column.len_incl_lookback())
 
 
 def _pick_ends(episode: MultiAgentEpisode, picked: MultiAgentEpisode) -> None:

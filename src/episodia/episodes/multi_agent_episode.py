@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Hashable, Mapping
 from time import perf_counter
@@ -682,7 +683,7 @@ class MultiAgentEpisode:
             raise EpisodeKeyError(
                 f"episode {self.id_!r}: found data for the agents {unknown}, expected some of {list(self.agent_episodes)}."
             )
-        changed = {agent: multi_agent_chunks.fork_single(self.agent_episodes[agent]) for agent in new_data}
+        changed = {agent: copy.copy(self.agent_episodes[agent]) for agent in new_data}
         for agent, single in changed.items():
             setter = getattr(single, f"set_{column}")
             try:

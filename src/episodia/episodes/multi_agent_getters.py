@@ -109,8 +109,10 @@ def _by_agent_steps(
     episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
 ) -> dict[AgentID, Any]:
     found = {}
+    # Of what is pending alone, the rest of the column is not asked for.
+    latest = query.indices == -1 if type(query.indices) is int and not query.negative_is_lookback else False
     for agent in agents:
-        column = _column_with_pending(episode, source, agent)
+        column = _column_with_pending(episode, source, agent, only_end=latest)
         # An agent that has had no step at all has no latest one: of a single index it is left out.
         is_empty = column is not None and not column.len_incl_lookback() and query.fill is None
         if column is not None and not (is_empty and isinstance(query.indices, (int, np.integer))):
@@ -121,17 +123,30 @@ def _by_agent_steps(
     return found
 
 
-def _column_with_pending(episode: MultiAgentEpisode, source: Source, agent: AgentID) -> LookbackBuffer | None:
-    """Return the column of one agent, with what is pending as its last item."""
-    column = source.column(episode.agent_episodes[agent])
+def _column_with_pending(
+    episode: MultiAgentEpisode, source: Source, agent: AgentID, *, only_end: bool = False
+) -> LookbackBuffer | None:
+    """Return the column of one agent, with what is pending as its last item.
+
+    With `only_end`, and if something is pending, it may begin late: only the last item counts.
+    """
+    single = episode.agent_episodes[agent]
+    column = source.column(single)
     pending = episode._pending.get(agent)
     if source.pending is None or pending is None or not pending.has_action:
         return column
     item = source.pending(pending)
     if item is NOTHING:
         return column
-    column = LookbackBuffer() if column is None else column.fork()
-    if episode.is_finalized:
+    if column is None:
+        column = LookbackBuffer()
+    elif only_end:
+        # One item more, because rows of an array have one dtype.
+        size = column.len_incl_lookback()
+        column = column.share(slice(max(0, size - 1), size), 0)
+    else:
+        column = column.fork()
+    if single.is_finalized:
         column.finalize()
     column.append(item)
     return column
@@ -211,7 +226,13 @@ def _at_one_env_step(
         position = _position(episode, source, agent, env_t)
         if position is None and query.fill is None:
             continue
-        column = _column_for(episode, source, agent, [position])
+        column = source.column(episode.agent_episodes[agent])
+        stored = 0 if column is None else column.len_incl_lookback()
+        if position is not None and position >= stored:
+            column = _column_with_pending(episode, source, agent, only_end=True)
+            position = 0 if column is None else column.len_incl_lookback() - 1
+        elif not stored:
+            column = _column_with_pending(episode, source, agent)
         if column is not None:
             index = _ABSENT if position is None else position - column.lookback
             found[agent] = column._get(index, True, query.fill, query.hot)
@@ -273,17 +294,20 @@ def _position(episode: MultiAgentEpisode, source: Source, agent: AgentID, env_t:
     if position is None or source.pending is None:
         return position
     single = episode.agent_episodes[agent]
-    steps = single.rewards.len_incl_lookback()
-    if position < steps:
-        column = source.column(single)
+    column = source.column(single)
+    if position < single.rewards.len_incl_lookback():
         # An extra column may be shorter: it came later than the steps in the lookback.
-        offset = 0 if column is None else steps - column.len_incl_lookback()
-        return position - offset if column is not None and position >= offset else None
+        offset = position + 1 if column is None else missing_steps(single, column)
+        return position - offset if position >= offset else None
     pending = episode._pending.get(agent)
     if pending is None or not pending.has_action or source.pending(pending) is NOTHING:
         return None
-    column = source.column(single)
     return 0 if column is None else column.len_incl_lookback()
+
+
+def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:
+    """Return how many steps of the lookback an extra column does not have."""
+    return single.rewards.len_incl_lookback() - column.len_incl_lookback()
 
 
 def _column_for(
