@@ -154,6 +154,15 @@ def test_a_pipeline_that_a_piece_runs_itself_is_part_of_the_path():
     assert (error.piece, error.place) == ("runner/broken", (0, 1))
 
 
+def test_a_connector_error_that_a_piece_raises_itself_is_a_cause_like_others():
+    cause = ConnectorError("my own words")
+    error = failure_of(raising(cause))
+
+    assert error.__cause__ is cause
+    assert (error.piece, error.place) == ("broken", (0,))
+    assert "my own words" in str(error)
+
+
 def test_a_failed_run_leaves_the_pipeline_usable():
     fails = [True]
 

@@ -48,6 +48,15 @@ def test_setting_the_name_of_a_neighbour_is_refused():
     assert names(pipeline) == ["Tiny", "Tiny_2"]
 
 
+def test_a_class_may_have_a_name_of_its_own_but_only_once_in_a_pipeline():
+    class Named(Tiny):
+        name = "frames"
+
+    assert names(ConnectorPipelineV2(connectors=[Named(), Tiny()])) == ["frames", "Tiny"]
+    with pytest.raises(PipelineError, match="'frames'"):
+        ConnectorPipelineV2(connectors=[Named(), Named()])
+
+
 @pytest.mark.parametrize("name", ["", "a/b", 3, None])
 def test_what_is_no_name_is_refused(name):
     piece = Tiny()

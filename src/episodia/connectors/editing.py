@@ -9,7 +9,7 @@ from weakref import ref
 
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.checking import check_pipeline
-from episodia.connectors.names import names_for
+from episodia.connectors.names import checked_name, names_for
 from episodia.connectors.places import walk
 from episodia.errors import PipelineError
 
@@ -72,6 +72,9 @@ def _adopt(pipeline: ConnectorPipelineV2, pieces: tuple[ConnectorV2, ...]) -> No
         if not any(owner is pipeline for owner in piece._pipelines()):
             piece._owners = (*(owner for owner in piece._owners if owner() is not None), ref(pipeline))
     pipeline._pieces = pieces
+    for piece in pieces:
+        # A plugin may have an attribute `name` of its own.
+        pipeline._check_new_name(piece, checked_name(piece.name))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from episodia.connectors.current_run import current_run, mark_of
 from episodia.connectors.describing import columns_of, describe_batch
@@ -23,7 +23,7 @@ def failure(pipeline: ConnectorPipelineV2, position: int, given: dict[str, Any],
         error: What the piece raised. If that comes from a pipeline inside of the piece, the place is made longer.
     """
     piece = pipeline.connectors[position]
-    if isinstance(error, ConnectorError):
+    if is_placed(error):
         path, place, detail = f"{piece.name}{SEPARATOR}{error.piece}", (position, *error.place), error.detail
         column, episode_id = error.column, error.episode_id
     else:
@@ -38,7 +38,12 @@ def failure(pipeline: ConnectorPipelineV2, position: int, given: dict[str, Any],
 
 def cause_of(error: Exception) -> BaseException | None:
     """Return what a piece has raised itself."""
-    return error.__cause__ if isinstance(error, ConnectorError) else error
+    return error.__cause__ if is_placed(error) else error
+
+
+def is_placed(error: Exception) -> TypeGuard[ConnectorError]:
+    """Tell whether a pipeline has raised `error`, and not the piece itself."""
+    return isinstance(error, ConnectorError) and bool(error.place)
 
 
 def _column(error: Exception, given: dict[str, Any]) -> str | None:
