@@ -66,7 +66,7 @@ class EpsilonGreedy(Exploration):
         leading = actions.shape[: actions.ndim - len(space.shape or ())]
         # A module may put out floats for a Box of whole numbers; they are rounded when they are unsquashed.
         if isinstance(space, Box) and actions.dtype.kind == "f" and mask is None:
-            drawn = random_reals(space, leading, self._rng, self.real_range)
+            drawn = random_reals(*self._ranges(space), leading, self._rng)
         else:
             drawn = random_actions(space, leading, self._rng, self.real_range, mask)
         return drawn.astype(actions.dtype, copy=False)

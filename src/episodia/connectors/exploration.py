@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.action_spaces import ActionSpaces, RowsOfSpace
+from episodia.connectors.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
 from episodia.connectors.module_outputs import ModuleOutputs, check_arrays, module_outputs, needed_column, place_of
-from episodia.connectors.random_actions import Range
+from episodia.connectors.random_actions import Range, range_of
 from episodia.connectors.schedules import Schedule
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
 from episodia.trees import leaves
@@ -68,6 +68,7 @@ class Exploration(ConnectorV2, ABC):
         self.real_range = _checked_range(real_range)
         self.seed = seed
         self._spaces = ActionSpaces()
+        self._ranges = PerSpace(lambda box: range_of(box, self.real_range))
         self._rng = np.random.default_rng(seed)
         # Steps of all parallel pieces when they were last merged, and own ones since then.
         self._merged_steps = 0

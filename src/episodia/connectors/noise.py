@@ -11,7 +11,8 @@ from gymnasium.spaces import Box
 
 from episodia.connectors.action_spaces import RowsOfSpace, change_actions
 from episodia.connectors.exploration import Exploration
-from episodia.connectors.random_actions import Range, range_of
+from episodia.connectors.normalize_and_clip import within
+from episodia.connectors.random_actions import Range
 from episodia.connectors.schedules import Schedule, schedule_within
 
 
@@ -54,7 +55,7 @@ class GaussianNoise(Exploration):
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
             if not _is_real(space, leaf):
                 return leaf
-            return _sum(space, leaf, amount * self._rng.standard_normal(leaf.shape), self.real_range)
+            return _sum(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)
 
@@ -97,7 +98,7 @@ class UniformNoise(Exploration):
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
             if not _is_real(space, leaf):
                 return leaf
-            return _sum(space, leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self.real_range)
+            return _sum(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)
 
@@ -110,7 +111,5 @@ def _is_real(space: Space[Any], actions: np.ndarray) -> bool:
     return isinstance(space, Box) and actions.dtype.kind == "f"
 
 
-def _sum(space: Any, actions: np.ndarray, noise: np.ndarray, real_range: Range | None) -> np.ndarray:
-    low, high = range_of(space, real_range)
-    noisy: np.ndarray = np.clip(actions + noise, low, high)
-    return noisy.astype(actions.dtype, copy=False)
+def _sum(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    return within(actions + noise, *bounds).astype(actions.dtype, copy=False)

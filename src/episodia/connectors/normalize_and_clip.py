@@ -30,6 +30,7 @@ class BoxBounds:
         self._low, self._high = space.low, space.high
         low, high = float_bounds(space)
         self._bounded = np.isfinite(low) & np.isfinite(high)
+        self._is_bounded = bool(self._bounded.all())
         # Half of each bound first: the difference of two large ones may be infinite.
         self._centre = np.where(self._bounded, low, 0.0) / 2 + np.where(self._bounded, high, 0.0) / 2
         self._half = np.where(self._bounded, high, 0.0) / 2 - np.where(self._bounded, low, 0.0) / 2
@@ -43,15 +44,20 @@ class BoxBounds:
         if actions.dtype.kind != "f" and self._dtype.kind != "f":
             return self.clipped(actions)
         values = actions.astype(np.float64)
-        spread = self._centre + np.clip(values, -1.0, 1.0) * self._half
-        return self.clipped(spread if self._bounded.all() else np.where(self._bounded, spread, values))
+        spread = self._centre + within(values, -1.0, 1.0) * self._half
+        return self.clipped(spread if self._is_bounded else np.where(self._bounded, spread, values))
 
     def clipped(self, actions: np.ndarray) -> np.ndarray:
         """Return actions within the bounds, in the dtype of the space; rounded, if that is one of whole numbers."""
         if self._dtype.kind != "f" and actions.dtype.kind == "f":
             actions = _whole(np.rint(actions), self._dtype)
-        clipped: np.ndarray = np.clip(actions, self._low, self._high)
-        return clipped.astype(self._dtype, copy=False)
+        return within(actions, self._low, self._high).astype(self._dtype, copy=False)
+
+
+def within(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
+    """Return `values` clipped to both bounds; for small arrays several times faster than `np.clip`."""
+    clipped: np.ndarray = np.minimum(np.maximum(values, low), high)
+    return clipped
 
 
 def float_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +130,7 @@ class NormalizeAndClipActions(ConnectorV2):
         self, *, rl_module: Any, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
     ) -> Batch:
         """Return the batch with `actions_for_env`."""
-        if not self.writes:
+        if not (self.normalize_actions or self.clip_actions):
             return batch
         for outputs in module_outputs(batch, rl_module):
             column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS

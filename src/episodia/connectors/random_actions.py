@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.normalize_and_clip import float_bounds
+from episodia.connectors.normalize_and_clip import float_bounds, within
 from episodia.errors import BatchError
 from episodia.spaces import short_name
 from episodia.trees import describe
@@ -48,7 +48,7 @@ def random_actions(
     if isinstance(space, spaces.MultiBinary):
         return rng.integers(0, 2, (*leading, *space.shape), np.int8)
     if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
-        return random_reals(space, leading, rng, real_range)
+        return random_reals(*range_of(space, real_range), leading, rng)
     if isinstance(space, spaces.Box):
         return rng.integers(space.low, space.high, (*leading, *space.shape), np.dtype(space.dtype).type, endpoint=True)
     raise BatchError(
@@ -57,12 +57,9 @@ def random_actions(
     )
 
 
-def random_reals(
-    space: spaces.Box, leading: tuple[int, ...], rng: np.random.Generator, real_range: Range | None
-) -> np.ndarray:
+def random_reals(low: np.ndarray, high: np.ndarray, leading: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Draw floats: uniform between two bounds, exponential beyond one, normal where there is none, as gymnasium does."""
-    low, high = range_of(space, real_range)
-    shape = (*leading, *space.shape)
+    shape = (*leading, *low.shape)
     below, above = np.isfinite(low), np.isfinite(high)
     both = below & above
     floor, ceiling = np.where(below, low, 0.0), np.where(above, high, 0.0)
@@ -73,7 +70,7 @@ def random_reals(
         distance = rng.standard_exponential(shape)
         one_sided = np.where(below, floor + distance, ceiling - distance)
         values = np.where(both, values, np.where(below | above, one_sided, rng.standard_normal(shape)))
-    return np.clip(values, low, high)
+    return within(values, low, high)
 
 
 def range_of(space: spaces.Box, real_range: Range | None) -> tuple[np.ndarray, np.ndarray]:
