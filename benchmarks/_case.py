@@ -27,6 +27,7 @@ class Case:
         unit: "us", "ms" or "s" for the time of one unit of work, "<things>/s" for its inverse.
         check: What to compare between the sides after one `run`; by default the result of `run`.
         differs: Why the results of the sides may differ, where they do so on purpose.
+        by_hand: The same without any library, as an expert would write it: measured in our process, in turn with `run`.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case:
     unit: str = "us"
     check: Callable[[], Any] | None = None
     differs: str = ""
+    by_hand: Callable[[], Any] | None = None
 
 
 def time_case(case: Case, budget_s: float) -> float:

@@ -1,0 +1,143 @@
+"""The pipelines of both sides, as their own defaults build them, and the same networks behind them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from _connector_data import GAMMA, LAMBDA, MAX_SEQ_LEN, UNITS, FlatValues, RecurrentValues, Trajectory
+from gymnasium import spaces
+
+OBSERVATIONS = spaces.Box(-10.0, 10.0, (4,), np.float32)
+ACTIONS = spaces.Discrete(2)
+# The name that both sides have for the only module.
+MODULE_ID = "default_policy"
+
+
+class Ours:
+    """Episodes, modules and pipelines of episodia."""
+
+    counts_artificial_steps = False
+
+    def __init__(self) -> None:
+        self.episode_class = import_module("episodia").SingleAgentEpisode
+
+    def learner(self, *, stateful: bool) -> Any:
+        """Return the default learner pipeline with GAE and standardisation."""
+        defaults, targets = import_module("episodia.connectors.defaults"), import_module("episodia.connectors.targets")
+        estimates = targets.GeneralAdvantageEstimation(gamma=GAMMA, lambda_=LAMBDA, max_seq_len=MAX_SEQ_LEN)
+        return defaults.learner(
+            OBSERVATIONS,
+            ACTIONS,
+            targets=[estimates, targets.Standardize()],
+            stateful=stateful,
+            max_seq_len=MAX_SEQ_LEN,
+        )
+
+    def env_to_module(self) -> Any:
+        """Return the default env-to-module pipeline."""
+        return import_module("episodia.connectors.defaults").env_to_module(OBSERVATIONS, ACTIONS)
+
+    @staticmethod
+    def learner_module(network: FlatValues | RecurrentValues) -> Any:
+        """Return a module that computes values with `network`."""
+        return _OurModule(network)
+
+    acting_module = learner_module
+
+
+class _OurModule:
+    """A network as a module: what pipelines ask of it, and no more."""
+
+    def __init__(self, network: FlatValues | RecurrentValues) -> None:
+        self._state = _initial_state(network)
+        self.compute_values = network.values
+
+    def is_stateful(self) -> bool:
+        return bool(self._state)
+
+    def get_initial_state(self) -> dict[str, np.ndarray]:
+        return self._state
+
+
+class RLlib:
+    """Episodes, modules and pipelines of RLlib: what PPO's configuration and learner put together."""
+
+    counts_artificial_steps = True
+
+    def __init__(self) -> None:
+        self.episode_class = import_module("ray.rllib.env.single_agent_episode").SingleAgentEpisode
+        self._config = import_module("ray.rllib.algorithms.ppo").PPOConfig()
+
+    def learner(self, *, stateful: bool) -> Any:  # RLlib's pipeline asks the module
+        """Return PPO's learner pipeline."""
+        pieces = import_module("ray.rllib.connectors.learner")
+        pipeline = self._config.build_learner_connector(OBSERVATIONS, ACTIONS)
+        pipeline.prepend(pieces.AddOneTsToEpisodesAndTruncate())
+        pipeline.append(pieces.GeneralAdvantageEstimation(gamma=GAMMA, lambda_=LAMBDA))
+        return pipeline
+
+    def env_to_module(self) -> Any:
+        """Return PPO's env-to-module pipeline."""
+        return self._config.build_env_to_module_connector(spaces={"__env_single__": (OBSERVATIONS, ACTIONS)})
+
+    @staticmethod
+    def acting_module(network: FlatValues | RecurrentValues) -> Any:
+        """Return a module that computes values with `network`, as a runner holds it."""
+        base = import_module("ray.rllib.core.rl_module.torch").TorchRLModule
+        values = import_module("ray.rllib.core.rl_module.apis.value_function_api").ValueFunctionAPI
+        state = _initial_state(network)
+        methods = {
+            "compute_values": lambda _, batch, embeddings=None: network.values(batch),  # noqa: ARG005
+            "get_initial_state": lambda _: state,
+        }
+        made = type("ValuesOnly", (base, values), methods)
+        return made(observation_space=OBSERVATIONS, action_space=ACTIONS, model_config={"max_seq_len": MAX_SEQ_LEN})
+
+    @classmethod
+    def learner_module(cls, network: FlatValues | RecurrentValues) -> Any:
+        """Return the same module in a container, as a learner holds it."""
+        container = import_module("ray.rllib.core.rl_module.multi_rl_module").MultiRLModule()
+        container.add_module(MODULE_ID, cls.acting_module(network))
+        return container
+
+
+def _initial_state(network: FlatValues | RecurrentValues) -> dict[str, np.ndarray]:
+    if isinstance(network, FlatValues):
+        return {}
+    return {name: np.zeros(UNITS, np.float32) for name in "hc"}
+
+
+def finalized_episode(side: Ours | RLlib, data: Trajectory, states: dict[str, np.ndarray] | None = None) -> Any:
+    """Return `data` as an episode of `side`, in arrays; with `states` as what a recurrent module has put out."""
+    outputs: dict[str, Any] = {
+        "action_logp": list(data.action_logp),
+        "action_dist_inputs": list(data.action_dist_inputs),
+    }
+    if states is not None:
+        outputs["state_out"] = [dict(zip(states, pair, strict=True)) for pair in zip(*states.values(), strict=True)]
+    episode = side.episode_class(
+        observations=list(data.obs),
+        observation_space=OBSERVATIONS,
+        actions=data.actions.tolist(),
+        action_space=ACTIONS,
+        rewards=data.rewards.tolist(),
+        terminated=data.terminated,
+        truncated=data.truncated,
+        extra_model_outputs=outputs,
+        len_lookback_buffer=0,
+    )
+    episode.to_numpy()
+    return episode
+
+
+def running_episode(side: Ours | RLlib, data: Trajectory) -> Any:
+    """Return an episode of `side` that was stepped through `data` and goes on."""
+    episode = side.episode_class(observation_space=OBSERVATIONS, action_space=ACTIONS)
+    episode.add_env_reset(data.obs[0].copy(), {})
+    for t in range(len(data)):
+        outputs = {"action_logp": data.action_logp[t], "action_dist_inputs": data.action_dist_inputs[t]}
+        step = data.obs[t + 1].copy(), int(data.actions[t]), float(data.rewards[t]), {}
+        episode.add_env_step(*step, extra_model_outputs=outputs)
+    return episode
