@@ -178,9 +178,11 @@ def _may_nest(items: Sequence[Any]) -> bool:
 _FLAT_TYPES = SCALAR_TYPES | {np.ndarray}
 
 
-@final
 class ObjectStorage(Storage):
-    """Opaque Python objects, such as infos: never stacked, whatever the form of the episode."""
+    """Opaque Python objects, such as infos: never stacked, whatever the form of the episode.
+
+    Not final, because recorded infos (`vector_infos.py`) are the same thing, made later.
+    """
 
     __slots__ = ("_items", "push")
 
