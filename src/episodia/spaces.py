@@ -59,10 +59,10 @@ def empty_batch(space: Space[Any]) -> Any:
 
 
 def filled_item(space: Space[Any], fill: Any) -> Any:
-    """Return an item of the shape and dtype of `space` with `fill` everywhere; 0-d arrays for `Discrete`.
+    """Return an item of the shape and dtype of `space` with `fill` everywhere; NumPy scalars for `Discrete`.
 
     >>> filled_item(spaces.Discrete(3), 0)
-    array(0)
+    np.int64(0)
     """
     return map_space(lambda leaf: _filled_leaf(leaf, fill), space)
 
@@ -73,10 +73,12 @@ def _filled_leaf(space: Space[Any], fill: Any) -> Any:
     return fill
 
 
-def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> np.ndarray:
-    """Return a read-only array of `fill`, which must be representable in `dtype`."""
+def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> Any:
+    """Return a read-only array of `fill`, which must be representable in `dtype`; a scalar if there is no axis."""
     array = np.empty(shape, dtype)
     array.fill(fitting(fill, dtype))
+    if not shape:
+        return array[()]  # as the rows of a column without further axes are
     array.setflags(write=False)
     return array
 
