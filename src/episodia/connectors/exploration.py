@@ -46,7 +46,7 @@ class Exploration(ConnectorV2, ABC):
         **kwargs: See `ConnectorV2`.
     """
 
-    reads = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
+    reads = frozenset({Columns.ACTIONS})
     writes = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
     fills = frozenset({Columns.ACTIONS_FOR_ENV})
     lookback = 0

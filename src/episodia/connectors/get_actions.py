@@ -41,7 +41,7 @@ class GetActions(ConnectorV2):
     tensor([6, 5])
     """
 
-    reads = frozenset({Columns.ACTION_DIST_INPUTS, Columns.ACTIONS, Columns.ACTION_LOGP})
+    reads = frozenset({Columns.ACTION_DIST_INPUTS})
     writes = fills = frozenset({Columns.ACTIONS, Columns.ACTION_LOGP})
     lookback = 0
     kind = Kind.CAUSAL

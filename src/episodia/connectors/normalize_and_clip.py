@@ -96,7 +96,7 @@ class NormalizeAndClipActions(ConnectorV2):
            [0. ]], dtype=float32)
     """
 
-    reads = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
+    reads = frozenset({Columns.ACTIONS})
     lookback = 0
     kind = Kind.CAUSAL
     is_stateful = False
