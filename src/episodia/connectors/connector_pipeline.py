@@ -88,47 +88,33 @@ class ConnectorPipelineV2(ConnectorV2):
             ConnectorError: If a piece fails; `__cause__` is what it raised.
             PipelineError: If the module is stateful and nothing feeds it its states.
         """
-        kwargs.pop("data", None)
-        shared_data = {} if shared_data is None else shared_data
+        arguments = {**kwargs, "rl_module": rl_module, "explore": explore, "metrics": metrics}
+        arguments["shared_data"] = {} if shared_data is None else shared_data
         if _nested:
-            return self._run(rl_module, {} if batch is None else batch, episodes, explore, shared_data, metrics, kwargs)
+            arguments["episodes"] = episodes
+            return self._run({} if batch is None else batch, arguments)
         if rl_module is not self._module_seen:
             self.check_module(rl_module)
             self._module_seen = rl_module
-        episodes = self.prepared(episodes)
-        with Run(episodes):
-            made = self._run(rl_module, copied(batch), episodes, explore, shared_data, metrics, kwargs)
+        arguments["episodes"] = prepared = self.prepared(episodes)
+        with Run(prepared):
+            made = self._run(copied(batch), arguments)
         return unwrapped(made)
 
-    def _run(
-        self,
-        rl_module: Any,
-        batch: dict[str, Any],
-        episodes: Any,
-        explore: bool | None,
-        shared_data: dict[Any, Any],
-        metrics: Any,
-        kwargs: dict[str, Any],
-    ) -> dict[str, Any]:
+    def _run(self, batch: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call the pieces one after another with these arguments and the batch so far."""
         position, given = 0, batch
-        nested = {**kwargs, "_nested": True}
-        run = current_run() or Run(episodes)
+        run = current_run() or Run(None)
         watcher = run.watcher
         try:
             for position, piece in enumerate(self._pieces):  # noqa: B007  # for the handler below
                 given, run.at_episode = batch.copy(), None
                 if watcher is not None:
                     watcher.enter(piece, batch)
-                batch = piece(
-                    rl_module=rl_module,
-                    batch=batch,
-                    episodes=episodes,
-                    explore=explore,
-                    shared_data=shared_data,
-                    metrics=metrics,
-                    data=batch,  # the name that older plugins have for it
-                    **(kwargs if piece._pieces is None else nested),
-                )
+                # One dict for all calls, because keywords that are spelled out cost more than the rest of this loop.
+                # `data` is the name that older plugins have for the batch.
+                arguments["batch"] = arguments["data"] = batch
+                batch = piece(**arguments) if piece._pieces is None else piece(**arguments, _nested=True)
                 if not isinstance(batch, dict):
                     raise TypeError(_no_batch(batch))
                 if watcher is not None:
