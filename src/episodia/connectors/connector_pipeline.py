@@ -111,7 +111,7 @@ class ConnectorPipelineV2(ConnectorV2):
                 given, run.at_episode = batch.copy(), None
                 if watcher is not None:
                     watcher.enter(piece, batch)
-                # One dict for all calls, because keywords that are spelled out cost more than the rest of this loop.
+                # One dict for all calls: spelled-out keywords would be packed into a new one for each piece.
                 # `data` is the name that older plugins have for the batch.
                 arguments["batch"] = arguments["data"] = batch
                 batch = piece(**arguments) if piece._pieces is None else piece(**arguments, _nested=True)
