@@ -98,10 +98,10 @@ def life_of(log, agent):
     if steps and steps[-1].answered not in (None, *seen):
         # It was not shown its last observation.
         life.observations.append(life.observations[-1])
-        life.infos.append(infos_between(log, agent, seen[-1], end))
+        life.infos.append(infos_between(log, agent, seen[-1], len(log)))
     elif end is not None:
-        # What it is told when it ends, it is told with its last observation; what comes later is for nobody.
-        life.infos[-1] = {**life.infos[-1], **infos_between(log, agent, seen[-1], end)}
+        # What it is told when it ends, and later, it is told with its last observation.
+        life.infos[-1] = {**life.infos[-1], **infos_between(log, agent, seen[-1], len(log))}
     settle_the_rest(log, agent, life)
     return life
 

@@ -29,6 +29,14 @@ def gets_a_reward(record, agent, content):
     put(record, "rewards", agent, content.reward(1))
 
 
+def is_told_something(record, agent, _):
+    put(record, "infos", agent, {"too": "late"})
+
+
+def computes_something(record, agent, _):
+    put(record, "extra_model_outputs", agent, {"logp": 0.0})
+
+
 def acts_twice(record, agent, content):
     drop(record, "observations", agent)
     acts(record, agent, content)
@@ -69,8 +77,10 @@ def mistakes(schedule, agent):
         "unseen": [acts, gets_no_number, gets_no_dict],
         "idle": [acts_for_no_reward, gets_no_number, gets_no_dict],
         "pending": [acts_twice, gets_no_number, gets_no_dict],
-        "done": [acts, observes] + [gets_a_reward] * (schedule.rewards_after_done == "error"),
+        "done": [acts, observes, computes_something],
     }[status]
+    if status == "done" and schedule.rewards_after_done == "error":
+        found = [*found, gets_a_reward, is_told_something]
     if status == "pending" and schedule.missing_final_observation == "error":
         found = [*found, is_stopped_without_an_observation]
     if status != "done" and schedule.observation_space:

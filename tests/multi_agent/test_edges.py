@@ -37,8 +37,8 @@ def test_an_agent_that_idles_in_a_truncated_episode_is_truncated():
     assert episode.get_truncateds() == {"a": True, "b": True, "__all__": True}
 
 
-def two_agents():
-    episode = MultiAgentEpisode("game")
+def two_agents(**kwargs):
+    episode = MultiAgentEpisode("game", **kwargs)
     episode.add_env_reset(observations={"a": 0, "b": 0}, infos={"b": {"name": "b"}})
     episode.add_env_step({"a": 1}, {"a": 0}, {"a": 1.0})
     return episode
@@ -50,6 +50,62 @@ def test_what_is_told_of_an_agent_when_it_ends_stays_with_its_last_observation()
     episode.add_env_step({"a": 2}, {"a": 0}, {"a": 1.0}, infos={"b": {"why": "fell"}}, terminateds={"b": True})
 
     assert episode.agent_episodes["b"].get_infos() == [{"name": "b", "why": "fell"}]
+
+
+def test_what_is_told_of_an_agent_after_its_end_is_a_choice():
+    episode = two_agents(rewards_after_done="add")
+    episode.add_env_step({"a": 2}, {"a": 0}, {"a": 1.0}, terminateds={"b": True})
+
+    episode.add_env_step({"a": 3}, {"a": 0}, {"a": 1.0}, infos={"b": {"rank": 2}})
+
+    assert episode.agent_episodes["b"].get_infos() == [{"name": "b", "rank": 2}]
+
+
+def test_empty_infos_after_the_end_say_nothing():
+    episode = two_agents()
+    episode.add_env_step({"a": 2}, {"a": 0}, {"a": 1.0}, terminateds={"b": True})
+
+    episode.add_env_step({"a": 3}, {"a": 0}, {"a": 1.0}, infos={"a": {}, "b": {}})
+
+    assert len(episode) == 3
+
+
+@pytest.mark.parametrize("cuts", [1, 2])
+def test_what_is_told_of_an_agent_that_ended_in_an_earlier_chunk_reaches_it_when_they_are_joined(cuts):
+    first = two_agents(rewards_after_done="add")
+    first.add_env_step({"a": 2}, {"a": 0}, {"a": 1.0}, terminateds={"b": True})
+    chunks = [first]
+    for t in range(cuts):
+        chunks.append(chunks[-1].cut())
+        chunks[-1].add_env_step({"a": 3 + t}, {"a": 0}, {"a": 1.0}, infos={"b": {f"news {t}": t}})
+
+    for chunk in chunks[1:]:
+        first.concat_episode(chunk)
+
+    assert first.agent_episodes["b"].get_infos() == [{"name": "b"} | {f"news {t}": t for t in range(cuts)}]
+
+
+def test_agents_that_were_finalized_one_by_one_make_a_finalized_episode():
+    episode = two_agents()
+    episode.agent_episodes["a"].finalize()
+    assert not episode.is_finalized
+
+    episode.agent_episodes["b"].finalize()
+    assert episode.is_finalized
+    assert episode.is_numpy
+
+
+def test_an_episode_of_which_one_agent_is_finalized_goes_on_and_takes_back_what_is_refused():
+    episode = two_agents()
+    episode.agent_episodes["a"].finalize()
+
+    with pytest.raises(EpisodeError, match="agent 'b'"):
+        episode.add_env_step({"a": 2, "b": 2}, {"a": 0, "b": 1}, {"a": 2.5})
+    episode.add_env_step({"a": 2, "new": 0}, {"a": 1}, {"a": 1.0})
+
+    assert episode.agent_episodes["a"].get_observations().tolist() == [0, 1, 2]
+    assert not episode.agent_episodes["new"].is_finalized
+    assert episode.finalize().is_finalized
 
 
 def test_extra_outputs_without_an_action_are_refused():

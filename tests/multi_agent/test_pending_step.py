@@ -251,8 +251,8 @@ def test_steps_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
 def test_observations_and_infos_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
     log = list(schedule.entries())
     for agent in schedule.agents:
-        life = life_of(log, agent)
         outcomes, _ = walk_through(log, agent, schedule.missing_final_observation)
+        life = life_of(log[: len(outcomes)], agent)
         track, infos = [], []
         for t, outcome in enumerate(outcomes):
             if outcome.replaces_observation:

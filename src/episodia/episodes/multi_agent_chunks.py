@@ -174,7 +174,7 @@ def _like(episode: MultiAgentEpisode) -> MultiAgentEpisode:
         rewards_after_done=episode.rewards_after_done,
     )
     other._was_reset = episode._was_reset
-    other._finalized = episode._finalized
+    other._finalized = episode.is_finalized
     other._custom_data = copy.deepcopy(episode._custom_data) if episode._custom_data else {}
     return other
 
@@ -197,6 +197,7 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
     # Everything fits: from here on nothing can fail.
     episode.agent_episodes, episode._timelines = joined.agent_episodes, joined._timelines
     episode._pending = dict(other._pending)
+    _settle_late_infos(episode)
     episode._ended.update(other._ended)
     for agent, reward in other._early_rewards.items():
         _add_early_reward(episode, agent, reward, agent in known)
@@ -269,6 +270,15 @@ def _in_form_of(joined: MultiAgentEpisode, single: SingleAgentEpisode) -> Single
     growing._start_time = single._start_time
     growing.concat_episode(single)
     return growing
+
+
+def _settle_late_infos(episode: MultiAgentEpisode) -> None:
+    """Give the agents whose end is here now what was told of them in the later chunk."""
+    for agent, step in list(episode._pending.items()):
+        single = episode.agent_episodes.get(agent)
+        if single is not None and single.is_done:
+            single.infos.replace_last({**single.infos.get(-1), **(step.infos or {})})
+            del episode._pending[agent]
 
 
 def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, was_known: bool) -> None:

@@ -112,7 +112,8 @@ class MultiAgentEpisode:
             agent_to_module_mapping_fn: Called with an agent's id and this episode when its module is first asked for.
             missing_final_observation: What happens when an agent that has acted is truncated and not shown a last observation:
                 "error", or "repeat" to take its previous one.
-            rewards_after_done: What happens with rewards for an agent that is done: "error", or "add" to its last step.
+            rewards_after_done: What happens with rewards and infos for an agent that is done: "error", or "add" to its last
+                step and its last info.
 
         Raises:
             EpisodeError: If the lists do not fit together.
@@ -451,8 +452,9 @@ class MultiAgentEpisode:
 
     @property
     def is_finalized(self) -> bool:
-        """Whether getters return arrays."""
-        return self._finalized
+        """Whether getters return arrays for all agents, also if those were finalized one by one."""
+        singles = self.agent_episodes.values()
+        return all(single.is_finalized for single in singles) if singles else self._finalized
 
     is_numpy = is_finalized
 
@@ -622,7 +624,7 @@ class MultiAgentEpisode:
     def _reset_agent(self, single: SingleAgentEpisode, observation: Any, infos: Mapping[str, Any] | None) -> None:
         try:
             single.add_env_reset(observation, infos)
-            if self._finalized:
+            if self.is_finalized:
                 single.finalize()
         except EpisodiaError as error:
             raise type(error)(f"episode {self.id_!r}, agent {single.agent_id!r}: {error}") from error

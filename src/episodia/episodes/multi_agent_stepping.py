@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.multi_agent_storing import Changes, commit, store, store_plain
-from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
+from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import as_extras, as_flag, as_infos, as_reward
 from episodia.errors import EpisodeError, EpisodiaError
@@ -164,7 +164,7 @@ def _outcomes(
 def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
     """Return what the step means for one agent, None if nothing."""
     if episode._has_ended(agent):
-        return _outcome_after_end(episode, data)
+        return _outcome_after_end(episode, agent, data)
     return advance(
         episode._pending.get(agent),
         data,
@@ -173,18 +173,24 @@ def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Out
     )
 
 
-def _outcome_after_end(episode: MultiAgentEpisode, data: AgentData) -> Outcome | None:
+def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
     given = [name for name in ("observation", "action") if getattr(data, name) is not NOTHING]
-    if data.reward is not None and episode.rewards_after_done == "error":
-        given.append("reward")
-    if given:
+    given += ["extra model outputs"] if data.extra_model_outputs else []
+    late = [name for name, value in (("reward", data.reward), ("infos", data.infos or None)) if value is not None]
+    if given or (late and episode.rewards_after_done == "error"):
         hint = (
-            'Make the episode with `rewards_after_done="add"` to add such rewards to the agent\'s last step.'
-            if given == ["reward"]
-            else "Use another agent id for an agent that comes back."
+            "Use another agent id for an agent that comes back."
+            if given
+            else 'Make the episode with `rewards_after_done="add"` to add such rewards to the agent\'s last step, and such '
+            "infos to its last info; or leave them out."
         )
-        raise EpisodeError(f"found {' and '.join(given)} after its end, expected nothing. {hint}")
-    return None if data.reward is None else Outcome(late_reward=data.reward)
+        raise EpisodeError(f"found {' and '.join(given + late)} after its end, expected nothing. {hint}")
+    if not late:
+        return None
+    # What is told of an agent whose episode is in an earlier chunk waits until the chunks are joined.
+    waiting = episode._pending.get(agent, PendingStep())
+    infos = merged(waiting.infos, data.infos) if agent in episode._gone else None
+    return Outcome(late_reward=data.reward, infos=data.infos, pending=PendingStep(infos=infos) if infos else None)
 
 
 def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:

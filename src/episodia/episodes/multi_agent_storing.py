@@ -142,10 +142,10 @@ def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
     changes.undo.append(lambda: setattr(episode, "_agent_to_module_mapping", modules))
     single = episode._new_agent_episode(agent)
     single.add_env_reset(data.observation, outcome.infos)
-    changes.undo.append(lambda: episode.agent_episodes.pop(agent))
-    episode.agent_episodes[agent] = single
     if episode.is_finalized:
         single.finalize()
+    changes.undo.append(lambda: episode.agent_episodes.pop(agent))
+    episode.agent_episodes[agent] = single
 
 
 def _complete(
@@ -173,7 +173,7 @@ def _replace_observation(single: SingleAgentEpisode, data: AgentData, outcome: O
 
 
 def _add_to_last_infos(single: SingleAgentEpisode, infos: Mapping[str, Any], changes: Changes) -> None:
-    """Keep what is told of an agent that ends and is not shown another observation."""
+    """Keep what is told of an agent that ends, or has ended, and is not shown another observation."""
     before = single.infos
     changes.undo.append(lambda: _set_attributes(single, infos=before))
     single.infos = before.fork()
@@ -250,5 +250,5 @@ def _update_weights_versions(episode: MultiAgentEpisode, changes: Changes) -> No
     for agent, pending in changes.pending.items():
         single = episode.agent_episodes.get(agent)
         waits = pending is not None and pending.has_action
-        if single is not None and not waits and single.weights_version != episode.weights_version:
+        if single is not None and not (waits or single.is_done) and single.weights_version != episode.weights_version:
             single.weights_version = episode.weights_version  # type: ignore[assignment]  # it has one

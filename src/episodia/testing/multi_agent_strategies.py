@@ -32,7 +32,7 @@ _MOVES = {
     "unseen": ("", "O", "", "OR", "R", "OI", "I"),
     "idle": ("AOR", "AR", "AORI", "", "A", "AOR", "R", "O", "OR", "I", "AI", "AOR", "AR", "ORI"),
     "pending": ("O", "R", "", "OR", "RI", "ORI", "I", "O", "OR", "R", "OI"),
-    "done": ("", "", "I"),
+    "done": ("",),
 }
 _ENDS = {
     "unseen": ("OT", "RT", "OX"),
@@ -42,7 +42,7 @@ _ENDS = {
 }
 # These need an episode that takes them.
 _ENDS_WITHOUT_OBSERVATION = {"idle": ("AX", "ARX"), "pending": ("X", "RX", "IX")}
-_MOVES_AFTER_THE_END = ("", "R", "RI")
+_MOVES_AFTER_THE_END = ("", "R", "RI", "I")
 # One of so many moves, and one of so many steps, may be an end.
 _MOVES_PER_END = 8
 _STEPS_PER_END = 16
