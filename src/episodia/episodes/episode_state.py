@@ -13,7 +13,7 @@ from episodia.episodes.single_agent_columns import check_lengths
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack
+from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack, unstack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -96,7 +96,10 @@ def _contiguous(column: LookbackBuffer) -> Any:
     stored = column.lend()
     if column.holds_objects:
         return stored
-    return _pack(stored) if isinstance(stored, list) else map_batch(np.ascontiguousarray, stored)
+    if column.finalized:
+        return map_batch(np.ascontiguousarray, stored)
+    # The form belongs to the episode: one that is being recorded grows as a list, but its items are rows of arrays.
+    return _pack(stored if isinstance(stored, list) else unstack(stored))
 
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
