@@ -98,7 +98,9 @@ class LookbackBuffer:
         self._storage = storage
         self.push = storage.push
         self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
-        if not isinstance(storage, ListStorage):
+        if (
+            type(storage) is not ListStorage
+        ):  # final; and `isinstance` with an abstract class takes as long as all the rest
             return
         if self._space is None:
             self.free_types = SCALAR_TYPES
