@@ -5,7 +5,7 @@ Its only state is that log, a list with one dict for each environment step; see 
 
 from dataclasses import dataclass, replace
 
-from agent_lives import ALL, Step, life_of, rewards_between
+from agent_lives import ALL, Step, life_of, times
 from plain_column import NOTHING, filled, filled_like, plain, read
 
 # --- A chunk of it --------------------------------------------------------------------------------------------------
@@ -85,9 +85,8 @@ class EpisodeView:
     lookback: int
     is_terminated: bool
     is_truncated: bool
-    # Rewards that belong to no step here, and rewards of agents that were never seen.
+    # Rewards that belong to no step here, with when they came.
     early: dict
-    unseen: dict
     observation_space: dict | None = None
     action_space: dict | None = None
 
@@ -187,8 +186,7 @@ class EpisodeView:
         return {agent: plain(view.pending.reward if view.pending else view.waiting) for agent, view in hanging.items()}
 
     def hanging_rewards_begin(self):
-        both = {**self.early, **self.unseen}
-        return {agent: plain(self.early.get(agent, 0) + self.unseen.get(agent, 0)) for agent in both}
+        return {agent: plain(sum(reward for _, reward in rewards)) for agent, rewards in self.early.items()}
 
     def total(self, include_hanging):
         stored = sum(sum(view.rewards[view.lookback :]) for view in self.agents.values())
@@ -219,21 +217,22 @@ class EpisodeView:
             lookback=kept,
             is_terminated=self.is_terminated and at_end,
             is_truncated=self.is_truncated and at_end,
-            # It is not kept when a reward came that belongs to no step: they stand at the beginning.
-            early=self.early if start == 0 else {},
-            unseen=self.unseen if at_end else {},
+            early=came_between(self.early, first, last),
         )
 
     def sliced_agent(self, view, first, last, kept):
         inside = [place for place, t in enumerate(view.seen) if first <= t <= last]
-        if not inside:
-            return None
-        start, stop = inside[0], inside[-1]
+        before = [place for place, t in enumerate(view.seen) if t < first]
         ended = view.ended is not None and view.ended <= last
+        if not inside and not (before and self.reaches(view, first, last, kept)):
+            return None
+        stop = (inside or before)[-1]
         # The repeated last observation belongs to the end.
         repeats = ended and stop == len(view.seen) - 1 and len(view.observations) > len(view.seen)
-        lookback = sum(first - kept <= t < first for t in view.seen)
-        begin, end = start - lookback, stop + repeats
+        end = stop + repeats
+        start = inside[0] if inside else end
+        lookback = sum(first - kept <= t < first for t in view.seen[:start])
+        begin = start - lookback
         pending = None if ended else self.pending_in_slice(view, stop, last)
         return replace(
             view,
@@ -251,6 +250,13 @@ class EpisodeView:
             truncated=view.truncated and ended,
             ended=view.ended if ended else None,
         )
+
+    def reaches(self, view, first, last, kept):
+        """Whether an agent is in a slice that has no observation of it: it is in the lookback, or may go on at the end."""
+        if view.ended is not None and view.ended <= first:
+            return False
+        goes_on = last == self.env_t and view.ended is None
+        return goes_on or any(first - kept <= t < first for t in view.seen)
 
     def pending_in_slice(self, view, place, last):
         """The step that stands in the slice and is not complete at its end, with all of its reward."""
@@ -294,7 +300,8 @@ def view_of(log, *, cut_at=None, lookback=0, **spaces):
             past = sum(step.at >= start - lookback for step in life.complete[:first])
             late = [reward for t, reward in life.late if t > since]
             agents[agent] = agent_view(life, first, past, late if len(life.complete) > first else [])
-    return episode_view(log, lives, agents, start, lookback, early_since(lives, since), **spaces)
+    early = early_rewards(log, lives, lambda life: any(step.answered > since for step in life.complete))
+    return episode_view(log, lives, agents, start, lookback, came_between(early, since, len(log)), **spaces)
 
 
 def view_of_built(log, lookback, **spaces):
@@ -304,7 +311,8 @@ def view_of_built(log, lookback, **spaces):
         first = min(len(life.complete), sum(t < lookback for t in life.seen))
         view = agent_view(life, first, first, [reward for _, reward in life.late] if life.complete else [])
         agents[agent] = replace(view, t_started=0)
-    return episode_view(log, lives, agents, lookback, lookback, early_since(lives, -1), **spaces)
+    early = early_rewards(log, lives, lambda life: bool(life.complete))
+    return episode_view(log, lives, agents, lookback, lookback, came_between(early, lookback, len(log)), **spaces)
 
 
 def lives_in(log):
@@ -322,7 +330,6 @@ def episode_view(log, lives, agents, start, lookback, early, *, observation_spac
         is_terminated=terminated,
         is_truncated=truncated,
         early=early,
-        unseen=unseen_rewards(log, lives),
         observation_space=observation_space,
         action_space=action_space,
     )
@@ -352,22 +359,21 @@ def agent_view(life, first, lookback, late):
     )
 
 
-def early_since(lives, since):
-    """Rewards that came after environment step `since` and belong to no step in the chunk from there on."""
+def early_rewards(log, lives, has_steps):
+    """Rewards that belong to no step: of who has not come yet, and of who has ended and has no step to add them to."""
     found = {}
-    for agent, life in lives.items():
-        before_it_came = [life.early] if life.came > since and life.early is not None else []
-        has_steps = any(step.answered > since for step in life.complete)
-        rewards = before_it_came + [reward for t, reward in life.late if t > since and not has_steps]
-        if rewards:
-            found[agent] = sum(rewards)
+    for agent in dict.fromkeys(agent for entry in log for agent in entry["rewards"]):
+        life = lives.get(agent)
+        came = len(log) if life is None else life.came
+        rewards = [(t, log[t]["rewards"][agent]) for t in times(log, "rewards", agent) if t <= came]
+        found[agent] = rewards + (life.late if life and not has_steps(life) else [])
     return found
 
 
-def unseen_rewards(log, lives):
-    """Rewards of agents that never had an observation; one that is flagged as done before it came has not ended."""
-    agents = dict.fromkeys(agent for entry in log for agent in entry["rewards"] if agent not in lives)
-    return {agent: sum(rewards_between(log, agent, -1, len(log))) for agent in agents}
+def came_between(rewards, after, until):
+    """Those of some rewards that came after one environment step, up to and including another."""
+    kept = {agent: [(t, reward) for t, reward in given if after < t <= until] for agent, given in rewards.items()}
+    return {agent: given for agent, given in kept.items() if given}
 
 
 def ends(log, lives):

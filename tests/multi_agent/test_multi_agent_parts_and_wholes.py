@@ -107,7 +107,8 @@ def test_a_slice_has_the_agents_that_are_shown_something_in_it():
     episode.add_env_step({"late": 0}, {}, {})
 
     assert episode[1:2].agent_ids == {"a", "b"}
-    assert episode[3:].agent_ids == {"b", "late"}
+    assert episode[3:4].agent_ids == {"a", "b", "late"}  # it reaches the end, where a waits
+    assert episode.slice(slice(3, 3)).agent_ids == {"b"}
     assert episode[0:0].agent_ids == {"a"}
 
 

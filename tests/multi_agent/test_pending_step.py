@@ -26,16 +26,19 @@ UNSEEN = {
         {"observation": 5, "reward": 1.0},
         {"starts": True, "early_reward": 1.0},
     ),
-    "a reward before it comes waits": (None, {"reward": 1.0}, {"pending": (NOTHING, 1.0)}),
-    "rewards before it comes add up": (WAITS, {"reward": 1.0}, {"pending": (NOTHING, 3.0)}),
-    "it comes after rewards": (WAITS, {"observation": 5, "reward": 1.0}, {"starts": True, "early_reward": 3.0}),
+    "a reward before it comes belongs to no action": (None, {"reward": 1.0}, {"early_reward": 1.0}),
+    "infos before it comes wait, a reward does not": (
+        WAITS_WITH_INFOS,
+        {"reward": 1.0},
+        {"pending": (NOTHING, None), "early_reward": 1.0},
+    ),
     "infos before it comes are kept": (
         WAITS_WITH_INFOS,
         {"observation": 5},
         {"starts": True, "infos": {"lives": 3}},
     ),
-    "who never came cannot end": (WAITS, {"terminated": True}, {"pending": (NOTHING, 2.0)}),
-    "who never came cannot be stopped": (None, {"truncated": True, "reward": 1.0}, {"pending": (NOTHING, 1.0)}),
+    "who never came cannot end": (WAITS_WITH_INFOS, {"terminated": True}, {"pending": (NOTHING, None)}),
+    "who never came cannot be stopped": (None, {"truncated": True, "reward": 1.0}, {"early_reward": 1.0}),
     "it comes and ends at once": (None, {"observation": 5, "terminated": True}, {"starts": True}),
 }
 TO_ACT = {

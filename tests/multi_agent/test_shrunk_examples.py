@@ -35,12 +35,15 @@ def test_an_agent_that_is_flagged_before_it_comes_has_not_ended():
     assert not episode.is_done
 
 
-def test_a_reward_of_an_agent_that_is_flagged_before_it_comes_waits_over_a_cut():
+def test_a_reward_of_an_agent_that_is_flagged_before_it_comes_stays_in_the_chunk_in_which_it_came():
     schedule = scheduled("walker: O AOR AOR", "late: . RT O")
     reward = schedule.entry(1)["rewards"]["late"]
-    chunk = walk_on(schedule.until(1).stepped().cut(), schedule, 1)
+    first = schedule.until(1).stepped()
+    chunk = walk_on(first.cut(), schedule, 1)
+    assert (first._hanging_rewards_begin, chunk._hanging_rewards_begin) == ({"late": reward}, {})
 
-    assert chunk._hanging_rewards_begin == {"late": reward}
+    first.concat_episode(chunk)
+    assert first._hanging_rewards_begin == {"late": reward}
 
 
 def test_a_slice_remembers_who_ended_in_it_without_having_observed_in_it():

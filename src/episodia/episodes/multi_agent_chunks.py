@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes import chunks
 from episodia.episodes import weights_versions as versions
+from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_getters import missing_steps
 from episodia.episodes.pending_step import PendingStep
@@ -31,21 +31,27 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
     successor.env_t_started = successor.env_t = episode.env_t
     successor.env_lookback = min(wanted, episode.env_t - _first_env_t(episode))
     successor._pending = dict(episode._pending)
+    successor._split_steps = episode._split_steps
     successor._observed_last = {agent for agent in episode._observed_last if not episode.agent_episodes[agent].is_done}
     successor._gone = dict(episode._gone)
     successor._start_time = episode._last_step_time
     start = episode.env_t - successor.env_lookback
     for agent, single in episode.agent_episodes.items():
         if single.is_done:
-            successor._gone[agent] = "terminated" if single.is_terminated else "truncated"
+            successor._gone[agent] = _end_of(single)
             continue
-        env_steps = episode._timelines[agent].env_steps
+        timeline = episode._timelines[agent]
         # The last observation is the first of the new chunk; before it, the steps that lie in the lookback.
-        steps_back = max(0, len(env_steps) - 1 - bisect_left(env_steps, start))
+        last = len(timeline) - 1
+        steps_back = max(0, last - timeline.count_before(start))
         successor.agent_episodes[agent] = single.cut(steps_back)
-        successor._timelines[agent] = Timeline(env_steps[len(env_steps) - 1 - steps_back :])
+        successor._timelines[agent] = timeline.part(last - steps_back)
     successor._weights_versions = versions.between(episode._weights_versions, start, episode.env_t + 1)
     return successor
+
+
+def _end_of(single: SingleAgentEpisode) -> str:
+    return "terminated" if single.is_terminated else "truncated"
 
 
 def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | None) -> MultiAgentEpisode:
@@ -80,32 +86,45 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
 
 def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: AgentID) -> None:
     start, stop = picked.env_t_started, picked.env_t
-    single, env_steps = episode.agent_episodes[agent], episode._timelines[agent].env_steps
-    first, end = bisect_left(env_steps, start), bisect_right(env_steps, stop)
+    single, timeline = episode.agent_episodes[agent], episode._timelines[agent]
+    inside = timeline.positions_between(start, stop + 1)
+    if not inside.stop:
+        return  # it comes later
     ended_at = episode._ended.get(agent)
-    if first == end:
-        if ended_at is not None and ended_at <= stop:
-            picked._gone[agent] = "terminated" if single.is_terminated else "truncated"
-        return
-    last = end - 1
     ends_here = ended_at is not None and ended_at <= stop
+    last, earliest = inside.stop - 1, timeline.count_before(start - picked.env_lookback)
+    in_reach = earliest <= last or (stop == episode.env_t and not ends_here)
+    if not inside and (not in_reach or (ended_at is not None and ended_at <= start)):
+        if ends_here:
+            picked._gone[agent] = _end_of(single)
+        return
     # An agent that was not shown its last observation has its previous one repeated.
-    repeats = ends_here and end == len(env_steps) < single.observations.len_incl_lookback()
+    repeats = ends_here and inside.stop == len(timeline) < single.observations.len_incl_lookback()
+    # Without an observation in the slice it goes on from the one before, as after a cut.
+    first = inside.start if inside else last + repeats
+    lookback = max(0, first - earliest)
     index = first - single.observations.lookback
-    lookback = first - bisect_left(env_steps, start - picked.env_lookback)
-    chosen = chunks.part(single, slice(index, index + last - first + repeats), lookback)
+    chosen = chunks.part(single, slice(index, index + last + repeats - first), lookback)
     chosen.is_terminated = ends_here and single.is_terminated
     chosen.is_truncated = ends_here and single.is_truncated
     picked.agent_episodes[agent] = chosen
-    picked._timelines[agent] = Timeline(env_steps[first - lookback : end])
+    picked._timelines[agent] = timeline.part(first - lookback, inside.stop)
     if ends_here:
         picked._ended[agent] = ended_at  # type: ignore[assignment]  # it has ended
     else:
-        pending = _pending_at(episode, agent, last, stop)
-        if pending is not None:
-            picked._pending[agent] = pending
-    if env_steps[last] == stop:
+        _pick_pending(episode, picked, agent, last)
+    if timeline.env_steps[last] == stop:
         picked._observed_last.add(agent)
+
+
+def _pick_pending(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: AgentID, position: int) -> None:
+    """Give a slice what is pending at its end for an agent, after its observation at `position`."""
+    pending = _pending_at(episode, agent, position, picked.env_t)
+    if pending is None:
+        return
+    picked._pending[agent] = pending
+    if pending.has_action and (picked.env_t < episode.env_t or agent in episode._split_steps):
+        picked._split_steps += (agent,)
 
 
 def _pending_at(episode: MultiAgentEpisode, agent: AgentID, position: int, env_t: int) -> PendingStep | None:
@@ -133,8 +152,7 @@ def _pending_at(episode: MultiAgentEpisode, agent: AgentID, position: int, env_t
 
 def _pick_ends(episode: MultiAgentEpisode, picked: MultiAgentEpisode) -> None:
     """Give a slice what belongs to the beginning and the end of the episode, if it reaches there."""
-    if picked.env_t_started == episode.env_t_started:
-        picked._early_rewards = dict(episode._early_rewards)
+    picked._early_rewards = rewards_between(episode._early_rewards, picked.env_t_started, picked.env_t)
     if picked.env_t == episode.env_t:
         picked.is_terminated, picked.is_truncated = episode.is_terminated, episode.is_truncated
         unseen = {agent: step for agent, step in episode._pending.items() if agent not in episode.agent_episodes}
@@ -151,8 +169,9 @@ def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
     forked.env_lookback = episode.env_lookback
     forked.is_terminated, forked.is_truncated = episode.is_terminated, episode.is_truncated
     forked.agent_episodes = {agent: chunks.fork(single) for agent, single in episode.agent_episodes.items()}
-    forked._timelines = {agent: Timeline(list(line.env_steps)) for agent, line in episode._timelines.items()}
+    forked._timelines = {agent: line.part(0) for agent, line in episode._timelines.items()}
     forked._pending = dict(episode._pending)
+    forked._split_steps = episode._split_steps
     forked._ended, forked._gone = dict(episode._ended), dict(episode._gone)
     forked._early_rewards = dict(episode._early_rewards)
     forked._observed_last = set(episode._observed_last)
@@ -196,11 +215,11 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
             raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
     # Everything fits: from here on nothing can fail.
     episode.agent_episodes, episode._timelines = joined.agent_episodes, joined._timelines
-    episode._pending = dict(other._pending)
+    episode._pending, episode._split_steps = dict(other._pending), other._split_steps
     _settle_late_infos(episode)
     episode._ended.update(other._ended)
-    for agent, reward in other._early_rewards.items():
-        _add_early_reward(episode, agent, reward, agent in known)
+    for agent, entries in other._early_rewards.items():
+        _add_early_rewards(episode, agent, entries, agent in known)
     if len(other):
         episode._observed_last = set(other._observed_last)
     episode._agent_to_module_mapping.update(other._agent_to_module_mapping)
@@ -240,7 +259,7 @@ def _join_agent(
     their_steps = other._timelines[agent].env_steps
     if agent not in joined.agent_episodes:
         joined.agent_episodes[agent] = _in_form_of(joined, theirs)
-        joined._timelines[agent] = Timeline(list(their_steps))
+        joined._timelines[agent] = other._timelines[agent].part(0)
         return
     ours, our_steps = joined.agent_episodes[agent], joined._timelines[agent].env_steps
     seam = theirs.observations.lookback
@@ -281,10 +300,13 @@ def _settle_late_infos(episode: MultiAgentEpisode) -> None:
             del episode._pending[agent]
 
 
-def _add_early_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, was_known: bool) -> None:
+def _add_early_rewards(
+    episode: MultiAgentEpisode, agent: AgentID, entries: tuple[tuple[int, Any], ...], was_known: bool
+) -> None:
     single = episode.agent_episodes.get(agent)
     if was_known and single is not None and single.is_done and len(single):
         # Its last step was in the earlier chunk, and is here now.
-        single.set_rewards(new_data=single.get_rewards(-1) + reward, at_indices=-1)
+        late = sum(reward for _, reward in entries)
+        single.set_rewards(new_data=single.get_rewards(-1) + late, at_indices=-1)
     else:
-        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0) + reward
+        episode._early_rewards[agent] = (*episode._early_rewards.get(agent, ()), *entries)

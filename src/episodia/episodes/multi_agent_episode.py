@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from gymnasium import Space
 
 from episodia.episodes import (
+    early_rewards,
     joint_stacking,
     multi_agent_chunks,
     multi_agent_display,
@@ -139,7 +140,9 @@ class MultiAgentEpisode:
         # When agents ended, and how those did that ended in an earlier chunk.
         self._ended: dict[AgentID, int] = {}
         self._gone: dict[AgentID, str] = {}
-        self._early_rewards: dict[AgentID, Any] = {}
+        self._early_rewards: early_rewards.EarlyRewards = {}
+        # Agents whose pending step, in a slice, is a part of one that was complete later.
+        self._split_steps: tuple[AgentID, ...] = ()
         self._observed_last: set[AgentID] = set()
         self._was_reset = False
         self._finalized = False
@@ -203,7 +206,7 @@ class MultiAgentEpisode:
         Raises:
             EpisodeError: If the episode is over or not reset, or a part of the step does not fit. Nothing is stored then.
         """
-        if self.is_done or not self._was_reset:
+        if self.is_done or not self._was_reset or self._split_steps:
             raise self._cannot_step()
         add_env_step(
             self,
@@ -410,7 +413,9 @@ class MultiAgentEpisode:
     def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
         """Return the environment steps that `slice_` (with a step of 1) picks.
 
-        Steps belong to the slice in which their observation stands; one that is not complete at its end is pending there.
+        Steps belong to the slice in which their observation stands; one that is not complete at its end is pending there,
+        with its whole reward, and such a slice cannot be stepped on from. It has the agents with an observation in it or in
+        its lookback, and a slice to the end every agent that is not done.
 
         Args:
             slice_: Which environment steps; bounds are clipped as for a list.
@@ -592,15 +597,7 @@ class MultiAgentEpisode:
 
     @property
     def _hanging_rewards_begin(self) -> dict[AgentID, Any]:
-        waiting = {
-            agent: pending.reward
-            for agent, pending in self._pending.items()
-            if agent not in self.agent_episodes and pending.reward is not None
-        }
-        return {
-            agent: self._early_rewards.get(agent, 0.0) + waiting.get(agent, 0.0)
-            for agent in {**self._early_rewards, **waiting}
-        }
+        return early_rewards.totals(self._early_rewards)
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
@@ -702,6 +699,12 @@ class MultiAgentEpisode:
                 f"episode {self.id_!r}: found a step after the end, expected none: it was {how} at environment step "
                 f"{self.env_t}. "
                 "Make a new `MultiAgentEpisode` after each end."
+            )
+        if self._split_steps:
+            return EpisodeError(
+                f"episode {self.id_!r}: found a step after a slice in which the agents {list(self._split_steps)} wait, "
+                "expected none: their pending rewards are those of the whole steps, with what came after the slice, and would "
+                "count twice. Step on from what `cut()` returns, or from a slice to the end."
             )
         return EpisodeError(
             f"episode {self.id_!r}: found a step before the reset, expected `add_env_reset` first. "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_stepping import ALL, check_mapping
 from episodia.episodes.single_agent_columns import move_to_lookback
@@ -138,5 +138,6 @@ def _move_to_lookback(
     """Make the first `lookback` environment steps the past."""
     episode.env_t_started, episode.env_lookback = env_t_started, lookback
     for agent, single in episode.agent_episodes.items():
-        env_steps = episode._timelines[agent].env_steps
-        move_to_lookback(single, bisect_left(env_steps, env_t_started), agent_t_started.get(agent, 0))
+        steps = episode._timelines[agent].count_before(env_t_started)
+        move_to_lookback(single, steps, agent_t_started.get(agent, 0))
+    episode._early_rewards = rewards_between(episode._early_rewards, env_t_started, episode.env_t)

@@ -31,13 +31,15 @@ _FIELDS = (
     "_last_step_time",
 )
 # Dictionaries keyed by agent are stored as pairs, because agents' ids need not be strings.
-_PAIRS = ("_agent_to_module_mapping", "_agent_episode_ids", "_ended", "_gone", "_early_rewards")
+_PAIRS = ("_agent_to_module_mapping", "_agent_episode_ids", "_ended", "_gone")
 
 _OTHERS = (
     "agent_episodes",
     "custom_data",
     "_timelines",
     "_pending",
+    "_early_rewards",
+    "_split_steps",
     "_observed_last",
     "weights_versions",
     "observation_space",
@@ -61,6 +63,8 @@ def _state(episode: MultiAgentEpisode) -> dict[str, Any]:
         **{name: [list(pair) for pair in getattr(episode, name).items()] for name in _PAIRS},
         "_timelines": [[agent, list(line.env_steps)] for agent, line in episode._timelines.items()],
         "_pending": [[agent, _pending_state(step)] for agent, step in episode._pending.items()],
+        "_early_rewards": [[agent, list(map(list, entries))] for agent, entries in episode._early_rewards.items()],
+        "_split_steps": list(episode._split_steps),
         "_observed_last": list(episode._observed_last),
         "weights_versions": [list(entry) for entry in episode._weights_versions],
         "observation_space": _encode_spaces(episode.observation_space),
@@ -130,6 +134,8 @@ def _build(
     episode.agent_episodes = singles
     episode._timelines = {agent: Timeline(list(env_steps)) for agent, env_steps in state["_timelines"]}
     episode._pending = {agent: PendingStep(**_owned(step)) for agent, step in state["_pending"]}
+    episode._early_rewards = {agent: tuple((t, reward) for t, reward in by) for agent, by in state["_early_rewards"]}
+    episode._split_steps = tuple(state["_split_steps"])
     episode._observed_last = set(state["_observed_last"])
     episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
     return episode

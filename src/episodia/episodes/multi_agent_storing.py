@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from episodia.episodes.early_rewards import with_reward
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, added, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import as_extras, as_infos, as_reward, extra_columns, take_back
@@ -223,7 +224,7 @@ def commit(episode: MultiAgentEpisode, changes: Changes, ends_terminated: bool, 
     for agent in changes.ended:
         episode._ended.setdefault(agent, env_t)
     for agent, reward in changes.early_rewards.items():
-        episode._early_rewards[agent] = episode._early_rewards.get(agent, 0) + reward
+        episode._early_rewards = with_reward(episode._early_rewards, agent, env_t, reward)
     if episode._weights_versions:
         _update_weights_versions(episode, changes)
     if episode._ended or ends_terminated or ends_truncated:

@@ -128,8 +128,9 @@ def _with_observation(step: PendingStep, data: AgentData, known: bool) -> Outcom
 def _without_observation(
     step: PendingStep, data: AgentData, known: bool, missing_final_observation: MissingFinalObservation
 ) -> Outcome:
-    # Who never had an observation has nothing that could end.
-    if not known or not (data.terminated or data.truncated):
+    if not known:  # and so has nothing that could end
+        return Outcome(pending=_waiting(None, step.infos), early_reward=step.reward)
+    if not (data.terminated or data.truncated):
         return Outcome(pending=step if step.has_action else _waiting(step.reward, step.infos))
     if not step.has_action:
         return Outcome(late_reward=step.reward, infos=step.infos)

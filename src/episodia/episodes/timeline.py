@@ -25,8 +25,8 @@ class Timeline:
     >>> timeline = Timeline([0, 3, 4])
     >>> timeline.position_at(3), timeline.position_at(2)
     (1, None)
-    >>> timeline.positions_between(1, 5)
-    range(1, 3)
+    >>> timeline.positions_between(1, 5), timeline.count_before(3), timeline.part(1)
+    (range(1, 3), 1, Timeline([3, 4]))
     """
 
     __slots__ = ("env_steps",)
@@ -54,9 +54,17 @@ class Timeline:
         position = bisect_left(steps, env_t)
         return position if position < len(steps) and steps[position] == env_t else None
 
+    def count_before(self, env_t: int) -> int:
+        """Return how many of the agent's observations stand before environment step `env_t`."""
+        return bisect_left(self.env_steps, env_t)
+
     def positions_between(self, start: int, stop: int) -> range:
         """Return which of the agent's observations stand at the environment steps from `start` to just before `stop`."""
         return range(bisect_left(self.env_steps, start), bisect_left(self.env_steps, stop))
+
+    def part(self, start: int, stop: int | None = None) -> Timeline:
+        """Return the timeline of the agent's observations from position `start` to just before `stop`."""
+        return Timeline(self.env_steps[start:stop])
 
     def entries(self, start: int, stop: int, first_agent_t: int) -> list[int | str]:
         """Return, for each environment step from `start` to just before `stop`, the agent's time step or "S".

@@ -1,0 +1,130 @@
+"""Slices: who is in them, what came in them, and which of them can be stepped on from."""
+
+import copy
+import pickle
+
+import pytest
+
+from episodia import EpisodeError, MultiAgentEpisode
+from episodia.testing import assert_same_multi_agent_episode, scheduled
+from turn_taking import play, turns
+
+COPIES = {
+    "from a state": lambda episode: MultiAgentEpisode.from_state(episode.get_state()),
+    "unpickled": lambda episode: pickle.loads(pickle.dumps(episode)),
+    "fork": copy.copy,
+    "cut": lambda episode: episode.cut(),
+    "sliced again": lambda episode: episode[1:],
+}
+
+
+def waits():
+    """
+    environment step   0   1   2   3   4   5
+    scout              O   AR  .   .   R   O      one step, from 0 to 5
+    guard              O   AO  AO  AO  AO  AO
+    """
+    return scheduled("scout: O AR . . R OR", "guard: O AOR AOR AOR AOR AOR")
+
+
+# --- Who is in a slice ---
+
+
+def test_an_agent_that_was_seen_in_the_lookback_is_in_the_slice():
+    episode = waits().stepped()
+
+    part = episode.slice(slice(2, 4), len_lookback_buffer=2)
+
+    assert part.agent_ids == {"scout", "guard"}
+    assert part.get_observations(-2, neg_index_as_lookback=True) == episode.get_observations(0)
+    assert part.get_actions(-2, neg_index_as_lookback=True) == episode.get_actions(0)
+    assert len(part.agent_episodes["scout"]) == 0
+
+
+def test_an_agent_that_was_seen_before_the_lookback_is_not_in_the_slice():
+    assert waits().stepped().slice(slice(2, 4), len_lookback_buffer=1).agent_ids == {"guard"}
+
+
+def test_an_agent_that_ended_in_the_slice_unseen_is_done_there_if_the_lookback_shows_it():
+    """
+    environment step   0   1   2   3
+    sheep              O   A   T         its step stands at 0
+    wolf               O   AO  AO  AO
+    """
+    episode = scheduled("sheep: O AR RT .", "wolf: O AOR AOR AOR").stepped()
+
+    part = episode.slice(slice(1, 3), len_lookback_buffer=1)
+
+    assert part.get_terminateds() == {"sheep": True, "wolf": False, "__all__": False}
+    assert part.get_rewards(-1, neg_index_as_lookback=True) == episode.get_rewards(0)
+    assert len(part.agent_episodes["sheep"]) == 0
+    part.validate()
+
+
+def test_an_agent_that_ended_before_the_slice_is_not_in_it():
+    episode = scheduled("sheep: O AORT . .", "wolf: O AOR AOR AOR").stepped()
+
+    assert episode.slice(slice(2, 3), len_lookback_buffer=2).agent_ids == {"wolf"}
+
+
+# --- Rewards that belong to no step ---
+
+
+def test_a_reward_from_before_its_agent_came_is_in_the_slice_in_which_it_came():
+    schedule = scheduled("late: . R . R OR AOR", "walker: O AOR AOR AOR AOR AOR")
+    rewards = [schedule.entry(t)["rewards"].get("late", 0) for t in range(6)]
+    episode = schedule.stepped()
+
+    early = [episode[t : t + 1]._hanging_rewards_begin.get("late", 0) for t in range(5)]
+
+    assert early == [*rewards[1:5], 0]
+    assert episode._hanging_rewards_begin == {"late": sum(rewards[:5])}
+
+
+def test_a_reward_in_the_lookback_is_not_of_this_chunk():
+    rewards = [{"late": 1.0}, {"late": 2.0}, {"late": 4.0}]
+    observations, actions = [{"a": 0}, {"a": 1}, {"a": 2}, {"a": 3, "late": 0}], [{"a": 0}] * 3
+    rewards = [{"a": 0.0, **entry} for entry in rewards]
+
+    episode = MultiAgentEpisode(observations=observations, actions=actions, rewards=rewards, len_lookback_buffer=2)
+
+    assert episode._hanging_rewards_begin == {"late": 4.0}
+
+
+# --- Stepping on ---
+
+
+@pytest.mark.parametrize("lookback", [0, 2])
+def test_a_slice_to_the_end_goes_on_as_the_episode_does(lookback):
+    schedule = waits()
+    part = schedule.until(4).stepped().slice(slice(2, None), len_lookback_buffer=lookback)
+
+    part.add_env_step(**schedule.entry(5))
+
+    whole = schedule.stepped().agent_episodes["scout"]
+    assert part.agent_episodes["scout"].get_rewards() == whole.get_rewards()
+    assert part.agent_episodes["scout"].get_observations() == whole.get_observations()
+
+
+def test_a_slice_at_which_nobody_waits_can_be_stepped_on_from():
+    schedule = scheduled("a: O AOR AOR AOR", "b: O AOR AOR AOR")
+    part = schedule.stepped()[:2]
+
+    part.add_env_step(**schedule.entry(3))
+
+    assert_same_multi_agent_episode(part, schedule.stepped(), ignore=["times"])
+
+
+def test_a_slice_that_ends_while_an_agent_waits_is_not_stepped_on_from():
+    """The pending reward has what came after the slice: adding it again would count it twice."""
+    part = turns(5)[:3]
+    assert part._hanging_rewards_end == {"a": 3.0 + 4.0}
+
+    with pytest.raises(EpisodeError, match=r"'game': found a step after a slice in which the agents \['a'\] wait"):
+        play(part, 1)
+
+
+@pytest.mark.parametrize("way", COPIES.values(), ids=COPIES)
+def test_what_is_made_of_such_a_slice_is_not_stepped_on_from_either(way):
+    with pytest.raises(EpisodeError, match="would count twice"):
+        play(way(turns(5)[:3]), 1)
