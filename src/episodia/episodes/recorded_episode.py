@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 from gymnasium import Space
 
+from episodia.columns import Columns
 from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.lane_storage import LaneStorage
 from episodia.episodes.lookback_buffer import LookbackBuffer
@@ -17,7 +18,7 @@ from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import raise_with_place
 from episodia.episodes.storage import ListStorage, Storage
 from episodia.episodes.vector_infos import LazyInfos
-from episodia.errors import EpisodeError, EpisodiaError
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.trees import map_batch
 
 # What the columns of an episode will be stored in when it is handed out.
@@ -38,6 +39,25 @@ class Layout(NamedTuple):
         """Return all columns that are known."""
         all_columns = (self.observations, self.actions, self.rewards, *self.extras.values())
         return [column for column in all_columns if column is not None]
+
+    def column(self, name: str) -> RecorderColumn:
+        """Return the column `name`: one of `Columns`, or of an extra model output.
+
+        Raises:
+            EpisodeKeyError: If it is not known, or not yet.
+        """
+        if name == Columns.OBS:
+            found = self.observations
+        elif name == Columns.ACTIONS:
+            found = self.actions
+        else:
+            found = self.rewards if name == Columns.REWARDS else self.extras.get(name)
+        if found is None:
+            raise EpisodeKeyError(
+                f"recorder: found the column {name!r}, expected one of {[column.name for column in self.columns()]}. "
+                "Observations are there after the first reset, all others after the first step."
+            )
+        return found
 
     @property
     def known_observations(self) -> RecorderColumn:
@@ -204,25 +224,30 @@ def _catch_up(episode: SingleAgentEpisode, buffer: LookbackBuffer, chunk: Chunk,
 
 
 def prepared(chunk: Chunk, layout: Layout) -> Prepared:
-    """Return what the finalized columns will be stored in, without changing anything.
+    """Return what cannot simply be read from a block when `chunk` is handed out, without changing anything.
+
+    Those are columns that somebody wrote into, and all columns of a chunk that has to be joined from several blocks.
 
     Raises:
         ShapeError: If somebody wrote items into the episode that do not fit together.
     """
     storages: Prepared = {}
-    written = {}
+    if chunk.parts:
+        storages = {column: ArrayStorage(chunk.batch(column), owned=True) for column in layout.columns_of(chunk)}
     if chunk.episode is not None and chunk.is_detached:
-        written = {column: buffer for buffer, column in columns_of(growing_episode(chunk, layout), layout)}
-    for column in layout.columns_of(chunk):
-        buffer = written.get(column)
-        if buffer is None or type(buffer._storage) is LaneStorage:
-            storages[column] = ArrayStorage(chunk.batch(column), owned=bool(chunk.parts))
-            continue
-        try:
-            storages[column] = buffer.stacked()
-        except EpisodiaError as error:
-            raise_with_place(chunk.episode, error, column.name)  # type: ignore[arg-type]  # it has one, or nothing is written
+        episode = growing_episode(chunk, layout)
+        for buffer, column in columns_of(episode, layout):
+            if type(buffer._storage) is LaneStorage:
+                continue
+            try:
+                storages[column] = buffer.stacked()
+            except EpisodiaError as error:
+                raise_with_place(episode, error, column.name)
     return storages
+
+
+def _storage_of(chunk: Chunk, column: RecorderColumn, storages: Prepared) -> Storage:
+    return storages[column] if column in storages else ArrayStorage(chunk.batch(column), owned=False)
 
 
 def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentEpisode:
@@ -234,7 +259,7 @@ def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentE
     else:
         _bring_up_to_date(episode, chunk, layout)
         for buffer, column in columns_of(episode, layout):
-            buffer.adopt_stacked(storages[column])
+            buffer.adopt_stacked(_storage_of(chunk, column, storages))
         if isinstance(episode.infos._storage, LazyInfos) and not episode.infos._storage.is_made:
             episode.infos._use(_fixed_infos(chunk))
         episode.infos.finalized = True
@@ -244,8 +269,8 @@ def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentE
 
 def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout, storages: Prepared) -> None:
     def buffer(column: RecorderColumn) -> LookbackBuffer:
-        lookback = chunk.lookback_of(column)
-        return LookbackBuffer._adopt(storages[column], lookback, column.space, finalized=True, rules=column.rules)
+        storage, lookback = _storage_of(chunk, column, storages), chunk.lookback_of(column)
+        return LookbackBuffer._adopt(storage, lookback, column.space, finalized=True, rules=column.rules)
 
     episode.observations = buffer(layout.known_observations)
     episode.actions = buffer(layout.known_actions)

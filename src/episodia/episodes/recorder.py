@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias, final
 
@@ -17,12 +17,21 @@ from episodia.episodes.indexing import as_count
 from episodia.episodes.recorded_chunk import Chunk
 from episodia.episodes.recorded_episode import Layout, continue_episode, growing_episode, handed_out, prepared
 from episodia.episodes.recorder_columns import RecorderColumn
-from episodia.episodes.recorder_input import Flags, Lanes, StepInput, chosen_lanes, flags_of, mask_of, observed, stepped
+from episodia.episodes.recorder_input import (
+    Flags,
+    Lanes,
+    StepInput,
+    chosen_lanes,
+    flags_of,
+    lanes_that_begin,
+    observed,
+    stepped,
+)
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.step_plan import StepPlan
 from episodia.episodes.tape import Tape
 from episodia.episodes.vector_infos import InfoEntry
-from episodia.errors import EpisodeError, EpisodeKeyError
+from episodia.errors import EpisodeError
 from episodia.trees import fresh, frozen
 
 # The infos of a step, and which lanes end with it, terminated and truncated or not.
@@ -43,7 +52,7 @@ class Recorder:
     >>> recorder.latest(Columns.OBS)
     array([1, 6])
     >>> recorder.take()[0]
-    SingleAgentEpisode(len=1, return=1.0, terminated, finalized, id_='7-1-0')
+    SingleAgentEpisode(len=1, return=1, terminated, finalized, id_='7-1-0')
     """
 
     def __init__(
@@ -82,6 +91,7 @@ class Recorder:
         self._chunks: list[Chunk | None] = [None] * num_lanes
         self._numbers = [0] * num_lanes  # of the next episode
         self._idle = set(range(num_lanes))  # lanes that have ended, or were never reset
+        self._never_reset = set(self._idle)
         self._finished: list[Chunk] = []
         self._has_steps = False  # since the last `take`
         self._last_time = 0.0
@@ -183,7 +193,7 @@ class Recorder:
         """
         began: list[int] = []
         if resets is not None or self._idle:
-            began = self._beginning(resets, lanes)
+            began = lanes_that_begin(resets, lanes, self._idle, self._num_lanes)
         plan = self._plan
         if (
             plan is None
@@ -199,20 +209,6 @@ class Recorder:
         else:
             self._tape.advance(None)
             self._last_time = perf_counter()
-
-    def _beginning(self, resets: Any, lanes: Lanes) -> list[int]:
-        """Return the lanes that begin an episode with this step: all that need it must, and no other."""
-        _, numbers = chosen_lanes(lanes, self._num_lanes)
-        needed = self._idle if lanes is None else self._idle.intersection(numbers)
-        mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
-        began = [numbers[row] for row in mask.nonzero()[0].tolist()]
-        if needed.symmetric_difference(began):
-            raise EpisodeError(
-                f"recorder: found a step with the resets of {began}, expected those of the lanes {sorted(needed)}, whose "
-                "episodes have ended or not begun. Call `reset(..., lanes=...)` first, or pass `resets=` for environments that "
-                "reset themselves at the next step; nothing was recorded."
-            )
-        return began
 
     def _step_carefully(self, step: StepInput, lanes: Lanes, began: list[int]) -> None:
         """Record a step for which there is no plan, or that does not look as planned."""
@@ -257,7 +253,7 @@ class Recorder:
             self._finished.append(chunk)
             self._idle.add(lane)
 
-    def _begin(self, lanes: Iterable[int]) -> None:
+    def _begin(self, lanes: Sequence[int]) -> None:
         """Begin an episode at the cursor of each of `lanes`."""
         for lane in lanes:
             id_ = f"{self._seed}-{lane}-{self._numbers[lane]}"
@@ -267,8 +263,10 @@ class Recorder:
             if self._weights_version is not None:
                 chunk.weights_versions = ((0, self._weights_version),)
             self._idle.discard(lane)
-            for column in self._layout.columns():
-                column.written.discard(lane)
+            self._never_reset.discard(lane)
+        for column in self._layout.columns():
+            if column.written:
+                column.written.difference_update(lanes)
 
     def _use_layout(self, layout: Layout) -> None:
         """Have exactly the columns of `layout` in the current block."""
@@ -341,7 +339,7 @@ class Recorder:
         """
         if column == Columns.INFOS:
             return self.episodes().latest(column)
-        found = self._column(column)
+        found = self._layout.column(column)
         tape, ahead = self._tape, 0 if found.is_track else -1
         if found.written or not self._all_have(found):
             return self.episodes().latest(column)
@@ -350,23 +348,12 @@ class Recorder:
         else:
             lanes, slots = np.arange(self._num_lanes), tape.cursors + ahead
             leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves(found)]
-        return found.nested([fresh(leaf) for leaf in leaves])
-
-    def _column(self, name: str) -> RecorderColumn:
-        layout = self._layout
-        known = {Columns.OBS: layout.observations, Columns.ACTIONS: layout.actions, Columns.REWARDS: layout.rewards}
-        column = {**layout.extras, **known}.get(name)
-        if column is None:
-            raise EpisodeKeyError(
-                f"recorder: found the column {name!r}, expected one of {[column.name for column in layout.columns()]}. "
-                "Observations are there after the first reset, all others after the first step."
-            )
-        return column
+        return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
     def _all_have(self, column: RecorderColumn) -> bool:
         """Tell whether the last item of each lane is in the current block, at its place."""
         if column.is_track:
-            return None not in self._chunks
+            return not self._never_reset
         chunks = [self._up_to_date(lane) for lane in range(self._num_lanes)]
         return all(chunk.count(column) and chunk.cursor - 1 >= chunk.start for chunk in chunks)
 
@@ -408,7 +395,6 @@ class Recorder:
 
         No slot that was handed out is written again, but its block is, until the next `take`.
         """
-        chunks, layout = self._finished, self._layout
-        storages = [prepared(chunk, layout) for chunk in chunks]
-        self._finished = []
-        return EpisodeList(handed_out(chunk, layout, storage) for chunk, storage in zip(chunks, storages, strict=True))
+        storages = [prepared(chunk, self._layout) for chunk in self._finished]
+        pairs, self._finished = zip(self._finished, storages, strict=True), []
+        return EpisodeList(handed_out(chunk, self._layout, storage) for chunk, storage in pairs)

@@ -87,6 +87,28 @@ def flags_of(step: StepInput, count: int) -> Flags:
     )
 
 
+def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) -> list[int]:
+    """Return the lanes that begin an episode with a step of `lanes`: all that are idle must, and no other.
+
+    Raises:
+        EpisodeError: If `resets` is another mask.
+
+    >>> lanes_that_begin([False, True, False], None, {1}, 3)
+    [1]
+    """
+    _, numbers = chosen_lanes(lanes, num_lanes)
+    needed = idle if lanes is None else idle.intersection(numbers)
+    mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
+    began = [numbers[row] for row in mask.nonzero()[0].tolist()]
+    if needed.symmetric_difference(began):
+        raise EpisodeError(
+            f"recorder: found a step with the resets of {began}, expected those of the lanes {sorted(needed)}, whose episodes "
+            "have ended or not begun. Call `reset(..., lanes=...)` first, or pass `resets=` for environments that reset "
+            "themselves at the next step; nothing was recorded."
+        )
+    return began
+
+
 def observed(layout: Layout, observations: Any, count: int) -> tuple[Layout, list[Any]]:
     """Return the leaves of `observations`, and the layout, in which the first of them fix the column."""
     column = layout.observations

@@ -110,8 +110,9 @@ class StepPlan:
         flags = (tape.block.num_lanes,)
         if not tape.has_room() or any(flag.dtype != _BOOL or flag.shape != flags for flag in step[3:]):
             return False
-        given = (*step[:3], *(extras[name] for name in self._extras))
-        values = [leaf for collect, batch in zip(self._collectors, given, strict=True) for leaf in collect(batch)]
+        values = [*step[:3], *(extras[name] for name in self._extras)]
+        if not self._is_plain:
+            values = [leaf for collect, batch in zip(self._collectors, values, strict=True) for leaf in collect(batch)]
         cursor, places = tape.cursor, tape.places
         next_places = places + 1
         for writer, value in zip(self._writers, values, strict=True):
