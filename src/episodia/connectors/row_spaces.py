@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.episode_list import DEFAULT_MODULE_ID
 from episodia.episodes.joining import describe_row
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import offsets_of
 from episodia.errors import BatchError, PipelineError
 from episodia.spaces import ARRAY_SPACES, short_name, structure_of

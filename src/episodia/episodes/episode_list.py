@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add, attrgetter
 from typing import Any, final, overload
 
 import numpy as np
@@ -12,16 +13,14 @@ from episodia.episodes import chunks, gather, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.joining import joined, joined_latest
 from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError
-from episodia.trees import describe
+from episodia.trees import describe, frozen
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
-
-# The module of agents that nobody mapped to another one.
-DEFAULT_MODULE_ID = "default_policy"
 
 
 class NotYetError(EpisodeKeyError):
@@ -48,7 +47,17 @@ class EpisodeList(Sequence[Any]):
     [[0, 0], [0, 1], [0, 7]]
     """
 
-    __slots__ = ("_copies_on_access", "_episodes", "_handed_out", "_modules", "is_current", "is_multi_agent")
+    __slots__ = (
+        "_copies_on_access",
+        "_episodes",
+        "_group",
+        "_handed_out",
+        "_keeps_lengths",
+        "_lengths",
+        "_modules",
+        "is_current",
+        "is_multi_agent",
+    )
 
     def __init__(self, episodes: Iterable[Episode] = ()) -> None:
         """List `episodes`, without copying them.
@@ -62,6 +71,10 @@ class EpisodeList(Sequence[Any]):
         self._copies_on_access = False
         self._handed_out: set[int] = set()
         self._modules: dict[Any, np.ndarray] | None = None
+        self._group: EpisodeList | None = None
+        # What nobody was handed, nobody changes: then lengths are counted once for all columns.
+        self._keeps_lengths = False
+        self._lengths: np.ndarray | None = None
 
     @classmethod
     def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
@@ -74,7 +87,7 @@ class EpisodeList(Sequence[Any]):
         An episode is forked when it is handed out; most never are.
         """
         forked = self._like(list(self._episodes), self.is_multi_agent)
-        forked._copies_on_access = True
+        forked._copies_on_access = forked._keeps_lengths = True
         return forked
 
     def current(self) -> EpisodeList:
@@ -91,6 +104,7 @@ class EpisodeList(Sequence[Any]):
         made = EpisodeList.__new__(EpisodeList)
         made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
         made._copies_on_access, made._handed_out, made._modules = False, set(), None
+        made._group, made._keeps_lengths, made._lengths = None, False, None
         return made
 
     # --- A sequence -------------------------------------------------------------------------------------------------
@@ -158,7 +172,12 @@ class EpisodeList(Sequence[Any]):
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each agent episode: int64 [B]."""
-        return _array((row.t - row.t_started for row in self._rows()), np.int64)
+        if self._lengths is not None and not self._handed_out:
+            return self._lengths
+        lengths = np.array([row.t - row.t_started for row in self._rows()], np.int64)
+        if self._keeps_lengths:
+            self._lengths = frozen(lengths)
+        return lengths
 
     @property
     def t_started(self) -> np.ndarray:
@@ -179,11 +198,9 @@ class EpisodeList(Sequence[Any]):
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
         if self._modules is not None:
             return self._modules
+        ids = [row.module_id for row in self._rows()]
         # Where there are no episodes, columns without rows are the default module's.
-        positions: dict[Any, list[int]] = {} if self._episodes else {DEFAULT_MODULE_ID: []}
-        for position, row in enumerate(self._rows()):
-            positions.setdefault(DEFAULT_MODULE_ID if row.module_id is None else row.module_id, []).append(position)
-        modules = {module_id: np.array(rows, np.int64) for module_id, rows in positions.items()}
+        modules = positions_by_module(ids) if self._episodes else {DEFAULT_MODULE_ID: np.arange(0)}
         if not self.is_multi_agent:
             # Single-agent episodes keep their module; agents may still join a multi-agent one.
             self._modules = modules
@@ -196,11 +213,25 @@ class EpisodeList(Sequence[Any]):
 
     def groups(self) -> dict[Any, EpisodeList]:
         """Return the agent episodes of each module as a list of their own."""
+        modules = self.by_module()
+        if not self.is_multi_agent and len(modules) == 1:
+            return {next(iter(modules)): self._as_group()}
         rows = self._rows()
         return {
             module_id: self._like([rows[position] for position in positions.tolist()], False)
-            for module_id, positions in self.by_module().items()
+            for module_id, positions in modules.items()
         }
+
+    def _as_group(self) -> EpisodeList:
+        """Return all episodes as the only group: the same list, so that it sees forks as they are made."""
+        if self._group is None:
+            self._group = group = self._like(self._episodes, False)
+            group._modules, group._handed_out, group._keeps_lengths = (
+                self._modules,
+                self._handed_out,
+                self._keeps_lengths,
+            )
+        return self._group
 
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Return for every row the position of its agent episode, and its time step: two arrays int64 [N]."""
@@ -234,13 +265,14 @@ class EpisodeList(Sequence[Any]):
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""
         columns = self._columns(column)
-        for position, buffer in enumerate(columns):
-            if not buffer.len_incl_lookback():
-                raise EpisodeIndexError(
-                    f"episode {self._rows()[position].id_!r}: found no item in the column {column!r}, expected one. "
-                    "Start the episode with `add_env_reset`."
-                )
-        return joined_latest(columns)
+        try:
+            return joined_latest(columns)
+        except IndexError:
+            for row, buffer in zip(self._rows(), columns, strict=True):
+                if not buffer.len_incl_lookback():
+                    problem = f"episode {row.id_!r}: found no item in the column {column!r}, expected one."
+                    raise EpisodeIndexError(f"{problem} Start the episode with `add_env_reset`.") from None
+            raise
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all agent episodes, one after another.
@@ -264,8 +296,9 @@ class EpisodeList(Sequence[Any]):
             )
         extra = 1 if tail else 0
         counts = self.lengths + extra
-        starts = [buffer.lookback for buffer in columns]
-        stops = [start + count for start, count in zip(starts, counts.tolist(), strict=True)]
+        starts, stops = [buffer.lookback for buffer in columns], counts.tolist()
+        if any(starts):
+            stops = list(map(add, starts, stops))
         return Ragged(joined(columns, starts, stops), offsets_of(counts), extra)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
@@ -294,8 +327,7 @@ class EpisodeList(Sequence[Any]):
 
     def _columns(self, column: str) -> list[LookbackBuffer]:
         if column in _TRACKS:
-            attribute = _TRACKS[column]
-            return [getattr(row, attribute) for row in self._rows()]
+            return list(map(_TRACKS[column], self._rows()))
         rows = self._rows()
         try:
             return [row.extra_model_outputs[column] for row in rows]
@@ -311,11 +343,11 @@ class EpisodeList(Sequence[Any]):
             ) from None
 
 
-_TRACKS = {
-    Columns.OBS: "observations",
-    Columns.INFOS: "infos",
-    Columns.ACTIONS: "actions",
-    Columns.REWARDS: "rewards",
+_TRACKS: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
+    Columns.OBS: attrgetter("observations"),
+    Columns.INFOS: attrgetter("infos"),
+    Columns.ACTIONS: attrgetter("actions"),
+    Columns.REWARDS: attrgetter("rewards"),
 }
 
 # What is not stored per step.
@@ -358,6 +390,8 @@ def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:
 
 
 def _is_multi_agent(episodes: list[Any]) -> bool:
+    if set(map(type, episodes)) == {SingleAgentEpisode}:
+        return False
     kinds = {isinstance(episode, MultiAgentEpisode) for episode in episodes}
     strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
     if strangers or len(kinds) > 1:

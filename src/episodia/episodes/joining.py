@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import eq
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.storage import ListStorage
 from episodia.errors import ShapeError
 from episodia.spaces import empty_batch
 from episodia.trees import describe, fresh, map_batch, object_array, stack
@@ -16,10 +18,7 @@ from episodia.trees import describe, fresh, map_batch, object_array, stack
 
 def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> Any:
     """Return the items of each column from its start to its stop, positions with the lookback counted, as one batch."""
-    # Straight from the storages: this is done for each column of each episode of each batch.
-    parts = [
-        column._storage.lend(slice(start, stop)) for column, start, stop in zip(columns, starts, stops, strict=True)
-    ]
+    parts = _parts(columns, starts, stops)
     if not parts:
         return np.empty(0)
     kinds = set(map(type, parts))
@@ -35,11 +34,34 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     return _concatenated(parts)
 
 
+def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    """Return the stored items of each column themselves, lists or batches."""
+    # Straight from the storages: this is done for each column of each episode of each batch.
+    storages = [column._storage for column in columns]
+    if set(map(type, storages)) == {ArrayStorage}:
+        arrays = [storage._alias for storage in cast(list[ArrayStorage], storages)]
+        if set(map(type, arrays)) == {np.ndarray}:
+            if not any(starts) and list(map(len, arrays)) == stops:
+                return arrays
+            return [array[start:stop] for array, start, stop in zip(arrays, starts, stops, strict=True)]
+    return [storage.lend(slice(start, stop)) for storage, start, stop in zip(storages, starts, stops, strict=True)]
+
+
 def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
     """Return the last item of each column, as one batch."""
     if not columns:
         return np.empty(0)
-    return _from_items([column.get(-1) for column in columns], columns[0])
+    return _from_items(_latest_items(columns), columns[0])
+
+
+def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:
+    storages = [column._storage for column in columns]
+    if set(map(type, storages)) == {ListStorage}:
+        lists = cast(list[ListStorage], storages)
+        if not any(storage._nested for storage in lists):
+            # As they are stored: a batch is made of copies.
+            return [storage._items[-1] for storage in lists]
+    return [column.get(-1) for column in columns]
 
 
 def _from_items(items: list[Any], like: LookbackBuffer) -> Any:
