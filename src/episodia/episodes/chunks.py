@@ -124,6 +124,9 @@ def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
 def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:
     """Return an episode with everything that `episode` has, and columns that `track` and `steps` make of its columns."""
     derived = type(episode).__new__(type(episode))
+    added = getattr(episode, "__dict__", None)  # by a subclass
+    if added:
+        derived.__dict__.update(added)
     derived.id_ = episode.id_
     derived.agent_id = episode.agent_id
     derived.module_id = episode.module_id

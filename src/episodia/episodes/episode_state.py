@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,8 +104,8 @@ def _contiguous(column: LookbackBuffer) -> Any:
 
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
-    """Return the episode that was pickled, on the arrays that the pickle made."""
-    return _build(cls, state, _adopted_storage, state["custom_data"])
+    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
+    return _build(cls._without_subclass, state, _adopted_storage, state["custom_data"])
 
 
 def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
@@ -144,11 +145,13 @@ def _unpack(packed: tuple[str, Any]) -> list[Any]:
     return [freeze(item) for item in data]
 
 
-def _build(cls: type[SingleAgentEpisode], state: dict[str, Any], storage: Any, custom_data: Any) -> SingleAgentEpisode:
+def _build(
+    make: Callable[..., SingleAgentEpisode], state: dict[str, Any], storage: Any, custom_data: Any
+) -> SingleAgentEpisode:
     observation_space = decode_space(state["_observation_space"])
     action_space = decode_space(state["_action_space"])
     # An empty episode brings the fields that a state does not have, such as the space of rewards.
-    episode = cls(state["id_"], observation_space=observation_space, action_space=action_space)
+    episode = make(state["id_"], observation_space=observation_space, action_space=action_space)
     for field in _FIELDS:
         setattr(episode, field, state[field])
     for name in _COLUMNS:

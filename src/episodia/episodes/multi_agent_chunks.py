@@ -182,7 +182,7 @@ def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
 
 def _like(episode: MultiAgentEpisode) -> MultiAgentEpisode:
     """Return an episode without agents that has everything else in common with `episode`."""
-    other = type(episode)(
+    other = episode._without_subclass(
         episode.id_,
         observation_space=episode.observation_space,
         action_space=episode.action_space,
@@ -192,6 +192,7 @@ def _like(episode: MultiAgentEpisode) -> MultiAgentEpisode:
         missing_final_observation=episode.missing_final_observation,
         rewards_after_done=episode.rewards_after_done,
     )
+    other.__dict__.update(episode._added_by_subclass())
     other._was_reset = episode._was_reset
     other._finalized = episode.is_finalized
     other._custom_data = copy.deepcopy(episode._custom_data) if episode._custom_data else {}

@@ -55,6 +55,8 @@ class MultiAgentEpisode:
     Agents may come late, leave early, act in turns or every now and then. An agent acts on an observation; its step is
     complete when it is shown the next one, and until then its action is pending and its rewards add up.
 
+    Attributes that a subclass adds travel as those of `SingleAgentEpisode` do.
+
     >>> episode = MultiAgentEpisode(id_="game")
     >>> episode.add_env_reset(observations={"white": 0})
     >>> episode.add_env_step(observations={"black": 1}, actions={"white": "e4"}, rewards={"white": 0.0})
@@ -561,7 +563,22 @@ class MultiAgentEpisode:
         return multi_agent_state.from_state(cls, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return multi_agent_state.restore, (type(self), multi_agent_state.compact_state(self))
+        state = multi_agent_state.compact_state(self)
+        return multi_agent_state.restore, (type(self), state), self._added_by_subclass() or None
+
+    @classmethod
+    def _without_subclass(cls, id_: str, **kwargs: Any) -> MultiAgentEpisode:
+        """Return an episode that the constructor of a subclass, which may take other arguments, has not seen."""
+        episode = cls.__new__(cls)
+        MultiAgentEpisode.__init__(episode, id_, **kwargs)
+        return episode
+
+    def _added_by_subclass(self) -> dict[str, Any]:
+        """Return the attributes that only a subclass has."""
+        if type(self) is MultiAgentEpisode:
+            return {}
+        own = vars(MultiAgentEpisode(self.id_))
+        return {name: value for name, value in vars(self).items() if name not in own}
 
     def print(self) -> None:
         """Print which agent had an observation at which environment step."""

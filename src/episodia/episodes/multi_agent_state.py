@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
@@ -111,17 +112,17 @@ def compact_state(episode: MultiAgentEpisode) -> dict[str, Any]:
 
 
 def restore(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
-    """Return the episode that was pickled, on the arrays that the pickle made."""
+    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
     singles = {agent: episode_state.restore(SingleAgentEpisode, single) for agent, single in state["agent_episodes"]}
-    episode = _build(cls, state, singles)
+    episode = _build(cls._without_subclass, state, singles)
     episode._custom_data = state["custom_data"]
     return episode
 
 
 def _build(
-    cls: type[MultiAgentEpisode], state: dict[str, Any], singles: dict[Any, SingleAgentEpisode]
+    make: Callable[..., MultiAgentEpisode], state: dict[str, Any], singles: dict[Any, SingleAgentEpisode]
 ) -> MultiAgentEpisode:
-    episode = cls(
+    episode = make(
         state["id_"],
         observation_space=_decode_spaces(state["observation_space"]),
         action_space=_decode_spaces(state["action_space"]),

@@ -27,6 +27,9 @@ class SingleAgentEpisode:
     While it grows, getters return lists of items. `finalize` turns the columns into arrays; from then on getters return
     arrays, nested for nested spaces. Arrays that come out are read-only; what goes in is copied.
 
+    Attributes that a subclass adds are carried to chunks and copies, shared and not copied, and pickled. They are not in
+    `get_state()`, and `from_state` leaves them to the subclass's constructor.
+
     >>> episode = SingleAgentEpisode(id_="walk")
     >>> episode.add_env_reset(observation=0)
     >>> episode.add_env_step(observation=1, action=5, reward=0.5)
@@ -536,7 +539,15 @@ class SingleAgentEpisode:
         return episode_state.from_state(cls, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return episode_state.restore, (type(self), episode_state.compact_state(self))
+        added = getattr(self, "__dict__", None)  # by a subclass
+        return episode_state.restore, (type(self), episode_state.compact_state(self)), added or None
+
+    @classmethod
+    def _without_subclass(cls, id_: str, **kwargs: Any) -> SingleAgentEpisode:
+        """Return an episode that the constructor of a subclass, which may take other arguments, has not seen."""
+        episode = cls.__new__(cls)
+        SingleAgentEpisode.__init__(episode, id_, **kwargs)
+        return episode
 
     def __repr__(self) -> str:
         return display.episode_text(self)
