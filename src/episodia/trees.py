@@ -197,6 +197,12 @@ def batch_length(batch: Any) -> int:
     if type(batch) is np.ndarray and batch.ndim:
         return len(batch)
     lengths = {path: len(leaf) for path, leaf in leaves(batch) if np.ndim(leaf)}
+    if not any(leaves(batch)):
+        raise EpisodeError(
+            f"found items without any content ({describe(batch)}), expected at least one array or number in each: nothing "
+            "tells how many there are once they are arrays. Keep the episode growing, or use `Discrete(1)` for what tells "
+            "nothing."
+        )
     if len(set(lengths.values())) != 1 or len(lengths) != sum(1 for _ in leaves(batch)):
         raise EpisodeError(
             f"found {describe(batch)}, expected arrays with one common first axis (time). "

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import SingleAgentEpisode
+from episodia import EpisodeError, SingleAgentEpisode
 from walks import stepped, walk
 
 
@@ -78,3 +78,13 @@ def test_subclasses_stay_what_they_are():
 
     parts = [episode.cut(), episode[0:1], copy.copy(episode), Walk.from_state(episode.get_state())]
     assert [type(part) for part in parts] == [Walk] * 4
+
+
+@pytest.mark.parametrize(("space", "nothing"), [(spaces.Dict({}), {}), (spaces.Tuple(()), ())], ids=["dict", "tuple"])
+def test_observations_without_content_cannot_become_arrays_and_the_message_says_so(space, nothing):
+    episode = SingleAgentEpisode("void", observation_space=space)
+    episode.add_env_reset(nothing)
+
+    with pytest.raises(EpisodeError, match=r"'void'.*observations: found items without any content.*Discrete\(1\)"):
+        episode.finalize()
+    assert episode.get_observations() == [nothing]
