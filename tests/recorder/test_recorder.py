@@ -64,6 +64,15 @@ def test_a_reset_in_the_middle_hands_out_what_was_recorded_as_it_is():
     assert recorder.episode(1).get_observations() == [7.0]
 
 
+def test_a_reset_of_no_lane_changes_nothing():
+    recorder = walked(2)
+    recorder.reset(np.zeros(0), lanes=np.zeros(2, bool))
+    walk_on(recorder, [2])
+
+    assert [episode.get_observations(-1) for episode in recorder.take()] == [3.0, 103.0]
+    assert recorder._tape.cursor is not None
+
+
 def test_the_next_chunk_looks_back_into_the_one_before():
     recorder = walked(3, lookback=2)
     recorder.take()

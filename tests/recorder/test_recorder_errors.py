@@ -143,7 +143,7 @@ def test_numbers_out_of_range_are_refused(options, error):
 def test_messages_say_where_and_what():
     recorder = recorded("together").recorder
 
-    with pytest.raises(ShapeError, match=r"extra.*|state\['h'\]: found float32\[2, 2\], expected float64\[2, 2\]"):
+    with pytest.raises(ShapeError, match=r"state\['h'\]: found float32\[2, 2\], expected float64\[2, 2\]"):
         recorder.step(**good(extras={**good()["extras"], "state": {**STATE, "h": np.zeros((2, 2), np.float32)}}))
     with pytest.raises(EpisodeIndexError, match="from 0 to 1"):
         recorder.reset(np.zeros((1, 3), np.float32), lanes=[2])

@@ -95,8 +95,8 @@ class Block:
     def rows(self, column: RecorderColumn, lane: int, start: int, stop: int) -> Any:
         """Return the read-only batch of the slots from `start` to just before `stop` of one lane, without a copy."""
         leaves = self._columns[column]
-        if len(leaves) == 1:
-            return column.nested([leaves[0].alias[lane, start:stop]])
+        if column.is_leaf:
+            return leaves[0].alias[lane, start:stop]
         return column.nested([leaf.alias[lane, start:stop] for leaf in leaves])
 
     # --- Infos ------------------------------------------------------------------------------------------------------

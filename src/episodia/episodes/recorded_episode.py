@@ -269,7 +269,8 @@ def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentE
 
 def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout, storages: Prepared) -> None:
     def buffer(column: RecorderColumn) -> LookbackBuffer:
-        storage, lookback = _storage_of(chunk, column, storages), chunk.lookback_of(column)
+        storage = storages[column] if storages else ArrayStorage(chunk.batch(column), owned=False)
+        lookback = chunk.lookback_of(column)
         return LookbackBuffer._adopt(storage, lookback, column.space, finalized=True, rules=column.rules)
 
     episode.observations = buffer(layout.known_observations)

@@ -145,6 +145,8 @@ class Recorder:
             EpisodeError: If something does not fit; nothing is recorded then.
         """
         chosen, numbers = chosen_lanes(lanes, self._num_lanes)
+        if not numbers:
+            return
         layout, values = observed(self._layout, observations, len(numbers))
         entry = InfoEntry.of(infos, numbers)
         self._make_room()
@@ -203,9 +205,8 @@ class Recorder:
             step = StepInput(observations, actions, rewards, terminateds, truncateds, infos, extras)
             self._step_carefully(step, lanes, began)
         elif infos or began or terminateds.nonzero()[0].size or truncateds.nonzero()[0].size:
-            self._commit(
-                None, self._outcome(range(self._num_lanes), Flags(terminateds, truncateds), infos, began), began
-            )
+            flags = Flags(terminateds, truncateds)
+            self._commit(None, self._outcome(range(self._num_lanes), flags, infos, began), began)
         else:
             self._tape.advance(None)
             self._last_time = perf_counter()
@@ -301,10 +302,7 @@ class Recorder:
     def _up_to_date(self, lane: int) -> Chunk:
         chunk = self._chunks[lane]
         if chunk is None:
-            raise EpisodeError(
-                f"recorder: found a question about the episode of lane {lane}, expected a reset first: "
-                "call `reset(observations, infos)`."
-            )
+            raise EpisodeError(f"recorder: found lane {lane} without an episode, expected a reset. Call `reset` first.")
         if lane not in self._idle:
             chunk.cursor = self._tape.cursor_of(lane)
             if chunk.num_steps:

@@ -51,7 +51,7 @@ class RecorderColumn:
     [array([1, 1])]
     """
 
-    __slots__ = ("_nesting", "is_track", "leaves", "name", "rules", "space", "written")
+    __slots__ = ("_nesting", "is_leaf", "is_track", "leaves", "name", "rules", "space", "written")
 
     def __init__(
         self, name: str, space: Space[Any] | None, nesting: Nesting, leaves: list[Leaf], *, is_track: bool
@@ -62,6 +62,7 @@ class RecorderColumn:
         self.leaves = leaves
         self.is_track = is_track
         self.written: set[int] = set()
+        self.is_leaf = nesting == 0  # not nested
         self._nesting = nesting
 
     @classmethod
@@ -83,7 +84,7 @@ class RecorderColumn:
     @property
     def is_plain(self) -> bool:
         """Whether a batch is one array."""
-        return self._nesting == 0 and not self.leaves[0].is_object
+        return self.is_leaf and not self.leaves[0].is_object
 
     def flat(self, batch: Any, count: int) -> list[Any]:
         """Return the leaves of `batch`, `count` rows each: arrays, and lists of private objects.
@@ -102,7 +103,7 @@ class RecorderColumn:
 
     def nested(self, leaves: list[Any]) -> Any:
         """Return `leaves` in the nesting of the column."""
-        return leaves[0] if self._nesting == 0 else _rebuilt(self._nesting, leaves)
+        return leaves[0] if self.is_leaf else _rebuilt(self._nesting, leaves)
 
     def _fitting(self, leaf: Leaf, value: Any, count: int) -> Any:
         where = f"{self.name}{leaf.path}"
