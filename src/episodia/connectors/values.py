@@ -22,7 +22,7 @@ def values_and_bootstraps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
 
-    Observations are left on the device, as tensors, so that they travel there once.
+    Observations are left on the device, as tensors, so that they travel there once; on the CPU as arrays.
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
@@ -33,7 +33,8 @@ def values_and_bootstraps(
             "`AddObservationsFromEpisodesToBatch`."
         )
     tracks = {name: track.map(lambda leaf: as_tensor(leaf, target)) for name, track in tracks.items()}
-    columns.update(tracks)
+    # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
+    columns.update({name: track.map(as_array) for name, track in tracks.items()} if target.type == "cpu" else tracks)
     with torch.no_grad():
         if module.is_stateful():
             return _recurrent_values(module, tracks, rows, max_seq_len, target)
