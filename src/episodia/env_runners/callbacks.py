@@ -1,0 +1,93 @@
+"""What users let happen while episodes are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, final
+
+from episodia.errors import EnvRunnerError
+
+Function: TypeAlias = Callable[..., Any]
+
+EVENTS = ("on_environment_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
+
+
+class Callbacks:
+    """A base for callbacks: override what you need; what is not overridden costs nothing.
+
+    A runner calls with keywords only, and may pass more in the future: end each signature with `**kwargs`. All get
+    `env_runner` and `env`. Those about episodes get `episode` and `env_index`, the number of its environment. A runner also
+    takes objects of any other class with some of these methods, and dicts of functions, `{"on_episode_end": function}`.
+    """
+
+    def on_environment_created(self, **kwargs: Any) -> None:
+        """Called after the (vector) environment was made, or made anew."""
+
+    def on_episode_start(self, **kwargs: Any) -> None:
+        """Called with `episode`, right after its reset."""
+
+    def on_episode_step(self, **kwargs: Any) -> None:
+        """Called with `episode`, the chunk that is being recorded, after each of its steps, the last one included."""
+
+    def on_episode_end(self, **kwargs: Any) -> None:
+        """Called with the whole `episode`, also if chunks of it were handed out before; these come as a copy."""
+
+    def on_sample_end(self, **kwargs: Any) -> None:
+        """Called with `samples`, the list of episodes that `sample` is about to return."""
+
+
+@final
+class Listeners:
+    """For each event, the functions to call. Runners look at the tuples, which are empty where nobody listens."""
+
+    __slots__ = EVENTS
+
+    on_environment_created: tuple[Function, ...]
+    on_episode_start: tuple[Function, ...]
+    on_episode_step: tuple[Function, ...]
+    on_episode_end: tuple[Function, ...]
+    on_sample_end: tuple[Function, ...]
+
+    def __init__(self, callbacks: Iterable[Any] = ()) -> None:
+        """Sort what `callbacks` want to be called for.
+
+        Args:
+            callbacks: Objects with methods, and dicts of functions, that have the names of events.
+
+        Raises:
+            EnvRunnerError: If one of them is for no event at all, or names one that there is not.
+        """
+        found: dict[str, list[Function]] = {event: [] for event in EVENTS}
+        for callback in callbacks:
+            for event, function in _functions_of(callback):
+                found[event].append(function)
+        for event, functions in found.items():
+            setattr(self, event, tuple(functions))
+
+
+def notify(functions: tuple[Function, ...], **arguments: Any) -> None:
+    """Call all `functions` with the same arguments."""
+    for function in functions:
+        function(**arguments)
+
+
+def _functions_of(callback: Any) -> list[tuple[str, Function]]:
+    if isinstance(callback, Mapping):
+        unknown = [event for event in callback if event not in EVENTS]
+        if unknown:
+            raise EnvRunnerError(
+                f"callbacks: found functions for {unknown}, expected the names of events, {list(EVENTS)}. Correct them."
+            )
+        return list(callback.items())
+    found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]
+    if not found and not isinstance(callback, Callbacks):
+        raise EnvRunnerError(
+            f"callbacks: found {callback!r} without a method of any event, expected one of {list(EVENTS)}. Derive its class "
+            "from `Callbacks`, or pass a dict of functions."
+        )
+    return found
+
+
+def _is_overridden(callback: Any, event: str) -> bool:
+    method = getattr(callback, event, None)
+    return method is not None and getattr(method, "__func__", None) is not getattr(Callbacks, event)

@@ -1,0 +1,99 @@
+"""What a runner has done since somebody last asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, final
+
+
+@final
+@dataclass
+class RunnerMetrics:
+    """Counts, times and the results of finished episodes. Everything adds up: `merged` is a sum, field by field.
+
+    Times are in seconds. `episode_returns` and `episode_lengths` are of whole episodes, also if they were handed out in
+    chunks; episodes that never ended are not among them.
+
+    >>> merged = RunnerMetrics.merged([RunnerMetrics(num_env_steps=3), RunnerMetrics(num_env_steps=4)])
+    >>> merged.num_env_steps
+    7
+    """
+
+    num_env_steps: int = 0
+    num_episodes: int = 0  # that ended
+    num_env_restarts: int = 0
+    num_episodes_dropped: int = 0
+    num_env_steps_dropped: int = 0
+    sample_time_s: float = 0.0
+    env_step_time_s: float = 0.0
+    env_to_module_time_s: float = 0.0
+    forward_time_s: float = 0.0
+    module_to_env_time_s: float = 0.0
+    record_time_s: float = 0.0
+    episode_returns: list[float] = field(default_factory=list)
+    episode_lengths: list[int] = field(default_factory=list)
+    episode_durations_s: list[float] = field(default_factory=list)
+
+    @classmethod
+    def merged(cls, parts: Iterable[RunnerMetrics]) -> RunnerMetrics:
+        """Return the sum of `parts`: what several runners have done together."""
+        merged = cls()
+        for part in parts:
+            for each in fields(cls):
+                setattr(merged, each.name, getattr(merged, each.name) + getattr(part, each.name))
+        return merged
+
+    @property
+    def env_steps_per_s(self) -> float:
+        """Recorded steps per second of sampling; 0 if there were none."""
+        return self.num_env_steps / self.sample_time_s if self.sample_time_s else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return numbers only: counts, times, and mean, least and largest of what is known of episodes.
+
+        >>> RunnerMetrics(num_episodes=2, episode_returns=[1.0, 4.0]).as_dict()["episode_return_mean"]
+        2.5
+        """
+        numbers = {each.name: getattr(self, each.name) for each in fields(self) if not each.name.startswith("episode_")}
+        numbers["env_steps_per_s"] = self.env_steps_per_s
+        for name, values in (
+            ("episode_return", self.episode_returns),
+            ("episode_length", self.episode_lengths),
+            ("episode_duration_s", self.episode_durations_s),
+        ):
+            if values:
+                numbers |= {f"{name}_mean": sum(values) / len(values), f"{name}_min": min(values)}
+                numbers[f"{name}_max"] = max(values)
+        return numbers
+
+
+@final
+class EpisodeTotals:
+    """Adds up chunks until their episode ends."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[float, float]] = {}  # return and duration so far, by episode
+
+    def note(self, chunk: Any, metrics: RunnerMetrics) -> float:
+        """Count a single-agent chunk that is handed out, and return the sum of its rewards.
+
+        When its episode ends with it, return, length and duration of the whole are added to `metrics`.
+        """
+        rewards = chunk.rewards._storage.batch(slice(chunk.rewards.lookback, None))
+        gained = float(rewards.sum())
+        before, time_s = self._open.pop(chunk.id_, (0.0, 0.0))
+        total, time_s = before + gained, time_s + chunk.get_duration_s()
+        metrics.num_env_steps += len(chunk)
+        if chunk.is_done:
+            metrics.num_episodes += 1
+            metrics.episode_returns.append(total)
+            metrics.episode_lengths.append(chunk.t)
+            metrics.episode_durations_s.append(time_s)
+        else:
+            self._open[chunk.id_] = (total, time_s)
+        return gained
+
+    def forget(self, episode_id: str) -> None:
+        """Forget an episode that will not go on."""
+        self._open.pop(episode_id, None)
