@@ -206,12 +206,12 @@ def _joined_extras(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> di
     """Return every extra column of the joined episode, with the admitted items that are to be pushed to it."""
     ours, theirs = dict(episode.extra_model_outputs), dict(other.extra_model_outputs)
     if ours.keys() != theirs.keys():
-        _fill_missing(ours, theirs, len(episode), len(other), episode.is_finalized)
-        _fill_missing(theirs, ours, len(other), len(episode), other.is_finalized)
+        fill_missing(ours, theirs, len(episode), len(other), episode.is_finalized)
+        fill_missing(theirs, ours, len(other), len(episode), other.is_finalized)
     return {key: (column, column.admit_all(theirs[key], 0)) for key, column in ours.items()}
 
 
-def _fill_missing(
+def fill_missing(
     columns: dict[str, LookbackBuffer],
     others: dict[str, LookbackBuffer],
     steps: int,

@@ -32,6 +32,7 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
     successor.env_lookback = min(wanted, episode.env_t - _first_env_t(episode))
     successor._pending = dict(episode._pending)
     successor._split_steps = episode._split_steps
+    successor._carried = frozenset(agent for agent, step in episode._pending.items() if step.has_action)
     successor._observed_last = {agent for agent in episode._observed_last if not episode.agent_episodes[agent].is_done}
     successor._gone = dict(episode._gone)
     successor._start_time = episode._last_step_time
@@ -152,6 +153,8 @@ def _pending_at(episode: MultiAgentEpisode, agent: AgentID, position: int, env_t
 
 def _pick_ends(episode: MultiAgentEpisode, picked: MultiAgentEpisode) -> None:
     """Give a slice what belongs to the beginning and the end of the episode, if it reaches there."""
+    if picked.env_t_started == episode.env_t_started:
+        picked._carried = episode._carried
     picked._early_rewards = rewards_between(episode._early_rewards, picked.env_t_started, picked.env_t)
     if picked.env_t == episode.env_t:
         picked.is_terminated, picked.is_truncated = episode.is_terminated, episode.is_truncated
@@ -171,7 +174,7 @@ def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
     forked.agent_episodes = {agent: chunks.fork(single) for agent, single in episode.agent_episodes.items()}
     forked._timelines = {agent: line.part(0) for agent, line in episode._timelines.items()}
     forked._pending = dict(episode._pending)
-    forked._split_steps = episode._split_steps
+    forked._split_steps, forked._carried = episode._split_steps, episode._carried
     forked._ended, forked._gone = dict(episode._ended), dict(episode._gone)
     forked._early_rewards = dict(episode._early_rewards)
     forked._observed_last = set(episode._observed_last)

@@ -145,6 +145,8 @@ class MultiAgentEpisode:
         self._early_rewards: early_rewards.EarlyRewards = {}
         # Agents whose pending step, in a slice, is a part of one that was complete later.
         self._split_steps: tuple[AgentID, ...] = ()
+        # Agents whose first step in this chunk was chosen in the chunk before.
+        self._carried: frozenset[AgentID] = frozenset()
         self._observed_last: set[AgentID] = set()
         self._was_reset = False
         self._finalized = False

@@ -41,6 +41,7 @@ _OTHERS = (
     "_pending",
     "_early_rewards",
     "_split_steps",
+    "_carried",
     "_observed_last",
     "weights_versions",
     "observation_space",
@@ -66,6 +67,7 @@ def _state(episode: MultiAgentEpisode) -> dict[str, Any]:
         "_pending": [[agent, _pending_state(step)] for agent, step in episode._pending.items()],
         "_early_rewards": [[agent, list(map(list, entries))] for agent, entries in episode._early_rewards.items()],
         "_split_steps": list(episode._split_steps),
+        "_carried": list(episode._carried),
         "_observed_last": list(episode._observed_last),
         "weights_versions": [list(entry) for entry in episode._weights_versions],
         "observation_space": _encode_spaces(episode.observation_space),
@@ -137,6 +139,7 @@ def _build(
     episode._pending = {agent: PendingStep(**_owned(step)) for agent, step in state["_pending"]}
     episode._early_rewards = {agent: tuple((t, reward) for t, reward in by) for agent, by in state["_early_rewards"]}
     episode._split_steps = tuple(state["_split_steps"])
+    episode._carried = frozenset(state["_carried"])
     episode._observed_last = set(state["_observed_last"])
     episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
     return episode

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from episodia.episodes.carried_outputs import fitted
 from episodia.episodes.early_rewards import with_reward
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, added, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -58,7 +59,7 @@ def store_plain(
     """Store the step of an agent with nothing to decide: `plain_agents` says which they are."""
     reward, infos = step.rewards.get(agent), step.infos.get(agent)
     if agent not in step.observations:
-        changes.pending[agent] = _taken(single, step, agent, reward, infos)
+        changes.pending[agent] = _taken(episode, agent, step, reward, infos)
         return
     before = single, single._last_step_time, single.extra_model_outputs
     if agent in step.actions:
@@ -74,18 +75,35 @@ def store_plain(
         if waiting.infos:
             infos = merged(waiting.infos, _checked(as_infos, infos, "infos"))
         changes.pending[agent] = None
+    if extras or single.extra_model_outputs:
+        extras = _fit_outputs(episode, agent, single, extras, changes)
     single.add_env_step(step.observations[agent], action, reward, infos, extra_model_outputs=extras)
     changes.stepped.append(before)
     changes.observed.append(agent)
 
 
-def _taken(single: SingleAgentEpisode, step: EnvStep, agent: AgentID, reward: Any, infos: Any) -> PendingStep:
+def _fit_outputs(
+    episode: MultiAgentEpisode, agent: AgentID, single: SingleAgentEpisode, extras: Any, changes: Changes
+) -> Any:
+    """Return the extra model outputs for the columns of an agent, which may be masked for them."""
+    before = single.extra_model_outputs
+    if (type(extras) is dict and extras.keys() == before.keys()) or not isinstance(extras, Mapping):
+        return extras
+    columns, extras = fitted(single, extras, carried=agent in episode._carried)
+    if columns is not before:
+        changes.undo.append(lambda: _set_attributes(single, extra_model_outputs=before))
+        single.extra_model_outputs = columns
+    return extras
+
+
+def _taken(episode: MultiAgentEpisode, agent: AgentID, step: EnvStep, reward: Any, infos: Any) -> PendingStep:
     """Return the pending step of an agent that has acted."""
+    single = episode.agent_episodes[agent]
     action, extras = step.actions[agent], step.extra_model_outputs.get(agent)
     if type(action) not in single.actions.free_types:
         action = freeze(_checked(single.actions.admit, action, "action"))
     if extras or single.extra_model_outputs:
-        extras = _admitted_extras(single, _checked(as_extras, extras, "extra_model_outputs"))
+        extras = _admitted_extras(single, _checked(as_extras, extras, "extra_model_outputs"), agent in episode._carried)
     if reward is not None and type(reward) is not float:
         reward = _checked(as_reward, reward, "reward")
     return PendingStep(action, extras or None, reward, _checked(as_infos, infos, "infos") if infos else None)
@@ -105,7 +123,7 @@ def store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: 
     if outcome.starts:
         _start(episode, agent, data, outcome, changes)
     elif outcome.completed is not None and single is not None:
-        _complete(single, outcome.completed, data, outcome, changes)
+        _complete(episode, agent, outcome.completed, data, outcome, changes)
     elif outcome.replaces_observation and single is not None:
         _replace_observation(single, data, outcome, changes)
     elif outcome.infos and single is not None:
@@ -114,14 +132,14 @@ def store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: 
         (changes.replaced if outcome.replaces_observation else changes.observed).append(agent)
     if data.terminated or data.truncated:
         _end(episode, agent, data, changes)
-    changes.pending[agent] = _owned(outcome.pending, single)
+    changes.pending[agent] = _owned(outcome.pending, single, carried=agent in episode._carried)
     if outcome.early_reward is not None:
         changes.early_rewards[agent] = outcome.early_reward
     if outcome.late_reward is not None:
         _add_late_reward(episode, agent, outcome.late_reward, changes)
 
 
-def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> PendingStep | None:
+def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None, *, carried: bool) -> PendingStep | None:
     """Return private copies of what the caller gave; an action is checked when it is taken, not when it is answered."""
     if pending is None:
         return None
@@ -129,12 +147,14 @@ def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None) -> Pe
     if pending.has_action and single is not None:
         action = freeze(_checked(single.actions.admit, action, "action"))
         if extras or single.extra_model_outputs:
-            extras = _admitted_extras(single, extras or {})
+            extras = _admitted_extras(single, extras or {}, carried)
     return PendingStep(action, extras, pending.reward, own_info(pending.infos))
 
 
-def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, Any]:
-    columns = _checked(lambda given: extra_columns(single, given), extras, "extra_model_outputs")
+def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any], carried: bool) -> dict[str, Any]:
+    columns, outputs = fitted(single, extras, carried=carried)
+    if columns is single.extra_model_outputs:
+        columns = _checked(lambda given: extra_columns(single, given), outputs, "extra_model_outputs")
     return {name: freeze(_checked(columns[name].admit, output, name)) for name, output in extras.items()}
 
 
@@ -150,17 +170,22 @@ def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome:
 
 
 def _complete(
-    single: SingleAgentEpisode, step: PendingStep, data: AgentData, outcome: Outcome, changes: Changes
+    episode: MultiAgentEpisode,
+    agent: AgentID,
+    step: PendingStep,
+    data: AgentData,
+    outcome: Outcome,
+    changes: Changes,
 ) -> None:
+    single = episode.agent_episodes[agent]
     is_finalized = single.is_finalized
     if is_finalized:
         # Arrays may change their dtype by what is appended, so a copy is the way back.
         changes.undo.append(_restore(single, copy.copy(single)))
     before = single, single._last_step_time, single.extra_model_outputs
     observation = single.get_observations(-1) if outcome.repeats_observation else data.observation
-    single.add_env_step(
-        observation, step.action, step.reward, outcome.infos, extra_model_outputs=step.extra_model_outputs
-    )
+    extras = _fit_outputs(episode, agent, single, step.extra_model_outputs or {}, changes)
+    single.add_env_step(observation, step.action, step.reward, outcome.infos, extra_model_outputs=extras)
     if not is_finalized:
         changes.stepped.append(before)
 
