@@ -1,7 +1,9 @@
 """What `episodes.py` measures, in code that is the same on both sides but for one import.
 
 RLlib keeps the caller's observation array; ours keeps its own copy of it, as an environment that reuses its
-array needs. So the RLlib side does what its careful user does: it copies each observation that it hands over.
+array needs. So the RLlib side does what its careful user does: it copies each observation that it hands over. The
+copy knows nothing of how an observation is nested, as ours does not. In the same way it copies the info dicts that it
+hands over to the constructor or gets with `get_data_dict`: ours are nobody else's.
 """
 
 from __future__ import annotations
@@ -93,7 +95,11 @@ class _Bench:
         """Return what is handed to the episode: on the side that keeps the caller's arrays, copies."""
         if not self.keeps_arrays:
             return observations
-        return map(np.ndarray.copy if isinstance(observations[0], np.ndarray) else _copy_nested, observations)
+        return map(np.ndarray.copy if isinstance(observations[0], np.ndarray) else _copied, observations)
+
+    def own_infos(self, infos: list[Any]) -> list[Any]:
+        """Return the infos, on the side that shares them in copies."""
+        return list(map(dict.copy, infos)) if self.keeps_arrays else infos
 
     def construct(self) -> Any:
         """Return an episode that was built from lists, which are new because RLlib keeps them."""
@@ -104,7 +110,7 @@ class _Bench:
             actions=self.actions[:STEPS],
             action_space=ACTIONS,
             rewards=self.rewards[:STEPS],
-            infos=self.infos[: STEPS + 1],
+            infos=self.own_infos(self.infos[: STEPS + 1]),
             extra_model_outputs={"action_logp": self.log_probs[:STEPS]},
             len_lookback_buffer=0,
         )
@@ -128,8 +134,7 @@ class _Bench:
                 behind.to_numpy()
             yield from make(plain, behind, form)
 
-    @staticmethod
-    def getters(episode: Any, behind: Any, form: str) -> Iterator[Case]:
+    def getters(self, episode: Any, behind: Any, form: str) -> Iterator[Case]:
         """Read items, windows and columns; `behind` has a lookback."""
         get, window = episode.get_observations, slice(-10, 2)
         fill = partial(get, window, neg_index_as_lookback=True, fill=0.0)
@@ -147,7 +152,13 @@ class _Bench:
         yield Case(f"get all actions one-hot, {form}", lambda: episode.get_actions(one_hot_discrete=True))
         yield Case(f"get last extra output, {form}", lambda: episode.get_extra_model_outputs("action_logp", -1))
         yield Case(f"get_return, {form}", episode.get_return, check=lambda: round(episode.get_return(), 9))
-        yield Case(f"get_data_dict, {form}", episode.get_data_dict)
+        yield Case(f"get_data_dict, {form}", partial(self.data_dict, episode))
+
+    def data_dict(self, episode: Any) -> dict[str, Any]:
+        """Return the columns of `episode`, with infos of their own."""
+        data: dict[str, Any] = episode.get_data_dict()
+        data["infos"] = self.own_infos(data["infos"])
+        return data
 
     def setters(self) -> Iterator[Case]:
         """Overwrite one observation."""
@@ -203,12 +214,10 @@ def _nested_item(random: np.random.Generator) -> dict[str, Any]:
     return {"position": position, "goal": {"target": target, "kind": int(random.integers(0, 4))}}
 
 
-def _copy_nested(item: dict[str, Any]) -> dict[str, Any]:
-    goal = item["goal"]
-    return {
-        "position": item["position"].copy(),
-        "goal": {"target": goal["target"].copy(), "kind": goal["kind"]},
-    }
+def _copied(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {key: _copied(value) for key, value in item.items()}
+    return item.copy() if isinstance(item, np.ndarray) else item
 
 
 def _write_copy(write: Callable[..., None], item: Any) -> None:
