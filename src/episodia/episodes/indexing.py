@@ -41,6 +41,10 @@ def positions_of_slice(key: slice, size: int, lookback: int, negative_is_lookbac
     >>> positions_of_slice(slice(None, None, -1), size=8, lookback=3, negative_is_lookback=False)
     range(7, 2, -1)
     """
+    return range(*_bounds(key, size, lookback, negative_is_lookback))
+
+
+def _bounds(key: slice, size: int, lookback: int, negative_is_lookback: bool) -> tuple[int, int, int]:
     step = 1 if key.step is None else as_int(key.step)
     if step == 0:
         raise EpisodeError(
@@ -58,7 +62,7 @@ def positions_of_slice(key: slice, size: int, lookback: int, negative_is_lookbac
     else:
         stop = stop if type(stop) is int else as_int(stop)
         stop += origin_of_negative if stop < 0 else lookback
-    return range(start, stop, step)
+    return start, stop, step
 
 
 def positions_of_list(
@@ -66,8 +70,11 @@ def positions_of_list(
 ) -> list[int]:
     """Translate a list or an integer array of indices."""
     origin_of_negative = lookback if negative_is_lookback else size
-    whole = indices.tolist() if isinstance(indices, np.ndarray) else map(as_int, indices)
-    return [index + (origin_of_negative if index < 0 else lookback) for index in whole]
+    positions = []
+    for index in indices.tolist() if isinstance(indices, np.ndarray) else indices:
+        whole = index if type(index) is int else as_int(index)
+        positions.append(whole + (origin_of_negative if whole < 0 else lookback))
+    return positions
 
 
 def as_int(index: object) -> int:
@@ -120,10 +127,12 @@ def clip_slice(key: slice, size: int, lookback: int, negative_is_lookback: bool)
     >>> clip_slice(slice(-100, 3, 2), size=8, lookback=3, negative_is_lookback=False)
     slice(0, 6, 2)
     """
-    positions = positions_of_slice(key, size, lookback, negative_is_lookback)
-    start, stop, step = positions.start, positions.stop, positions.step
+    start, stop, step = _bounds(key, size, lookback, negative_is_lookback)
     if step > 0:
-        return slice(max(0, start), (min(size, stop)) if stop > 0 else 0, step)
+        # Calls of `min` and `max` would take longer than all the rest.
+        start = start if start > 0 else 0  # noqa: FURB136
+        stop = stop if stop < size else size  # noqa: FURB136
+        return slice(start, stop if stop > 0 else 0, step)  # noqa: FURB136
     return as_slice(range(min(start, size - 1), max(stop, -1), step))
 
 
