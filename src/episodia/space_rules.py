@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.errors import SpaceError
-from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, filled_item, object_leaves, short_name
-from episodia.trees import describe, own
+from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, ById, filled_item, object_leaves, short_name
+from episodia.trees import describe, private
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -47,7 +47,7 @@ def _admission(space: Space[Any], path: str) -> Admit:
         return _array_admission(space, path, lambda dtype: dtype.kind in "iub" and dtype != np.uint64)
     if isinstance(space, spaces.Text):
         return _text_admission(space, path)
-    return own
+    return private
 
 
 def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
@@ -56,14 +56,21 @@ def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
 
 
 def _dict_admission(space: spaces.Dict, path: str) -> Admit:
-    children = {key: _admission(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+    children = tuple((key, _admission(child, f"{path}[{key!r}]")) for key, child in space.spaces.items())
+    keys, count = space.spaces.keys(), len(children)
 
     def admit(item: Any) -> Any:
-        if not isinstance(item, Mapping) or item.keys() != children.keys():
-            raise _refuse(
-                path, item, f"a dict with the keys {list(children)}", "Give every key of the space, and no other."
-            )
-        return {key: child(item[key]) for key, child in children.items()}
+        if type(item) is dict and len(item) == count:
+            try:
+                admitted = {}
+                for key, child in children:
+                    admitted[key] = child(item[key])
+                return admitted
+            except KeyError:
+                pass
+        elif isinstance(item, Mapping) and item.keys() == keys:
+            return {key: child(item[key]) for key, child in children}
+        raise _refuse(path, item, f"a dict with the keys {list(keys)}", "Give every key of the space, and no other.")
 
     return admit
 
@@ -107,7 +114,7 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
                 f"the dtype {dtype} of {short_name(space)}",
                 f"Cast it with `.astype(np.{dtype})`, or declare another space.",
             )
-        return own(item)
+        return private(item)
 
     return admit
 
@@ -133,11 +140,13 @@ def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) 
 
 def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
     def admit(item: Any) -> Any:
-        if type(item) is int or isinstance(item, (int, np.integer)):
+        if type(item) in _INTEGER_TYPES:
+            return item
+        if isinstance(item, (int, np.integer)):
             # NumPy finds no integer dtype for uint64 beside int64.
             return int(item) if type(item) is np.uint64 else item
         if isinstance(item, np.ndarray) and item.shape == () and item.dtype.kind in "iub":
-            return int(item) if item.dtype == np.uint64 else own(item)
+            return int(item) if item.dtype == np.uint64 else private(item)
         raise _refuse(path, item, f"an integer for {short_name(space)}", "Pass `int(value)`.")
 
     return admit
@@ -289,7 +298,8 @@ class SpaceRules:
         self.nested = not isinstance(space, ARRAY_SPACES)
         self.free_types = _free_types(space)
         of_arrays = isinstance(space, ARRAY_SPACES) and bool(space.shape)
-        self.row_dtype = np.dtype(space.dtype) if of_arrays else None
+        # Of a space that was pickled, the dtype is another object than that of new arrays.
+        self.row_dtype = np.dtype(np.dtype(space.dtype).type) if of_arrays else None
         self.row_shape = space.shape if of_arrays else None
 
     def filling(self, fill: Any) -> Any:
@@ -302,29 +312,14 @@ class SpaceRules:
         return self._fillings[key]
 
 
-class _ById:
-    """A space as a key: the same for the same object only. It also keeps the object, and so its id, alive."""
-
-    __slots__ = ("space",)
-
-    def __init__(self, space: Space[Any]) -> None:
-        self.space = space
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and self.space is other.space
-
-    def __hash__(self) -> int:
-        return id(self.space)
-
-
 @lru_cache(maxsize=256)
-def _rules_of(key: _ById) -> SpaceRules:
+def _rules_of(key: ById) -> SpaceRules:
     return SpaceRules(key.space)
 
 
 def rules_of(space: Space[Any]) -> SpaceRules:
     """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
-    return _rules_of(_ById(space))
+    return _rules_of(ById(space))
 
 
 def _free_types(space: Space[Any]) -> frozenset[type]:

@@ -22,6 +22,22 @@ OTHER_SPACE = "Correct the data, or declare the space that it has."
 ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
+class ById:
+    """A space as a key: the same for the same object only. It also keeps the object, and so its id, alive."""
+
+    __slots__ = ("space",)
+
+    def __init__(self, space: Space[Any]) -> None:
+        """Stand for `space`."""
+        self.space = space
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and self.space is other.space
+
+    def __hash__(self) -> int:
+        return id(self.space)
+
+
 def short_name(space: Space[Any]) -> str:
     """Return a name of `space` that fits into a message."""
     text = str(space)

@@ -35,30 +35,48 @@ def own(item: Any) -> Any:
     >>> mine
     {'position': array([0., 0.])}
     """
+    return freeze(private(item))
+
+
+def private(item: Any) -> Any:
+    """Return a private copy of `item`, as `own` does, for someone who makes it read-only before handing it out."""
     kind = type(item)
     if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
-        item = item.copy()
-        item.setflags(write=False)
-        return item
+        return item.copy()
     if kind in SCALAR_TYPES:
         return item
     if kind is dict:
-        return {key: own(value) for key, value in item.items()}
+        mine = {}
+        for key, value in item.items():
+            # A call costs more than a copy of a small array.
+            kind = type(value)
+            if kind is np.ndarray and value.dtype in PLAIN_DTYPES:
+                mine[key] = value.copy()
+            elif kind in SCALAR_TYPES:
+                mine[key] = value
+            else:
+                mine[key] = private(value)
+        return mine
     if isinstance(item, tuple):
-        return rebuild_tuple(item, map(own, item))
-    return _own_unusual(item)
+        return rebuild_tuple(item, map(private, item))
+    return _private_unusual(item)
 
 
 def own_all(items: Sequence[Any]) -> list[Any]:
     """Return private, read-only copies of all `items`."""
+    return freeze(private_all(items))  # type: ignore[no-any-return]  # the list
+
+
+def private_all(items: Sequence[Any]) -> list[Any]:
+    """Return private copies of all `items`."""
     if SCALAR_TYPES.issuperset(map(type, items)):
         return list(items)
-    return [own(item) for item in items]
+    return [private(item) for item in items]
 
 
-def _own_unusual(item: Any) -> Any:
+def _private_unusual(item: Any) -> Any:
     if isinstance(item, Mapping):
-        return {key: own(value) for key, value in item.items()}
+        return {key: private(value) for key, value in item.items()}
     if isinstance(item, list):
         item = _array_from_list(item)
     elif not isinstance(item, np.ndarray):
@@ -68,11 +86,10 @@ def _own_unusual(item: Any) -> Any:
     if item.dtype.hasobject:
         copy = np.empty(item.shape, object)
         for position in np.ndindex(item.shape):
-            copy[position] = own(item[position])
+            copy[position] = private(item[position])
     else:
         # Foreign byte orders hold the same values, but torch refuses them.
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
-    copy.setflags(write=False)
     return copy
 
 

@@ -57,6 +57,16 @@ def test_containers_inside_of_an_object_array_are_the_callers_own(finalized):
     assert buffer.get(0)[0] == {"a": 1}
 
 
+@pytest.mark.parametrize("indices", [1, [1, 2], None])
+def test_an_item_that_was_set_after_a_reading_is_read_only_too(indices):
+    buffer = LookbackBuffer([np.zeros(2) for _ in range(4)])
+    buffer.get()
+    new_data = np.ones(2) if indices == 1 else [np.ones(2)] * (2 if indices else 4)
+    buffer.set(new_data, at_indices=indices)
+
+    assert [item.flags.writeable for item in buffer.get()] == [False] * 4
+
+
 def test_an_item_that_moved_up_is_still_read_only():
     buffer = LookbackBuffer([np.zeros(1) for _ in range(3)])
     buffer.get()

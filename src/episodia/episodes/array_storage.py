@@ -112,6 +112,13 @@ class ArrayStorage(Storage):
         self._length = row + 1
 
     def admit_all(self, items: Any) -> Any:
+        alias = self._alias
+        if (
+            type(items) is type(alias) is np.ndarray
+            and items.dtype == alias.dtype
+            and items.shape[1:] == alias.shape[1:]
+        ):
+            return items
         if isinstance(items, list):
             if not items:
                 return self.batch(slice(0, 0))
@@ -126,8 +133,8 @@ class ArrayStorage(Storage):
         if not self._length:
             self._adopt(map_batch(_own_column, items))
             return
-        self._reserve(count, map_batch(_common_dtype, self._alias, items))
         rows = slice(self._length, self._length + count)
+        self._reserve(count, map_batch(_common_dtype, self._alias, items))
         map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, items)
         self._length = rows.stop
 

@@ -193,13 +193,20 @@ def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> 
         problem = f"found a chunk that starts at t={other.t_started}"
     elif not episode.is_reset or not other.is_reset:
         problem = "found a chunk without observations"
-    elif not equal(episode.get_observations(-1), other.get_observations(0)):
+    elif not equal(_stored(episode.observations, len(episode)), _stored(other.observations, 0)):
         problem = f"found another observation at the seam (t={episode.t})"
     if problem:
         raise EpisodeError(
             f"episode {episode.id_!r}: {problem}, expected the continuation of this episode from t={episode.t} on, with its "
             "last observation as its first. Concatenate only what `cut()` returned, and in order."
         )
+
+
+def _stored(column: LookbackBuffer, index: int) -> Any:
+    """Return the item at `index` for a comparison: as it is stored, because handing one out makes all read-only."""
+    position = column.lookback + index
+    items = column.lend(slice(position, position + 1))
+    return items[0] if isinstance(items, list) else map_batch(lambda leaf: leaf[0], items)
 
 
 def _joined_extras(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> dict[str, tuple[LookbackBuffer, Any]]:

@@ -34,12 +34,42 @@ def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
         Columns.OBS: finalized.get_observations(),
         Columns.ACTIONS: finalized.get_actions(),
         Columns.REWARDS: finalized.get_rewards(),
-        Columns.TERMINATEDS: episode._flags(episode.is_terminated),
-        Columns.TRUNCATEDS: episode._flags(episode.is_truncated),
+        Columns.TERMINATEDS: _flags(episode, episode.is_terminated),
+        Columns.TRUNCATEDS: _flags(episode, episode.is_truncated),
         **{key: column.get() for key, column in finalized.extra_model_outputs.items()},
     }
     infos = episode.get_infos()
     return {**arrays, Columns.INFOS: infos} if any(infos) else arrays
+
+
+def data_dict(episode: SingleAgentEpisode) -> dict[str, Any]:
+    """Return the transitions of `episode` as columns, with flags, time steps and its id: lists, or arrays if finalized."""
+    steps, finalized = len(episode), episode.is_finalized
+    flags = _flags if finalized else _flag_list
+    data = {
+        Columns.TERMINATEDS: flags(episode, episode.is_terminated),
+        Columns.TRUNCATEDS: flags(episode, episode.is_truncated),
+        Columns.T: np.arange(episode.t_started, episode.t) if finalized else list(range(episode.t_started, episode.t)),
+        Columns.EPS_ID: np.full(steps, episode.id_) if finalized else [episode.id_] * steps,
+        Columns.OBS: episode.observations.snapshot(0, steps),
+        Columns.INFOS: episode.infos.snapshot(0, steps),
+        Columns.ACTIONS: episode.actions.snapshot(0, steps),
+        Columns.REWARDS: episode.rewards.snapshot(0, steps),
+    }
+    check_names(episode, data)
+    return {**data, **{key: column.snapshot(0, steps) for key, column in episode.extra_model_outputs.items()}}
+
+
+def _flags(episode: SingleAgentEpisode, at_end: bool) -> np.ndarray:
+    """Return one flag for each step, of which only the last may be true."""
+    flags = np.zeros(len(episode), bool)
+    flags[-1:] = at_end
+    return flags
+
+
+def _flag_list(episode: SingleAgentEpisode, at_end: bool) -> list[bool]:
+    steps = len(episode)
+    return [False] * (steps - 1) + [at_end] if steps else []
 
 
 def check_names(episode: SingleAgentEpisode, taken: Iterable[str]) -> None:

@@ -60,7 +60,8 @@ class LookbackBuffer:
 
     # Store what was admitted; this cannot fail.
     push: Callable[[Any], None]
-    # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items.
+    # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items. Arrays
+    # have just this dtype object, as most arrays of one dtype do, and this shape; any shape, if that is None.
     free_types: frozenset[type]
     row_dtype: np.dtype[Any] | None
     row_shape: tuple[int, ...] | None
@@ -98,9 +99,7 @@ class LookbackBuffer:
         self._storage = storage
         self.push = storage.push
         self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
-        if (
-            type(storage) is not ListStorage
-        ):  # final; and `isinstance` with an abstract class takes as long as all the rest
+        if type(storage) is not ListStorage:
             return
         if self._space is None:
             self.free_types = SCALAR_TYPES
@@ -113,13 +112,16 @@ class LookbackBuffer:
     def admit(self, item: Any) -> Any:
         """Return a private copy of `item` for `push`, after checking its structure, shape and dtype."""
         storage = self._storage
-        if self._space is None or isinstance(storage, ObjectStorage):
+        if type(storage) is ListStorage:
+            if self._rules is not None:
+                return self._rules.admit(item)
             item = storage.admit(item)
-            if isinstance(storage, ListStorage) and type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
-                self.row_dtype, self.row_shape = item.dtype, item.shape
+            if type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
+                self.row_dtype = np.dtype(item.dtype.type)
             return item
-        item = self._rules_of_space().admit(item)
-        return item if isinstance(storage, ListStorage) else storage.admit(item)
+        if self._space is not None and not storage.holds_objects:
+            item = self._rules_of_space().admit(item)
+        return storage.admit(item)
 
     def _rules_of_space(self) -> SpaceRules:
         if self._rules is None:
@@ -152,7 +154,7 @@ class LookbackBuffer:
     @property
     def holds_objects(self) -> bool:
         """Whether the items are opaque objects, such as infos, that are never stacked."""
-        return isinstance(self._storage, ObjectStorage)
+        return self._storage.holds_objects
 
     @property
     def data(self) -> Any:
@@ -212,7 +214,9 @@ class LookbackBuffer:
                 key = indexing.clip_slice(indices, len(storage), self.lookback, negative_is_lookback)
                 return storage.batch(key) if self.finalized else storage.items(key)
             return self._span(indices, negative_is_lookback, fill, hot)
-        if isinstance(indices, (list, tuple, range)) or np.ndim(indices) == 1:
+        if type(indices) is list:
+            return self._several(indices, negative_is_lookback, fill, hot)
+        if isinstance(indices, (tuple, range)) or np.ndim(indices) == 1:
             return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
         return self._get(indexing.as_int(indices), negative_is_lookback, fill, hot)
 
@@ -235,7 +239,10 @@ class LookbackBuffer:
     def _several(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         size = len(self._storage)
         positions = indexing.positions_of_list(indices, size, self.lookback, negative_is_lookback)
-        if not positions or (min(positions) >= 0 and max(positions) < size):
+        for position in positions:
+            if not 0 <= position < size:
+                break
+        else:
             return self._pick(positions, hot)
         missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
         if fill is None:
@@ -276,11 +283,11 @@ class LookbackBuffer:
         """Return one item in place of one that is not there."""
         if hot:
             return filled_item(one_hot_space(self._known_space()), fill)
-        if self.finalized and len(self._storage) and isinstance(self._storage, ArrayStorage):
+        if self.finalized and len(self._storage) and type(self._storage) is ArrayStorage:
             return map_batch(lambda leaf: filled_array(leaf.shape[1:], leaf.dtype, fill), self._storage.arrays)
         if self._space is not None:
             return self._rules_of_space().filling(fill)
-        if isinstance(self._storage, ObjectStorage) or not len(self._storage):
+        if self._storage.holds_objects or not len(self._storage):
             return fresh(fill)
         return map_batch(lambda leaf: _filled_like(leaf, fill), self._storage.item(0))
 
@@ -312,7 +319,7 @@ class LookbackBuffer:
     def extend(self, items: Any) -> None:
         """Add copies of several items: a list of them, or arrays with time as the first axis."""
         items = _as_items(items)
-        if self._space is not None and type(self._storage) is not ObjectStorage:
+        if self._space is not None and not self._storage.holds_objects:
             items = [self.admit(item) for item in items]
         self._storage.push_all(self._storage.admit_all(items))
 
@@ -322,11 +329,15 @@ class LookbackBuffer:
 
     def admit_all(self, other: LookbackBuffer, start: int) -> Any:
         """Return the items of `other` from index `start` on, checked, for `push_all`."""
-        # Shared, so that what is set in `other` later does not show here.
-        shared = other._storage.share(slice(other.lookback + start, len(other._storage)))
-        lent = shared.lend(slice(0, len(shared)))
-        # What another buffer stores is private and read-only already; only arrays have to fit together.
-        return self._storage.admit_all(lent) if isinstance(self._storage, ArrayStorage) else lent
+        stored = other._storage
+        positions = slice(other.lookback + start, len(stored))
+        if type(self._storage) is ArrayStorage:
+            return self._storage.admit_all(stored.lend(positions))
+        if type(stored) is ArrayStorage:
+            # Rows become items without a copy. Shared, so that what is set in `other` later does not show in them.
+            shared = stored.share(positions)
+            return shared.arrays
+        return stored.lend(positions)
 
     def lend(self, positions: slice | None = None) -> Any:
         """Return items as they are stored, all of them by default: arrays, or a list. They must not be changed.
@@ -334,6 +345,12 @@ class LookbackBuffer:
         Positions count from the first item of the lookback.
         """
         return self._storage.lend(slice(0, len(self._storage)) if positions is None else positions)
+
+    def snapshot(self, start: int, stop: int) -> Any:
+        """Return the items from index `start` up to `stop`, as `get` does; what is set later does not show in them."""
+        # Lists are copied anyway.
+        source = self.fork() if type(self._storage) is ArrayStorage else self
+        return source._pick(slice(self.lookback + start, self.lookback + stop), False)
 
     def push_all(self, items: Any) -> None:
         """Store what `admit_all` returned; this cannot fail."""
@@ -375,27 +392,39 @@ class LookbackBuffer:
             EpisodeIndexError: If an index is not there or the number of items differs from the number of indices.
             SpaceError: If the buffer is finalized and an item lies outside of its space.
         """
-        if type(at_indices) is int and not self.finalized:
-            size = len(self._storage)
-            position = at_indices + (size if at_indices < 0 and not neg_index_as_lookback else self.lookback)
+        self._set(new_data, at_indices, neg_index_as_lookback)
+
+    def _set(self, new_data: Any, indices: Index, negative_is_lookback: bool) -> None:
+        """`set` with positional arguments, which is what the episodes' setters call."""
+        storage = self._storage
+        if type(indices) is int:
+            size = len(storage)
+            position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
             if 0 <= position < size:
-                self._storage.put(position, new_data)
+                storage.put(position, self._inside([new_data])[0] if self.finalized else new_data)
                 return
-        positions, single = self._positions_to_set(at_indices, neg_index_as_lookback)
+        positions, single = self._positions_to_set(indices, negative_is_lookback)
         items = [new_data] if single else _as_items(new_data)
         if len(items) != len(positions):
             raise EpisodeIndexError(
-                f"found {len(items)} items to set at {len(positions)} places ({at_indices!r}), expected "
+                f"found {len(items)} items to set at {len(positions)} places ({indices!r}), expected "
                 "one item for each place. Pass as many items as there are indices; nothing was changed."
             )
-        if self.finalized and self._space is not None and items and isinstance(self._storage, ArrayStorage):
-            rules = self._rules_of_space()
-            items = [rules.admit(item) for item in items]
-            rules.check_bounds(stack(items, rules.objects))
+        if self.finalized:
+            items = self._inside(items)
         if single:
-            self._storage.put(positions[0], items[0])
+            storage.put(positions[0], items[0])
         else:
-            self._storage.replace(positions, items)
+            storage.replace(positions, items)
+
+    def _inside(self, items: list[Any]) -> list[Any]:
+        """Return private copies of `items` after checking that they lie in the space, if rows have one."""
+        if self._space is None or not items or type(self._storage) is not ArrayStorage:
+            return items
+        rules = self._rules_of_space()
+        items = [rules.admit(item) for item in items]
+        rules.check_bounds(stack(items, rules.objects))
+        return items
 
     def _positions_to_set(self, indices: Index, negative_is_lookback: bool) -> tuple[list[int], bool]:
         size = len(self._storage)
@@ -429,7 +458,7 @@ class LookbackBuffer:
     def stacked(self) -> Storage:
         """Return the storage that a finalized buffer has, without changing this one."""
         storage = self._storage
-        if not isinstance(storage, ListStorage):
+        if type(storage) is not ListStorage:
             return storage
         if len(storage):
             return ArrayStorage(stack(storage.lend(slice(0, len(storage))), self.object_leaves), owned=True)
@@ -450,7 +479,7 @@ class LookbackBuffer:
         if self._space is None:
             return
         storage = self.stacked() if storage is None else storage
-        if isinstance(storage, ArrayStorage):
+        if type(storage) is ArrayStorage:
             self.check_batch(storage.arrays)
 
     def check_batch(self, batch: Any) -> None:
@@ -515,12 +544,12 @@ class LookbackBuffer:
     def get_state(self) -> dict[str, Any]:
         """Return the buffer as plain data: lists, dicts, arrays and numbers."""
         state = {
-            "data": self.fork().data,
+            "data": self.snapshot(-self.lookback, len(self)),
             "lookback": self.lookback,
             "finalized": self.finalized,
             "space": encode_space(self._space),
         }
-        return {**state, "objects": True} if isinstance(self._storage, ObjectStorage) else state
+        return {**state, "objects": True} if self._storage.holds_objects else state
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> LookbackBuffer:

@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from episodia.episodes.indexing import as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_stepping import as_infos, as_reward, raise_with_place
-from episodia.episodes.storage import ObjectStorage, Storage
+from episodia.episodes.storage import ListStorage, ObjectStorage, Storage, map_infos
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
 
@@ -36,6 +36,9 @@ def fill_columns(
         len_lookback_buffer: How many of the steps are the past, or "auto" for all.
     """
     episode.t = episode.t_started
+    if not extras and all(column is None for column in data.values()):
+        _make_empty(episode)
+        return
     lookback = _lookback_of(episode, data["rewards"], len_lookback_buffer)
     given = [data["observations"], data["actions"], data["rewards"], *extras.values()]
     finalized = any(_is_finalized(column) for column in given)
@@ -60,6 +63,14 @@ def fill_columns(
         raise_with_place(episode, error, "infos")
     episode.t = episode.t_started + len(episode.rewards)
     check_lengths(episode)
+
+
+def _make_empty(episode: SingleAgentEpisode) -> None:
+    spaces_ = {"observations": episode._observation_space, "actions": episode._action_space, "rewards": REWARD_SPACE}
+    for name, space in spaces_.items():
+        setattr(episode, name, LookbackBuffer._adopt(ListStorage([], nested=False), 0, space, finalized=False))
+    episode.infos = LookbackBuffer._adopt(ObjectStorage([]), 0, None, finalized=False)
+    episode.extra_model_outputs = {}
 
 
 def check_rewards(data: Any) -> None:
@@ -116,7 +127,7 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
         infos, lookback = infos.data, infos.lookback
     if not isinstance(infos, (list, tuple, np.ndarray)):
         raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
-    storage = ObjectStorage([as_infos(info) for info in infos])
+    storage = ObjectStorage(map_infos(as_infos, list(infos)))
     return LookbackBuffer._adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
 
 

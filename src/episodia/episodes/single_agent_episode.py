@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import Space
 
-from episodia.columns import Columns
 from episodia.episodes import chunks, display, episode_state, logged_arrays
 from episodia.episodes import single_agent_columns as columns
 from episodia.episodes import single_agent_stepping as stepping
@@ -189,54 +188,50 @@ class SingleAgentEpisode:
         """
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
             raise stepping.cannot_step(self)
-        if type(terminated) is not bool or type(truncated) is not bool:
-            try:
-                terminated, truncated = stepping.as_flag(terminated), stepping.as_flag(truncated)
-            except EpisodiaError as error:
-                stepping.raise_with_place(self, error, "terminated and truncated")
-        if self.observations.finalized:
-            stepping.add_to_arrays(self, observation, action, reward, infos, extra_model_outputs)
-        else:
-            self._add_to_lists(observation, action, reward, infos, extra_model_outputs)
-        self.t += 1
-        if terminated:
-            self.is_terminated = True
-        if truncated:
-            self.is_truncated = True
-        self._last_step_time = perf_counter()
-
-    def _add_to_lists(self, observation: Any, action: Any, reward: Any, infos: Any, given: Any) -> None:
-        """Store one step in a growing episode: at once, and taken back if a part of it does not fit.
-
-        Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions.
-        """
-        observations, actions, rewards = self.observations, self.actions, self.rewards
-        extras = self.extra_model_outputs
+        column, columns = self.observations, self.extra_model_outputs
+        extras = {} if extra_model_outputs is None else extra_model_outputs
+        if (
+            terminated is not False
+            or truncated is not False
+            or column.finalized
+            or type(extras) is not dict
+            or len(extras) != len(columns)
+        ):
+            stepping.add_with_care(self, observation, action, reward, infos, extras, (terminated, truncated))
+            return
+        # Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions. What
+        # is not like the steps before is taken back and added with care.
         try:
+            push = column.push
             if (
                 type(observation) is np.ndarray
-                and observation.dtype == observations.row_dtype
-                and observation.shape == observations.row_shape
+                and observation.dtype is column.row_dtype
+                and (column.row_shape is None or observation.shape == column.row_shape)
             ):
-                observations.push(observation.copy())
+                push(observation.copy())
             else:
-                observations.push(observations.admit(observation))
-            actions.push(action if type(action) in actions.free_types else actions.admit(action))
-            rewards.push(reward if type(reward) in rewards.free_types else stepping.as_reward(reward))
-            self.infos.push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
-            if given or extras:
-                if type(given) is not dict or given.keys() != extras.keys():
-                    given = stepping.as_extras(given)
-                    extras = stepping.extra_columns(self, given)
-                for key, value in given.items():
-                    column = extras[key]
-                    column.push(value if type(value) in column.free_types else column.admit(value))
+                push(column.admit(observation))
+            column = self.actions
+            push = column.push
+            push(action if type(action) in column.free_types else column.admit(action))
+            column = self.rewards
+            push = column.push
+            push(reward if type(reward) in column.free_types else stepping.as_reward(reward))
+            push = self.infos.push
+            push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
+            for key in extras:
+                value, column = extras[key], columns[key]
+                push = column.push
+                push(value if type(value) in column.free_types else column.admit(value))
         except BaseException as error:  # an interrupt must not leave half a step either
-            place = stepping.take_back(self)
-            if isinstance(error, EpisodiaError):
-                stepping.raise_with_place(self, error, place)
-            raise
-        self.extra_model_outputs = extras
+            stepping.take_back(self)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.t += 1
+            self._last_step_time = perf_counter()
+            return
+        stepping.add_with_care(self, observation, action, reward, infos, extras, (False, False))
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -309,27 +304,13 @@ class SingleAgentEpisode:
         Raises:
             EpisodeError: If an extra model output has the name of one of these columns.
         """
-        steps = len(self)
-        terminateds, truncateds = self._flags(self.is_terminated), self._flags(self.is_truncated)
-        is_finalized = self.is_finalized
-        # Of a fork, so that what is set later does not show in what was returned.
-        forked = chunks.fork(self)
-        data = {
-            Columns.TERMINATEDS: terminateds if is_finalized else terminateds.tolist(),
-            Columns.TRUNCATEDS: truncateds if is_finalized else truncateds.tolist(),
-            Columns.T: np.arange(self.t_started, self.t) if is_finalized else list(range(self.t_started, self.t)),
-            Columns.EPS_ID: np.full(steps, self.id_) if is_finalized else [self.id_] * steps,
-            Columns.OBS: forked.get_observations(slice(0, steps)),
-            Columns.INFOS: forked.get_infos(slice(0, steps)),
-            Columns.ACTIONS: forked.get_actions(),
-            Columns.REWARDS: forked.get_rewards(),
-        }
-        logged_arrays.check_names(self, data)
-        return {**data, **{key: column.get() for key, column in forked.extra_model_outputs.items()}}
+        return logged_arrays.data_dict(self)
 
     def get_return(self) -> float:
         """Return the undiscounted sum of this chunk's rewards."""
-        rewards = self.rewards.get().tolist() if self.is_finalized else self.rewards.get()
+        rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
+        if isinstance(rewards, np.ndarray):
+            rewards = rewards.tolist()
         try:
             # Exactly rounded, and so the same in both forms and however the rewards were stored.
             return math.fsum(rewards)
@@ -346,11 +327,17 @@ class SingleAgentEpisode:
 
     def set_observations(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite observations; indices and data are those of `LookbackBuffer.set`."""
-        self._set("observations", self.observations, new_data, at_indices, neg_index_as_lookback)
+        try:
+            self.observations._set(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, "observations")
 
     def set_actions(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite actions; indices and data are those of `LookbackBuffer.set`."""
-        self._set("actions", self.actions, new_data, at_indices, neg_index_as_lookback)
+        try:
+            self.actions._set(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, "actions")
 
     def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
@@ -359,7 +346,10 @@ class SingleAgentEpisode:
             columns.check_rewards(new_data if several else [new_data])
         except EpisodiaError as error:
             stepping.raise_with_place(self, error, "rewards")
-        self._set("rewards", self.rewards, new_data, at_indices, neg_index_as_lookback)
+        try:
+            self.rewards._set(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, "rewards")
 
     def set_extra_model_outputs(
         self, *, key: str, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False
@@ -369,7 +359,11 @@ class SingleAgentEpisode:
         Raises:
             EpisodeKeyError: If there is no such column.
         """
-        self._set(key, self._extra(key), new_data, at_indices, neg_index_as_lookback)
+        column = self._extra(key)
+        try:
+            column._set(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, key)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -566,17 +560,3 @@ class SingleAgentEpisode:
                 f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {known}. "
                 "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
             ) from None
-
-    def _set(
-        self, name: str, column: LookbackBuffer, new_data: Any, indices: Index, negative_is_lookback: bool
-    ) -> None:
-        try:
-            column.set(new_data, at_indices=indices, neg_index_as_lookback=negative_is_lookback)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, name)
-
-    def _flags(self, at_end: bool) -> np.ndarray:
-        """Return one flag for each step, of which only the last may be true."""
-        flags = np.zeros(len(self), bool)
-        flags[-1:] = at_end
-        return flags

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.storage import ListStorage
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe, own, own_info
 
@@ -28,6 +30,8 @@ def as_reward(reward: Any) -> Any:
 
 def as_flag(flag: Any) -> bool:
     """Return `flag` as a bool; 0, 1 and their NumPy kinds are welcome."""
+    if type(flag) is bool:
+        return flag
     is_number = isinstance(flag, (bool, np.bool_, int, np.integer, np.ndarray))
     if is_number and np.shape(flag) == () and flag in (0, 1):
         return bool(flag)
@@ -70,7 +74,7 @@ def extra_columns(episode: SingleAgentEpisode, extras: Mapping[str, Any]) -> dic
 
 
 def _new_column(episode: SingleAgentEpisode) -> LookbackBuffer:
-    column = LookbackBuffer()
+    column = LookbackBuffer._adopt(ListStorage([], nested=False), 0, None, finalized=False)
     if episode.is_finalized:
         column.finalize()
     return column
@@ -81,15 +85,23 @@ def names(columns: Mapping[str, Any]) -> list[str]:
     return sorted(columns, key=str)
 
 
-def add_to_arrays(
-    episode: SingleAgentEpisode, observation: Any, action: Any, reward: Any, infos: Any, extras: Any
+def add_with_care(
+    episode: SingleAgentEpisode,
+    observation: Any,
+    action: Any,
+    reward: Any,
+    infos: Any,
+    extras: Any,
+    ends: tuple[Any, Any],
 ) -> None:
-    """Store one step in a finalized episode.
+    """Store one step of any kind, or refuse it and say where it is wrong.
 
     An array may change its dtype when it takes an item, so all columns admit their items before any of them stores one.
     """
-    place = "observation"
+    place = "terminated and truncated"
     try:
+        is_terminated, is_truncated = map(as_flag, ends)
+        place = "observation"
         steps = [(episode.observations, episode.observations.admit(observation))]
         place = "action"
         steps.append((episode.actions, episode.actions.admit(action)))
@@ -112,21 +124,18 @@ def add_to_arrays(
             column.truncate(length)
         raise
     episode.extra_model_outputs = columns
+    episode.is_terminated, episode.is_truncated = is_terminated, is_truncated
+    episode.t += 1
+    episode._last_step_time = perf_counter()
 
 
-def take_back(episode: SingleAgentEpisode) -> str:
-    """Remove from a growing episode all items beyond its length, and return the name of the first column that had none."""
+def take_back(episode: SingleAgentEpisode) -> None:
+    """Remove from a growing episode all items beyond its length."""
     steps = len(episode)
-    columns = {
-        "observation": (episode.observations, steps + 1),
-        "action": (episode.actions, steps),
-        "reward": (episode.rewards, steps),
-        "infos": (episode.infos, steps + 1),
-    }
-    place = next((name for name, (column, length) in columns.items() if len(column) == length), "extra_model_outputs")
-    for column, length in [*columns.values(), *((column, steps) for column in episode.extra_model_outputs.values())]:
-        column.truncate(length)
-    return place
+    for column in (episode.observations, episode.infos):
+        column.truncate(steps + 1)
+    for column in (episode.actions, episode.rewards, *episode.extra_model_outputs.values()):
+        column.truncate(steps)
 
 
 def raise_with_place(episode: SingleAgentEpisode, error: EpisodiaError, place: str) -> NoReturn:

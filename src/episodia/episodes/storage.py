@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, final
+from operator import attrgetter
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 
-from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, own, own_all, own_info, stack, unstack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, own_info, private, private_all, stack, unstack
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -25,6 +26,8 @@ class Storage(ABC):
 
     __slots__ = ()
 
+    # Whether the items are opaque objects, such as infos, that are never stacked.
+    holds_objects: ClassVar[bool] = False
     # Stores what `admit` returned. Called at every step of every episode: a list's own `append` where that will do.
     push: Callable[[Any], None]
 
@@ -98,9 +101,12 @@ class ListStorage(Storage):
     def copied(cls, items: Sequence[Any]) -> ListStorage:
         """Return a storage with private copies of `items`."""
         kinds = set(map(type, items))
-        if kinds == {np.ndarray} and PLAIN_DTYPES.issuperset(item.dtype for item in items):
-            return cls([item.copy() for item in items], nested=False)
-        return cls(own_all(items), nested=_may_nest(items))
+        if SCALAR_TYPES.issuperset(kinds):
+            return cls(list(items), nested=False)
+        if kinds == {np.ndarray} and PLAIN_DTYPES.issuperset(map(_DTYPE_OF, items)):
+            return cls(list(map(np.ndarray.copy, items)), nested=False)
+        mine = [private(item) for item in items]
+        return cls(mine, nested=_may_nest(mine))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -131,11 +137,14 @@ class ListStorage(Storage):
         return self._items[positions]
 
     def admit(self, item: Any) -> Any:
-        # Scalars first, because a call of `own` costs more than all the rest.
-        if type(item) in SCALAR_TYPES:
+        kind = type(item)
+        if kind in SCALAR_TYPES:
             return item
-        item = own(item)
-        self._nested = self._nested or _may_nest([item])
+        if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
+            return item.copy()
+        item = private(item)
+        if not self._nested:
+            self._nested = _may_nest([item])
         return item
 
     def expect_nested(self) -> None:
@@ -143,7 +152,7 @@ class ListStorage(Storage):
         self._nested = True
 
     def admit_all(self, items: Any) -> Any:
-        return own_all(items if isinstance(items, list) else unstack(items))
+        return private_all(items if isinstance(items, list) else unstack(items))
 
     def push_all(self, items: Any) -> None:
         if not isinstance(items, list):
@@ -152,12 +161,17 @@ class ListStorage(Storage):
         self._nested = self._nested or _may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
-        self._items[position] = self.admit(item)
+        is_plain = type(item) is np.ndarray and item.dtype in PLAIN_DTYPES
+        self._items[position] = item = item.copy() if is_plain else self.admit(item)
+        if position < self._frozen:
+            freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         admitted = [self.admit(item) for item in items]
         for position, item in zip(positions, admitted, strict=True):
             self._items[position] = item
+            if position < self._frozen:
+                freeze(item)
 
     def delete(self, position: int) -> None:
         del self._items[position]
@@ -165,17 +179,21 @@ class ListStorage(Storage):
 
     def share(self, positions: slice) -> ListStorage:
         # Nobody writes into the items themselves, so a new list of them is enough.
-        return ListStorage(self._items[positions], nested=self._nested)
+        shared = ListStorage(self._items[positions], nested=self._nested)
+        if self._frozen >= len(self._items):
+            shared._frozen = len(shared)
+        return shared
 
 
 def _may_nest(items: Sequence[Any]) -> bool:
     """Tell whether any of `items` is, or holds, a container."""
-    if not _FLAT_TYPES.issuperset(map(type, items)):
-        return True
-    return any(type(item) is np.ndarray and item.dtype.hasobject for item in items)
+    kinds = set(map(type, items))
+    if np.ndarray in kinds and len(kinds) == 1:
+        return any(dtype.hasobject for dtype in set(map(_DTYPE_OF, items)))
+    return not SCALAR_TYPES.issuperset(kinds)
 
 
-_FLAT_TYPES = SCALAR_TYPES | {np.ndarray}
+_DTYPE_OF = attrgetter("dtype")
 
 
 class ObjectStorage(Storage):
@@ -186,6 +204,8 @@ class ObjectStorage(Storage):
 
     __slots__ = ("_items", "push")
 
+    holds_objects = True
+
     def __init__(self, items: list[Any]) -> None:
         """Adopt `items`, which must be private copies."""
         self._items = items
@@ -194,7 +214,7 @@ class ObjectStorage(Storage):
     @classmethod
     def copied(cls, items: Sequence[Any]) -> ObjectStorage:
         """Return a storage with private copies of `items`."""
-        return cls([own_info(item) for item in items])
+        return cls(map_infos(own_info, items))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -204,7 +224,7 @@ class ObjectStorage(Storage):
 
     def items(self, positions: Positions) -> list[Any]:
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
-        return [fresh(item) for item in items]
+        return map_infos(fresh, items)
 
     def batch(self, positions: Positions) -> Any:
         return self.items(positions)
@@ -233,3 +253,13 @@ class ObjectStorage(Storage):
 
     def share(self, positions: slice) -> ObjectStorage:
         return ObjectStorage(self._items[positions])
+
+
+def map_infos(copy: Callable[[Any], Any], infos: Sequence[Any]) -> list[Any]:
+    """Return `copy` of each of `infos`."""
+    try:
+        if not any(infos):  # as most are
+            return list(map(dict.copy, infos))
+    except (TypeError, ValueError):  # they are not all dicts
+        pass
+    return list(map(copy, infos))
