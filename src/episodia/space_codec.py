@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError
+from episodia.spaces import ById
 
 
 def encode_space(space: Space[Any] | None) -> Any:
@@ -23,6 +24,16 @@ def encode_space(space: Space[Any] | None) -> Any:
     if encoder is None:
         return space
     return {"space": type(space).__name__, **encoder(space)}
+
+
+def encoded_once(space: Space[Any] | None) -> Any:
+    """Return what `encode_space` returns, worked out once for each space object: not to be changed."""
+    return space if type(space) not in _ENCODERS else _encoded(ById(space))  # type: ignore[arg-type]  # not None
+
+
+@lru_cache(maxsize=256)
+def _encoded(key: ById) -> Any:
+    return encode_space(key.space)
 
 
 def decode_space(data: Any) -> Space[Any] | None:

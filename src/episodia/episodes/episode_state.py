@@ -13,7 +13,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_columns import check_lengths
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
-from episodia.space_codec import decode_space, encode_space
+from episodia.space_codec import decode_space, encode_space, encoded_once
 from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack, unstack
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ _PRIVATE = (
 def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return `episode` as numbers, strings, lists, dicts and arrays."""
     return {
-        **_plain_state(episode),
+        **_plain_state(episode, encode_space),
         **{name: _column_state(getattr(episode, name)) for name in _COLUMNS},
         "extra_model_outputs": {key: _column_state(column) for key, column in episode.extra_model_outputs.items()},
         "custom_data": copy.deepcopy(episode._custom_data),
     }
 
 
-def _plain_state(episode: SingleAgentEpisode) -> dict[str, Any]:
+def _plain_state(episode: SingleAgentEpisode, encode: Callable[[Any], Any]) -> dict[str, Any]:
     return {
         **{field: getattr(episode, field) for field in _FIELDS},
-        "_observation_space": encode_space(episode._observation_space),
-        "_action_space": encode_space(episode._action_space),
+        "_observation_space": encode(episode._observation_space),
+        "_action_space": encode(episode._action_space),
         "_start_time": episode._start_time,
         "_last_step_time": episode._last_step_time,
         "weights_versions": [list(entry) for entry in episode._weights_versions],
@@ -54,8 +54,9 @@ def _plain_state(episode: SingleAgentEpisode) -> dict[str, Any]:
 
 
 def _column_state(column: LookbackBuffer) -> dict[str, Any]:
-    # The spaces are stored once, with the episode. Shared items do not show what is set later.
-    return {"data": column.fork().data, "lookback": column.lookback, "finalized": column.finalized}
+    # The spaces are stored once, with the episode.
+    data = column.snapshot(-column.lookback, len(column))
+    return {"data": data, "lookback": column.lookback, "finalized": column.finalized}
 
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
@@ -86,7 +87,8 @@ def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
     if not any(infos):
         columns["infos"]["data"] = len(infos)
     extras = {key: _compact_column(column) for key, column in episode.extra_model_outputs.items()}
-    return {**_plain_state(episode), **columns, "extra_model_outputs": extras, "custom_data": episode._custom_data}
+    plain = _plain_state(episode, encoded_once)
+    return {**plain, **columns, "extra_model_outputs": extras, "custom_data": episode._custom_data}
 
 
 def _compact_column(column: LookbackBuffer) -> dict[str, Any]:
@@ -110,8 +112,7 @@ def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgent
 
 def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
     if is_info:
-        infos = [{} for _ in range(data)] if isinstance(data, int) else data
-        return ObjectStorage([freeze(info) if info else info for info in infos])
+        return ObjectStorage([{} for _ in range(data)] if isinstance(data, int) else freeze(data))
     if finalized:
         return ArrayStorage(map_batch(freeze, data), owned=False)
     items = _unpack(data)
