@@ -67,10 +67,8 @@ def describe_bits(items):
     """Return all that there is to say about a list of items."""
     if not items:
         return []
-    return [
-        (path, np.asarray(leaf).dtype, np.shape(leaf), np.asarray(leaf).tobytes())
-        for path, leaf in leaves(stack(items))
-    ]
+    # Sorted, because the order of keys in a dict says nothing.
+    return sorted((path, str(leaf.dtype), leaf.shape, leaf.tobytes()) for path, leaf in leaves(stack(items)))
 
 
 def without_spaces(trajectory):
