@@ -65,6 +65,14 @@ class ConnectorStateError(EpisodiaError, ValueError):
     """The state of a connector does not fit the connector, or holds more than JSON values and arrays."""
 
 
+class LearnerError(EpisodiaError, ValueError):
+    """A learner, or a part of one, was given something that it cannot work with."""
+
+
+class NonFiniteError(EpisodiaError, ArithmeticError):
+    """A loss or a gradient has become NaN or infinite."""
+
+
 class ConnectorError(EpisodiaError, RuntimeError):
     """A connector piece failed while a pipeline ran; `__cause__` is what it raised.
 

@@ -1,0 +1,57 @@
+"""What the numbers of a config may be; they are checked once, when it is made."""
+
+from __future__ import annotations
+
+import math
+
+from episodia.connectors.schedules import Schedule, as_schedule
+from episodia.errors import LearnerError, PipelineError
+
+
+def check_within(where: str, name: str, value: object, low: float, high: float = math.inf) -> None:
+    """Check that a number, or each number of a schedule, lies between `low` and `high`, both included.
+
+    Raises:
+        LearnerError: If it does not.
+
+    >>> check_within("PPOConfig", "gamma", 0.99, 0.0, 1.0)
+    """
+    smallest, largest = _extremes(where, name, value)
+    if not low <= smallest <= largest <= high:
+        wanted = f"from {low:g} to {high:g}" if math.isfinite(high) else f"from {low:g} on"
+        raise LearnerError(f"{where}: found `{name}={value!r}`, expected a number {wanted}. Choose one of these.")
+
+
+def check_positive(where: str, name: str, value: object) -> None:
+    """Check that a number, or each number of a schedule, is above 0.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if not _extremes(where, name, value)[0] > 0.0:
+        raise LearnerError(f"{where}: found `{name}={value!r}`, expected a number above 0. Choose a larger one.")
+
+
+def check_count(where: str, name: str, value: object, least: int) -> None:
+    """Check that `value` is an integer of at least `least`.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LearnerError(
+            f"{where}: found `{name}={value!r}`, expected an integer from {least} on. Pass such a number."
+        )
+
+
+def _extremes(where: str, name: str, value: object) -> tuple[float, float]:
+    if not isinstance(value, (int, float, Schedule)):
+        raise LearnerError(
+            f"{where}: found {type(value).__name__} as `{name}`, expected a number or a `Schedule`. Pass one of these."
+        )
+    try:
+        return as_schedule(value).extremes
+    except PipelineError as error:
+        raise LearnerError(
+            f"{where}: found `{name}={value!r}`, expected a finite number. Pass such a number."
+        ) from error

@@ -1,0 +1,119 @@
+"""What a module says now about steps that were taken before: the common part of all losses."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from episodia.columns import Columns
+from episodia.errors import LearnerError, ModuleError, NonFiniteError
+from episodia.trees import map_batch
+
+# Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
+_MASK_KEY = "action_mask"
+
+
+@final
+class Evaluation:
+    """The steps of a batch that count for the loss, one after another, and what the module puts out for them.
+
+    Padding, burn-in and whatever else `loss_mask` excludes is left out before anything is computed of it. So a loss is written
+    once, for columns `[N, ...]`, whether the module is recurrent or not.
+
+    Args:
+        module: The module; its `forward_train` is called once, with gradients.
+        batch: Its columns.
+
+    Raises:
+        NonFiniteError: If what the module puts out is NaN.
+
+    >>> from gymnasium import spaces
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=())
+    >>> batch = {"obs": torch.zeros(3, 3), "actions": torch.tensor([0, 1, 1]), "loss_mask": torch.tensor([True, False, True])}
+    >>> Evaluation(module, batch).logp()
+    tensor([-0.6931, -0.6931], grad_fn=<SqueezeBackward1>)
+    """
+
+    def __init__(self, module: Any, batch: dict[str, Any]) -> None:
+        self._module = module
+        self._batch = batch
+        self._outputs = module.forward_train(batch)
+        inputs = _needed(self._outputs, Columns.ACTION_DIST_INPUTS, f"`{type(module).__name__}.forward_train`")
+        self._axes = inputs.dim() - 1
+        self._rows = _counted_rows(batch)
+        self._mask = self._action_mask()
+        self.distribution = self.distribution_of(self._flat(inputs))
+
+    def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Any:
+        """Return a column of the batch; `writer` is what usually puts it there.
+
+        Raises:
+            LearnerError: If it is not there.
+        """
+        return map_batch(self._flat, _needed(self._batch, name, writer))
+
+    def has(self, name: str) -> bool:
+        """Tell whether the batch has a column."""
+        return name in self._batch
+
+    @property
+    def values(self) -> Tensor:
+        """How good the module takes each step's observation to be."""
+        found: Tensor = self._flat(
+            _needed(self._outputs, Columns.VF_PREDS, f"`{type(self._module).__name__}.forward_train`")
+        )
+        return found
+
+    def logp(self) -> Tensor:
+        """Return the log-probability that the actions have now."""
+        actions = self.column(Columns.ACTIONS, "`AddColumnsFromEpisodesToTrainBatch`")
+        found: Tensor = self.distribution.logp(actions)
+        return found
+
+    def distribution_of(self, inputs: Tensor) -> Any:
+        """Return the distributions with these `inputs`, one for each step, over the actions that are allowed there."""
+        made_by = self._module.get_train_action_dist_cls()
+        try:
+            # Foreign distribution classes know nothing of masks.
+            return (
+                made_by.from_logits(inputs)
+                if self._mask is None
+                else made_by.from_logits(inputs, action_mask=self._mask)
+            )
+        except ModuleError as error:
+            if bool((torch.isnan(inputs) | torch.isposinf(inputs)).any()):
+                raise NonFiniteError(str(error)) from error
+            raise
+
+    def _action_mask(self) -> Any:
+        if Columns.ACTION_MASK in self._batch:
+            return self.column(Columns.ACTION_MASK)
+        observations = self._batch.get(Columns.OBS)
+        if isinstance(observations, dict) and _MASK_KEY in observations:
+            return map_batch(self._flat, observations[_MASK_KEY])
+        return None
+
+    def _flat(self, leaf: Any) -> Any:
+        """Return the steps that count, without the time axis."""
+        if not isinstance(leaf, Tensor):
+            return leaf
+        flat = leaf if self._axes == 1 else leaf.flatten(0, self._axes - 1)
+        return flat if self._rows is None else flat.index_select(0, self._rows)
+
+
+def _counted_rows(batch: dict[str, Any]) -> Tensor | None:
+    mask = batch.get(Columns.LOSS_MASK)
+    return None if mask is None else mask.flatten().nonzero().squeeze(-1)
+
+
+def _needed(columns: dict[str, Any], name: str, writer: str) -> Any:
+    try:
+        return columns[name]
+    except KeyError:
+        raise LearnerError(
+            f"loss: found no column {name!r}, only {sorted(map(str, columns))}; expected it from {writer}. Add it there, or "
+            "use an algorithm that does without it."
+        ) from None

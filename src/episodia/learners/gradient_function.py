@@ -1,0 +1,66 @@
+"""Gradients as a pure function of a state and a batch, for workers that remember nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, final
+
+from episodia.learners.algorithm import AlgorithmConfig
+from episodia.learners.coefficients import Coefficients
+from episodia.learners.gradients import Gradients, compute, flattened
+from episodia.learners.networks import Networks
+from episodia.learners.optimizers import trained_names
+from episodia.modules import Module
+
+
+@final
+class GradientFunction:
+    """Computes what `Learner.compute_gradients` does, with the weights and coefficients of a state that is passed in.
+
+    The same state and batch always give the same gradients: what it was called with before does not matter. It can be
+    pickled, and so sent to where the batches are.
+
+    Args:
+        modules: The module, or modules by their ids, as for the learner. They are copied, for their structure.
+        config: The algorithm.
+
+    >>> import torch
+    >>> from gymnasium import spaces
+    >>> from episodia.learners import Learner, ReinforceConfig
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2), hidden=())
+    >>> learner = Learner(module, ReinforceConfig())
+    >>> gradients_of = GradientFunction(module, ReinforceConfig())
+    >>> batch = {"default_policy": {"obs": torch.ones(1, 1), "actions": torch.tensor([0]), "returns_to_go": torch.ones(1)}}
+    >>> state = learner.get_state(GradientFunction.components)
+    >>> list(gradients_of(state, batch))
+    ['actor_head.weight', 'actor_head.bias']
+    """
+
+    # The parts of a learner's state that gradients depend on.
+    components = ("weights", "coefficients", "progress")
+
+    def __init__(self, modules: Module | Mapping[str, Module], config: AlgorithmConfig) -> None:
+        self.config = config
+        copied: Any = copy.deepcopy(modules)
+        self._networks = Networks(copied)
+        self._trained = self._networks.chosen(trained_names(self._networks.parameters, config.optimizers))
+        self._coefficients = Coefficients(config.coefficients(), self._trained)
+
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> Gradients:
+        """Return the gradients of the loss on `batch`, by parameter name.
+
+        Args:
+            state: What `Learner.get_state` returned; only `components` of it are read.
+            batch: The columns of each module, as the learner pipeline leaves them.
+
+        Raises:
+            LearnerError: If the state is not that of a learner with such modules and such a config.
+        """
+        self._networks.set_weights(state["weights"])
+        self._coefficients.set_state(state["coefficients"])
+        t = state["progress"]["num_steps"]
+        own = {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
+        coefficients = {module_id: self._coefficients.at(module_id, t) for module_id in own}
+        return flattened(compute(self._networks.modules, self._trained, self.config, own, coefficients).gradients)

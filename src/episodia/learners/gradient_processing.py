@@ -1,0 +1,102 @@
+"""What happens to gradients between the backward pass and the optimizers: functions that are put one after another.
+
+A processor takes the gradients of all modules, `{module_id: list of tensors}`, and returns new ones in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from episodia.learners.config_checks import check_positive
+
+ModuleGradients: TypeAlias = dict[str, list[Tensor]]
+GradientProcessor: TypeAlias = Callable[[ModuleGradients], ModuleGradients]
+
+# Against a division by 0, where there is nothing to clip anyway.
+_TINY = 1e-6
+
+
+@final
+@dataclass(frozen=True)
+class ClipByValue:
+    """Lets no number of a gradient be larger than `limit`, or smaller than its opposite.
+
+    >>> ClipByValue(1.0)({"a": [torch.tensor([0.5, -3.0])]})
+    {'a': [tensor([ 0.5000, -1.0000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByValue", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        return {
+            module_id: [tensor.clamp(-self.limit, self.limit) for tensor in tensors]
+            for module_id, tensors in gradients.items()
+        }
+
+
+@final
+@dataclass(frozen=True)
+class ClipByNorm:
+    """Scales the gradients of each module down until their common norm is at most `limit`.
+
+    >>> ClipByNorm(1.0)({"a": [torch.tensor([3.0]), torch.tensor([4.0])], "b": [torch.tensor([0.5])]})
+    {'a': [tensor([0.6000]), tensor([0.8000])], 'b': [tensor([0.5000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByNorm", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        return {module_id: _scaled_down(tensors, self.limit) for module_id, tensors in gradients.items()}
+
+
+@final
+@dataclass(frozen=True)
+class ClipByGlobalNorm:
+    """Scales the gradients of all modules down, all by one factor, until their common norm is at most `limit`.
+
+    >>> ClipByGlobalNorm(1.0)({"a": [torch.tensor([3.0])], "b": [torch.tensor([4.0])]})
+    {'a': [tensor([0.6000])], 'b': [tensor([0.8000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByGlobalNorm", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        clipped = iter(_scaled_down([tensor for tensors in gradients.values() for tensor in tensors], self.limit))
+        return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
+
+
+def norm_of(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of all `gradients` as one vector.
+
+    >>> norm_of([torch.tensor([3.0]), torch.tensor([4.0])])
+    tensor(5.)
+    """
+    if not gradients:
+        return torch.zeros(())
+    # torch's own clipping uses the same function; there is no public one for a list in the oldest torch that we support.
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
+    return norm
+
+
+def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
+    if not gradients:
+        return []
+    # The factor stays a tensor: asking for its value would wait for the device.
+    return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))

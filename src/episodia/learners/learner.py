@@ -1,0 +1,349 @@
+"""From episodes to better weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium import Space
+from torch import Tensor
+
+from episodia.connectors import LearnerConnectorPipeline
+from episodia.episodes.episode_list import Episode
+from episodia.errors import LearnerError
+from episodia.learners.algorithm import AlgorithmConfig
+from episodia.learners.coefficients import Coefficients
+from episodia.learners.config_checks import check_count
+from episodia.learners.finiteness import non_finite_error, not_finite
+from episodia.learners.gradient_processing import norm_of
+from episodia.learners.gradients import Gradients, Weight, averaged, compute, flattened, merged, total_weight
+from episodia.learners.metrics import ALL_MODULES, Log, Metrics
+from episodia.learners.minibatches import Minibatch, ModuleBatch, minibatches, on_device, step_counts
+from episodia.learners.networks import Networks
+from episodia.learners.optimizers import Optimizers
+from episodia.learners.pipelines import default_pipeline
+from episodia.learners.state_checks import check_components, check_progress, generator_with
+from episodia.modules import Module
+
+
+@final
+class Learner:
+    """Owns modules, their optimizers and the learner pipeline, and makes the modules better with episodes.
+
+    Args:
+        modules: The module, or modules by their ids. They are changed in place. Those that have no weights, or that no
+            optimizer of `config` names, are left as they are.
+        config: The algorithm.
+        observation_space: Of the environment; needed only for pieces that want to know it.
+        action_space: Of the environment.
+        learner_pipeline: From episodes to batches; by default the default one, with the targets of `config`.
+        seed: For the order of rows in minibatches.
+        device: Where modules compute; they are moved there. Batches stay on the CPU, and only minibatches are moved.
+
+    Raises:
+        LearnerError: If optimizers and modules do not fit together.
+        ModuleError: If something is not a module.
+
+    >>> from gymnasium import spaces
+    >>> from episodia import SingleAgentEpisode
+    >>> from episodia.learners import PPOConfig
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2))
+    >>> episode = SingleAgentEpisode(observations=[np.zeros(1)] * 3, actions=[0, 1], rewards=[0.0, 1.0], terminated=True,
+    ...     extra_model_outputs={"action_logp": [-0.69, -0.69]}, len_lookback_buffer=0)
+    >>> metrics = Learner(module, PPOConfig(), seed=0).update([episode], num_epochs=2)
+    >>> metrics["default_policy"]["num_steps"]
+    2
+    """
+
+    def __init__(
+        self,
+        modules: Module | Mapping[str, Module],
+        config: AlgorithmConfig,
+        *,
+        observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
+        learner_pipeline: LearnerConnectorPipeline | None = None,
+        seed: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.config = config
+        self.device = torch.device("cpu" if device is None else device)
+        self._networks = Networks(modules)
+        for module in self._networks.torch_modules.values():
+            module.to(self.device)
+        self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
+        self._trained = self._networks.chosen(self._optimizers.trained)
+        self._coefficients = Coefficients(config.coefficients(), self._trained)
+        self._rng = np.random.default_rng(seed)
+        self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
+        self.pipeline = learner_pipeline or default_pipeline(
+            config, observation_space, action_space, stateful=self._networks.is_stateful, device=self.device
+        )
+
+    @property
+    def modules(self) -> Mapping[str, Module]:
+        """The modules, by id."""
+        return self._networks.modules
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps that were trained on, each counted once for each update; schedules follow it."""
+        return self._progress["num_steps"]
+
+    # --- Updates ----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        episodes: Iterable[Episode],
+        *,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle: bool = True,
+    ) -> Metrics:
+        """Let the modules learn from `episodes`, which are not changed.
+
+        Args:
+            episodes: Finished ones, or chunks.
+            num_epochs: How many passes over the steps of each module.
+            minibatch_size: How many steps of a module at most make a gradient step; None takes all at once.
+            shuffle: Take the rows in another order in each epoch.
+
+        Returns:
+            Averages over all minibatches, by module and name; under `ALL_MODULES` what concerns all of them.
+
+        Raises:
+            ConnectorError: If a piece of the pipeline fails.
+            LearnerError: If a number is out of range, or if the loss does not find a column.
+            NonFiniteError: If a loss or a gradient is not finite, and the config says that this is an error.
+        """
+        batch = self.batch_of(episodes)
+        return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
+
+    def batch_of(self, episodes: Iterable[Episode]) -> dict[str, ModuleBatch]:
+        """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU."""
+        return self.pipeline(rl_module=self._networks.rl_module, episodes=episodes)
+
+    def update_batch(
+        self,
+        batch: Mapping[str, ModuleBatch],
+        *,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle: bool = True,
+    ) -> Metrics:
+        """Let the modules learn from a batch as `batch_of` returns it, see `update`."""
+        check_count("update", "num_epochs", num_epochs, 1)
+        if minibatch_size is not None:
+            check_count("update", "minibatch_size", minibatch_size, 1)
+        own = self._learnable(batch)
+        counts = self.num_steps_of(own)
+        coefficients, rates = self._at_present()
+        log, rng = Log(), self._rng if shuffle else None
+        for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
+            self._learn(parts, coefficients, log)
+        for module_id in own:
+            self._coefficients.adapt(module_id, log.means(module_id, epoch=num_epochs - 1))
+        self._progress["num_updates"] += 1
+        self._progress["num_steps"] += sum(counts.values())
+        found: Metrics = {
+            module_id: {
+                **log.means(module_id),
+                **coefficients[module_id],
+                "num_steps": count,
+                "num_skipped": log.num_skipped(module_id),
+            }
+            for module_id, count in counts.items()
+        }
+        return {**found, ALL_MODULES: {**rates, **self._progress}}
+
+    def _learn(self, parts: Mapping[str, Minibatch], coefficients: Mapping[str, Mapping[str, float]], log: Log) -> None:
+        """Take one gradient step with a minibatch of each module."""
+        columns = {module_id: on_device(part.columns, self.device) for module_id, part in parts.items()}
+        computed = compute(self.modules, self._trained, self.config, columns, coefficients)
+        norms = self._apply(computed.gradients, computed.losses)
+        for module_id, part in parts.items():
+            if module_id in norms:
+                numbers = {"loss": computed.losses[module_id], "gradient_norm": norms[module_id]}
+                numbers |= computed.metrics[module_id]
+                log.add(module_id, numbers, num_steps=part.num_steps, epoch=part.epoch)
+            else:
+                log.skip(module_id)
+
+    # --- Gradients, from here and elsewhere -------------------------------------------------------------------------
+
+    def compute_gradients(self, batch: Mapping[str, ModuleBatch]) -> Gradients:
+        """Return the gradients of the loss on a whole batch, by parameter name; nothing is changed, nothing clipped.
+
+        `GradientFunction` does the same without a learner.
+        """
+        own = {module_id: on_device(columns, self.device) for module_id, columns in self._learnable(batch).items()}
+        coefficients, _ = self._at_present()
+        return flattened(compute(self.modules, self._trained, self.config, own, coefficients).gradients)
+
+    def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
+        """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""
+        counts = {module_id: step_counts(module_id, columns) for module_id, columns in self._learnable(batch).items()}
+        return {module_id: int(found.sum()) for module_id, found in counts.items()}
+
+    def apply_gradients(self, gradients: Sequence[Gradients], *, weights: Sequence[Weight]) -> Metrics:
+        """Take one gradient step with the average of several gradients: what their batches together would have given.
+
+        Args:
+            gradients: What `compute_gradients` has returned at several places.
+            weights: The number of steps that each comes from; if there are several modules, by module, as `num_steps_of`
+                returns them.
+
+        Returns:
+            The norm of each module's gradients, before they are clipped.
+
+        Raises:
+            LearnerError: If a name is unknown, a shape is another one, or weights are missing.
+            NonFiniteError: See `update`.
+        """
+        places = [self._by_module(named) for named in gradients]
+        mean = averaged(places, weights)
+        _, rates = self._at_present()
+        norms = self._apply(mean, {})
+        self._progress["num_updates"] += 1
+        self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))
+        found: Metrics = {
+            module_id: {
+                **({"gradient_norm": float(norms[module_id])} if module_id in norms else {}),
+                "num_skipped": int(module_id not in norms),
+            }
+            for module_id in mean
+        }
+        return {**found, ALL_MODULES: {**rates, **self._progress}}
+
+    def _by_module(self, gradients: Mapping[str, Any]) -> dict[str, Gradients]:
+        found: dict[str, Gradients] = {}
+        for module_id, parameters in self._trained.items():
+            named = {name: gradients[name] for name in parameters if name in gradients}
+            found[module_id] = {name: _like(parameters[name], name, value) for name, value in named.items()}
+        unknown = sorted(set(gradients) - set(flattened(found)))
+        if unknown:
+            raise LearnerError(
+                f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
+                f"{sorted(flattened(self._trained))}. Compute them with the same modules and the same config."
+            )
+        return found
+
+    def _apply(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
+        norms = {module_id: norm_of(list(named.values())) for module_id, named in gradients.items()}
+        bad = not_finite(losses, norms)
+        if bad and self.config.on_non_finite == "raise":
+            raise non_finite_error(bad)
+        self._progress["num_skipped"] += len(bad)
+        usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
+        if usable:
+            self._step(usable)
+            self._progress["num_gradient_steps"] += 1
+        return {module_id: norm for module_id, norm in norms.items() if module_id not in bad}
+
+    def _step(self, gradients: Mapping[str, Gradients]) -> None:
+        pairs = merged(gradients, flattened(self._trained))
+        processed = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
+        for processor in self.config.gradient_processors:
+            processed = processor(processed)
+        for module_id, found in pairs.items():
+            for (parameter, _), gradient in zip(found, processed[module_id], strict=True):
+                parameter.grad = gradient
+        self._optimizers.step()
+
+    # --- What holds at the moment -----------------------------------------------------------------------------------
+
+    def _at_present(self) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+        """Return the coefficients of each module, and the learning rates, which the optimizers now have."""
+        self._optimizers.set_learning_rates(self.num_steps)
+        rates = self._optimizers.learning_rates
+        names = ["learning_rate"] if len(rates) == 1 else [f"learning_rate_{place}" for place in range(len(rates))]
+        coefficients = {module_id: self._coefficients.at(module_id, self.num_steps) for module_id in self._trained}
+        return coefficients, dict(zip(names, rates, strict=True))
+
+    def _learnable(self, batch: Mapping[str, ModuleBatch]) -> dict[str, ModuleBatch]:
+        """Return the batches of the modules that are trained."""
+        if batch and not any(module_id in self.modules for module_id in batch):
+            raise LearnerError(
+                f"batch: found columns of {list(batch)}, expected those of a module that the learner has, "
+                f"{list(self.modules)}. Pass the modules as a dict with the ids that episodes name."
+            )
+        return {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_weights(self) -> dict[str, dict[str, Tensor]]:
+        """Return copies of the weights of all modules, by id and name, on the CPU."""
+        return self._networks.weights()
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Give all modules these weights.
+
+        Raises:
+            LearnerError: If they do not fit; nothing is changed then.
+        """
+        self._networks.set_weights(weights)
+
+    def get_state(self, components: Collection[str] | None = None) -> dict[str, Any]:
+        """Return all that a learner like this one needs to go on as this one would: tensors, arrays and JSON values.
+
+        Args:
+            components: Only these of `weights`, `optimizers`, `coefficients`, `progress`, `generator` and `pipeline`.
+        """
+        getters: dict[str, Callable[[], Any]] = {
+            "weights": self._networks.weights,
+            "optimizers": self._optimizers.get_state,
+            "coefficients": self._coefficients.get_state,
+            "progress": lambda: dict(self._progress),
+            "generator": lambda: dict(self._rng.bit_generator.state),
+            "pipeline": self.pipeline.get_state,
+        }
+        return {name: get() for name, get in getters.items() if components is None or name in components}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the learner with this state would; what is not in `state` stays.
+
+        Raises:
+            LearnerError: If the state does not fit; nothing is changed then.
+            ConnectorStateError: If the state of the pipeline does not fit; nothing is changed then.
+        """
+        checks: dict[str, Callable[[Any], object]] = {
+            "weights": self._networks.check_weights,
+            "optimizers": self._optimizers.check_state,
+            "coefficients": self._coefficients.check_state,
+            "progress": lambda found: check_progress(found, self._progress),
+            "generator": generator_with,
+        }
+        check_components(state, [*checks, "pipeline"])
+        for name, check in checks.items():
+            if name in state:
+                check(state[name])
+        setters: dict[str, Callable[[Any], object]] = {
+            # First, as it is checked only when it is set.
+            "pipeline": self.pipeline.set_state,
+            "weights": self._networks.set_weights,
+            "optimizers": self._optimizers.set_state,
+            "coefficients": self._coefficients.set_state,
+            "progress": self._progress.update,
+            "generator": self._set_generator,
+        }
+        for name, set_part in setters.items():
+            if name in state:
+                set_part(state[name])
+
+    def _set_generator(self, state: Mapping[str, Any]) -> None:
+        self._rng = generator_with(state)
+
+
+def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
+    """Return a gradient, which may come as an array, as a tensor beside its parameter."""
+    found = torch.as_tensor(gradient)
+    if found.shape != parameter.shape:
+        raise LearnerError(
+            f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
+            f"{list(parameter.shape)}. Compute it with the same modules."
+        )
+    return found.to(parameter.device, parameter.dtype)

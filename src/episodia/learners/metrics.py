@@ -1,0 +1,61 @@
+"""What was measured during an update, gradient step by gradient step, and its averages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+# By module id, then by name; what concerns all modules is under `ALL_MODULES`.
+Metrics: TypeAlias = dict[str, dict[str, float]]
+
+ALL_MODULES = "__all_modules__"
+
+
+class _Measured(NamedTuple):
+    num_steps: int
+    epoch: int
+    numbers: dict[str, Tensor]
+
+
+@final
+class Log:
+    """Collects the metrics of minibatches; they are not looked at before the end, as that waits for the device.
+
+    >>> log = Log()
+    >>> log.add("left", {"loss": torch.tensor(1.0)}, num_steps=30, epoch=0)
+    >>> log.add("left", {"loss": torch.tensor(5.0)}, num_steps=10, epoch=1)
+    >>> log.means("left"), log.means("left", epoch=1)
+    ({'loss': 2.0}, {'loss': 5.0})
+    """
+
+    def __init__(self) -> None:
+        self._measured: dict[str, list[_Measured]] = {}
+        self._skipped: Counter[str] = Counter()
+
+    def add(self, module_id: str, numbers: Mapping[str, Tensor], *, num_steps: int, epoch: int) -> None:
+        """Remember what was measured on a minibatch of `num_steps` steps."""
+        self._measured.setdefault(module_id, []).append(_Measured(num_steps, epoch, dict(numbers)))
+
+    def skip(self, module_id: str) -> None:
+        """Remember that a minibatch was not learned from."""
+        self._skipped[module_id] += 1
+
+    def num_skipped(self, module_id: str) -> int:
+        """Return how many minibatches were not learned from."""
+        return self._skipped[module_id]
+
+    def means(self, module_id: str, *, epoch: int | None = None) -> dict[str, float]:
+        """Return the average of each number over the steps of all minibatches, or of those of one epoch."""
+        found = [part for part in self._measured.get(module_id, []) if epoch in (None, part.epoch)]
+        names = dict.fromkeys(name for part in found for name in part.numbers)
+        return {name: _mean([part for part in found if name in part.numbers], name) for name in names}
+
+
+def _mean(measured: list[_Measured], name: str) -> float:
+    numbers = torch.stack([part.numbers[name] for part in measured]).double()
+    weights = torch.tensor([part.num_steps for part in measured], dtype=torch.float64, device=numbers.device)
+    return float((numbers * weights).sum() / weights.sum())

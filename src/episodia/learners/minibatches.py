@@ -1,0 +1,162 @@
+"""Minibatches: each row of each module once per epoch, whole sequences, at most so many steps together.
+
+A *row* of a module's batch is a step, or for recurrent modules a padded sequence of steps, `[T, ...]`. What is counted are the
+steps that count for the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from episodia.columns import Columns
+from episodia.errors import BatchError
+from episodia.trees import leaves, map_batch
+
+ModuleBatch: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Some rows of one module.
+
+    Args:
+        columns: The columns of these rows.
+        num_steps: How many steps in them count for the loss.
+        epoch: In which pass over the module's rows they are drawn, counted from 0.
+    """
+
+    columns: ModuleBatch
+    num_steps: int
+    epoch: int
+
+
+def minibatches(
+    batch: Mapping[str, ModuleBatch],
+    *,
+    num_epochs: int = 1,
+    minibatch_size: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> Iterator[dict[str, Minibatch]]:
+    """Yield what to learn from, gradient step by gradient step: a minibatch of each module that still has some.
+
+    Every module gets `num_epochs` passes over its own rows, no more and no less: one that has fewer rows than others is
+    through earlier.
+
+    Args:
+        batch: The columns of each module, with one row per step or sequence along their first axis.
+        num_epochs: How many passes.
+        minibatch_size: The most steps in a minibatch; only a single sequence may have more. None takes all rows at once.
+        rng: For another order of rows in each epoch; None keeps their order.
+
+    Raises:
+        BatchError: If the columns of a module have different numbers of rows.
+
+    >>> batch = {"left": {"obs": torch.arange(3)}, "right": {"obs": torch.arange(10, 12)}}
+    >>> for step in minibatches(batch, minibatch_size=2):
+    ...     print({module_id: part.columns["obs"].tolist() for module_id, part in step.items()})
+    {'left': [0, 1], 'right': [10, 11]}
+    {'left': [2]}
+    """
+    streams = [
+        _of_module(columns, step_counts(module_id, columns), num_epochs, minibatch_size, rng)
+        for module_id, columns in batch.items()
+    ]
+    for parts in zip_longest(*streams):
+        yield {module_id: part for module_id, part in zip(batch, parts, strict=True) if part is not None}
+
+
+def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:
+    """Return the rows of each minibatch of one epoch; each row is in exactly one of them.
+
+    Args:
+        counts: How many steps each row counts for.
+        minibatch_size: The most steps in a minibatch, unless a single row has more.
+        rng: For a random order; None keeps the order.
+
+    >>> [rows.tolist() for rows in plan(np.array([3, 2, 1, 9, 1]), 5)]
+    [[0, 1], [2], [3], [4]]
+    """
+    order = np.arange(len(counts)) if rng is None else rng.permutation(len(counts))
+    if bool((counts == 1).all()):
+        cuts = list(range(minibatch_size, len(order), minibatch_size))
+    else:
+        cuts = _greedy_cuts(counts[order].tolist(), minibatch_size)
+    return np.split(order, cuts) if len(order) else []
+
+
+def _greedy_cuts(counts: list[int], minibatch_size: int) -> list[int]:
+    cuts, filled = [], 0
+    for place, count in enumerate(counts):
+        if filled and filled + count > minibatch_size:
+            cuts.append(place)
+            filled = 0
+        filled += count
+    return cuts
+
+
+def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
+    """Return how many steps that count for the loss each row has.
+
+    Raises:
+        BatchError: If the columns have different numbers of rows.
+    """
+    lengths = {path: len(leaf) for path, leaf in leaves(dict(columns))}
+    if len(set(lengths.values())) > 1:
+        raise BatchError(
+            f"batch of {module_id!r}: found columns of different lengths, {lengths}, expected one row for each step or "
+            "sequence in all of them. Correct the piece of the learner pipeline that writes the odd one."
+        )
+    rows = next(iter(lengths.values()), 0)
+    mask = columns.get(Columns.LOSS_MASK)
+    if mask is None:
+        return np.ones(rows, np.int64)
+    flags = mask.cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
+    return np.asarray((flags != 0).reshape(rows, -1).sum(1), np.int64) if rows else np.zeros(0, np.int64)
+
+
+def _of_module(
+    columns: ModuleBatch,
+    counts: np.ndarray,
+    num_epochs: int,
+    minibatch_size: int | None,
+    rng: np.random.Generator | None,
+) -> Iterator[Minibatch]:
+    if not counts.any():
+        return
+    for epoch in range(num_epochs):
+        if minibatch_size is None or minibatch_size >= counts.sum():
+            # All rows in any order: nothing has to be copied.
+            yield Minibatch(columns, int(counts.sum()), epoch)
+            continue
+        for rows in plan(counts, minibatch_size, rng):
+            yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch)
+
+
+def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
+    """Return these rows of all columns."""
+    index = torch.from_numpy(rows)
+
+    def of_leaf(leaf: Any) -> Any:
+        return leaf.index_select(0, index.to(leaf.device)) if isinstance(leaf, torch.Tensor) else leaf[rows]
+
+    return {name: map_batch(of_leaf, column) for name, column in columns.items()}
+
+
+def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
+    """Return columns whose tensors are on `device`; the way to an accelerator is not waited for."""
+    if device.type == "cpu":
+        return columns
+
+    def moved(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.device == device:
+            return leaf
+        # Only page-locked memory can be read while the program goes on.
+        return (leaf.pin_memory() if device.type == "cuda" else leaf).to(device, non_blocking=True)
+
+    return {name: map_batch(moved, column) for name, column in columns.items()}

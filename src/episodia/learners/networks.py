@@ -1,0 +1,120 @@
+"""The parameters of several modules, each under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, final
+
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID
+from episodia.errors import LearnerError
+from episodia.modules import Module, MultiModule
+
+
+@final
+class Networks:
+    """The modules of a learner, and the names of their parameters.
+
+    A parameter is named as in its module, `actor.0.weight`; if there is a dict of modules, with the module's id in front,
+    `left.actor.0.weight`. What modules share has a name in each of them.
+
+    Args:
+        modules: One module, or modules by their ids.
+
+    Raises:
+        ModuleError: If something is not a module.
+
+    >>> from gymnasium import spaces
+    >>> from episodia.modules import MLPActorCritic
+    >>> walker = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=())
+    >>> list(Networks(walker).parameters)
+    ['actor_head.weight', 'actor_head.bias', 'critic_head.weight', 'critic_head.bias']
+    >>> list(Networks({"left": walker}).parameters)[0]
+    'left.actor_head.weight'
+    """
+
+    def __init__(self, modules: Module | Mapping[str, Module]) -> None:
+        self.is_single = not _is_mapping(modules)
+        given: Any = {DEFAULT_MODULE_ID: modules} if self.is_single else modules
+        self.modules = MultiModule(given)
+        self._single = modules if self.is_single else None
+
+    @property
+    def rl_module(self) -> Any:
+        """What pipelines are given: the one module, or all of them."""
+        return self._single if self.is_single else self.modules
+
+    @property
+    def torch_modules(self) -> dict[str, nn.Module]:
+        """Those modules that can have weights, by id."""
+        return {module_id: module for module_id, module in self.modules.items() if isinstance(module, nn.Module)}
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether one of the modules is recurrent."""
+        return any(module.is_stateful() for module in self.modules.values())
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """All parameters that want gradients, by name."""
+        return {
+            self.name(module_id, name): parameter
+            for module_id, module in self.torch_modules.items()
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def chosen(self, names: Collection[str]) -> dict[str, dict[str, Parameter]]:
+        """Return the parameters with these names, by module; modules with none of them are left out."""
+        found: dict[str, dict[str, Parameter]] = {}
+        for module_id, module in self.torch_modules.items():
+            full = {self.name(module_id, name): parameter for name, parameter in module.named_parameters()}
+            found[module_id] = {name: parameter for name, parameter in full.items() if name in names}
+        return {module_id: parameters for module_id, parameters in found.items() if parameters}
+
+    def name(self, module_id: str, parameter_name: str) -> str:
+        """Return the name that a module's parameter has here."""
+        return parameter_name if self.is_single else f"{module_id}.{parameter_name}"
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """Return copies of all weights (and buffers) on the CPU, by module and name."""
+        return {
+            module_id: {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
+            for module_id, module in self.torch_modules.items()
+        }
+
+    def check_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Check that `weights` fit the modules.
+
+        Raises:
+            LearnerError: If modules, names or shapes differ.
+        """
+        own = {module_id: _shapes(module.state_dict()) for module_id, module in self.torch_modules.items()}
+        given = {module_id: _shapes(values) for module_id, values in weights.items()}
+        if given == own:
+            return
+        for module_id in {*own, *given}:
+            ours, theirs = own.get(module_id, {}), given.get(module_id, {})
+            odd = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+            if odd or (module_id in own) != (module_id in given):
+                raise LearnerError(
+                    f"weights of {module_id!r}: found {[(name, theirs.get(name)) for name in odd[:3]]}, expected "
+                    f"{[(name, ours.get(name)) for name in odd[:3]]} (names and shapes). Load weights of the same modules."
+                )
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Give all modules these weights, see `check_weights`; they are copied."""
+        self.check_weights(weights)
+        for module_id, module in self.torch_modules.items():
+            module.load_state_dict(dict(weights[module_id]))
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in weights.items()}
+
+
+def _is_mapping(modules: object) -> bool:
+    # A container of torch's, `nn.ModuleDict`, is a dict of modules, though no `Mapping`.
+    return isinstance(modules, (Mapping, nn.ModuleDict))

@@ -1,0 +1,44 @@
+"""The learner pipeline that an algorithm gets unless someone says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium import Space
+
+from episodia.connectors import LearnerConnectorPipeline, defaults
+from episodia.learners.action_masks import AddActionMasksFromEpisodes
+from episodia.learners.algorithm import AlgorithmConfig
+
+
+def default_pipeline(
+    config: AlgorithmConfig,
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+    *,
+    stateful: bool = False,
+    device: torch.device | None = None,
+) -> LearnerConnectorPipeline:
+    """Return the default learner pipeline with the targets of `config`; its batches stay on the CPU.
+
+    Args:
+        config: The algorithm.
+        observation_space: Of the environment.
+        action_space: Of the environment.
+        stateful: Whether a module is recurrent.
+        device: Where the modules are, for pieces that ask them.
+
+    >>> from episodia.learners import ReinforceConfig
+    >>> [piece.name for piece in default_pipeline(ReinforceConfig())][3:6]
+    ['AddActionMasksFromEpisodes', 'ComputeReturnsToGo', 'Standardize']
+    """
+    targets = config.targets(torch.device("cpu") if device is None else device)
+    return defaults.learner(
+        observation_space,
+        action_space,
+        targets=[AddActionMasksFromEpisodes(), *targets],
+        stateful=stateful,
+        max_seq_len=config.max_seq_len,
+        burn_in=config.burn_in,
+    )

@@ -1,0 +1,54 @@
+"""What is checked of a learner's state before any of it is taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from episodia.errors import LearnerError
+
+
+def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
+    """Check that `state` has no parts but the `known` ones.
+
+    Raises:
+        LearnerError: If it has.
+    """
+    unknown = sorted(set(state) - set(known))
+    if unknown:
+        raise LearnerError(
+            f"state of a learner: found the parts {unknown}, expected only some of {sorted(known)}. Load what "
+            "`get_state` returned."
+        )
+
+
+def check_progress(found: Mapping[str, Any], own: Mapping[str, int]) -> None:
+    """Check that `found` has the counters of `own`.
+
+    Raises:
+        LearnerError: If it has others, or if one of them is no count.
+    """
+    if set(found) != set(own) or any(type(count) is not int or count < 0 for count in found.values()):
+        raise LearnerError(
+            f"state of a learner: found {dict(found)} as `progress`, expected counts of {sorted(own)}. Load what `get_state` "
+            "returned."
+        )
+
+
+def generator_with(state: Mapping[str, Any]) -> np.random.Generator:
+    """Return a random generator in this state.
+
+    Raises:
+        LearnerError: If it is not the state of such a generator.
+    """
+    generator = np.random.default_rng(0)
+    try:
+        generator.bit_generator.state = dict(state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LearnerError(
+            f"state of a learner: found a `generator` that is not the state of one ({error}), expected that of "
+            f"{type(generator.bit_generator).__name__}. Load what `get_state` returned."
+        ) from error
+    return generator
