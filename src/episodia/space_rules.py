@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 
 from episodia.errors import SpaceError
 from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, ById, filled_item, object_leaves, short_name
-from episodia.trees import describe, private
+from episodia.trees import describe, own, private
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -47,7 +47,8 @@ def _admission(space: Space[Any], path: str) -> Admit:
         return _array_admission(space, path, lambda dtype: dtype.kind in "iub" and dtype != np.uint64)
     if isinstance(space, spaces.Text):
         return _text_admission(space, path)
-    return private
+    # An object is handed out as it is stored, so it is read-only from the start.
+    return own
 
 
 def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
