@@ -62,7 +62,7 @@ class AgentToModuleMapping(ConnectorV2):
         if episodes.is_current and shared_data is not None:
             shared_data[ROW_OWNERS] = row_owners(episodes)
         if not episodes.is_grouped:
-            return {next(iter(episodes.by_module())): batch}
+            return {next(iter(episodes.groups())): batch}
         return switch_batch_from_column_to_module_ids(
             {
                 name: column if is_by_module(column) else split_by_module(column, episodes)

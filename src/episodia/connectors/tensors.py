@@ -36,6 +36,8 @@ class NumpyToTensor(ConnectorV2):
         return {key: self._converted(column) for key, column in batch.items()}
 
     def _converted(self, column: Any) -> Any:
+        if type(column) is np.ndarray:
+            return self._tensor(column)
         if isinstance(column, Ragged):
             return column.map(self._tensor)
         if isinstance(column, dict) and any(isinstance(part, Ragged) for part in column.values()):
@@ -62,11 +64,18 @@ def as_tensor(leaf: Any, device: torch.device, *, pin_memory: bool = False) -> A
 
     The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.
     """
+    if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and leaf.flags.carray and device == _CPU:
+        return torch.from_numpy(leaf)
     if isinstance(leaf, torch.Tensor):
         return _moved(leaf, device, pin_memory)
     if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind not in "biufc":
         return leaf
     return _moved(torch.from_numpy(_for_torch(np.asarray(leaf))), device, pin_memory)
+
+
+_CPU = torch.device("cpu")
+# Arrays of these are tensors as they are, if they lie in memory in order and can be written to.
+_ADOPTED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8", "bool")))
 
 
 def _for_torch(array: np.ndarray) -> np.ndarray:

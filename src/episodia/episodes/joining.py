@@ -58,7 +58,7 @@ def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:
     storages = [column._storage for column in columns]
     if set(map(type, storages)) == {ListStorage}:
         lists = cast(list[ListStorage], storages)
-        if not any(storage._nested for storage in lists):
+        if {storage._nested for storage in lists} == {False}:
             # As they are stored: a batch is made of copies.
             return [storage._items[-1] for storage in lists]
     return [column.get(-1) for column in columns]

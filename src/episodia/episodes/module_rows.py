@@ -11,6 +11,16 @@ import numpy as np
 DEFAULT_MODULE_ID = "default_policy"
 
 
+def distinct_modules(module_ids: Sequence[Any]) -> list[Any]:
+    """Return each id once, in the order in which ids come up; where there are none, columns are the default module's.
+
+    >>> distinct_modules(["left", None, "left"]), distinct_modules([])
+    (['left', 'default_policy'], ['default_policy'])
+    """
+    distinct = dict.fromkeys(module_ids) or {None: None}
+    return list(dict.fromkeys(DEFAULT_MODULE_ID if module_id is None else module_id for module_id in distinct))
+
+
 def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
     """Return the positions of each id, in the order in which ids come up; None stands for the default module.
 
