@@ -10,7 +10,7 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.connectors.flat_vectors import flat_size, flat_space, flat_vectors
 from episodia.connectors.observation_pieces import ObservationChanger
-from episodia.connectors.row_spaces import Part
+from episodia.connectors.row_spaces import Part, episodes_for_reading
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
@@ -102,40 +102,40 @@ class PrevActionsPrevRewards(ObservationChanger):
     def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
         """Return the observations in `column` with the past of `rows` beside them."""
         values = {self.ORIG_OBS_KEY: column.values}
-        tail = bool(column.tail)
         if self.n_prev_actions:
-            values[self.PREV_ACTIONS_KEY] = self._previous_actions(rows, part.space, tail)
+            values[self.PREV_ACTIONS_KEY] = self._previous_actions(column, rows, part.space)
         if self.n_prev_rewards:
-            rewards = rows.windows(Columns.REWARDS, shifts=range(-self.n_prev_rewards, 0), fill=0, tail=tail)
+            rewards = rows.windows(
+                Columns.REWARDS, shifts=range(-self.n_prev_rewards, 0), fill=0, tail=bool(column.tail)
+            )
             values[self.PREV_REWARDS_KEY] = rewards.values.astype(np.float32)
         return column.with_values(values)
 
-    def _previous_actions(self, rows: EpisodeList, space: Space[Any] | None, tail: bool) -> np.ndarray:
+    def _previous_actions(self, column: Ragged, rows: EpisodeList, space: Space[Any] | None) -> np.ndarray:
         """Return the vectors of the previous actions, one after another: [N, number of actions × size]."""
-        shifts = range(-self.n_prev_actions, 0)
-        is_there = _is_there(rows, shifts, tail)
-        count = is_there.size
-        actions = rows.windows(Columns.ACTIONS, shifts=shifts, fill=0, tail=tail).values
         if space is None:
             raise PipelineError(
                 f"{self.name}: found no space of the actions, expected one. Build the pipeline with its input spaces, or give "
                 "the episodes theirs."
             )
-        vectors = np.zeros((count, flat_size(self.name, space)), np.float32)
+        shifts = range(-self.n_prev_actions, 0)
+        actions = rows.windows(Columns.ACTIONS, shifts=shifts, fill=0, tail=bool(column.tail)).values
+        is_there = _is_there(column, rows, shifts)
+        count, size = is_there.size, flat_size(self.name, space)
+        vectors = np.zeros((count, size), np.float32)
         places = np.flatnonzero(is_there)
         # Episodes without a single step may not even know how their actions are nested.
         if len(places):
             chosen = map_batch(lambda leaf: leaf.reshape(count, *leaf.shape[2:])[places], actions)
             vectors[places] = flat_vectors(self.name, space, chosen, len(places))
-        return (
-            vectors.reshape(len(is_there), -1) if count else np.zeros((0, len(shifts) * vectors.shape[1]), np.float32)
-        )
+        return vectors.reshape(len(is_there), len(shifts) * size)
 
 
-def _is_there(rows: EpisodeList, shifts: range, tail: bool) -> np.ndarray:
-    """Tell for each row and shift whether that step exists: bool [N, K].
-
-    A reward cannot be 0 with one filling and 1 with another, unless it is the filling.
-    """
-    zeros, ones = (rows.windows(Columns.REWARDS, shifts=shifts, fill=fill, tail=tail).values for fill in (0, 1))
-    return ~((zeros == 0) & (ones == 1))  # type: ignore[no-any-return]  # an array
+def _is_there(column: Ragged, rows: EpisodeList, shifts: range) -> np.ndarray:
+    """Tell for each row and shift whether the episode has that step: bool [N, K]."""
+    starts, counts = column.offsets[:-1], np.diff(column.offsets)
+    lookbacks = np.array([single.actions.lookback for single in episodes_for_reading(rows)], np.int64)
+    first = rows.lengths if rows.is_current else np.zeros_like(counts)
+    # How many steps, the lookback counted, are before each row.
+    before = np.arange(int(counts.sum())) + np.repeat(first + lookbacks - starts, counts)
+    return before[:, None] + np.asarray(shifts) >= 0  # type: ignore[no-any-return]  # an array

@@ -72,8 +72,7 @@ def parts_of(
 
     `part_of` is asked once for each agent and space, not once for each episode.
     """
-    # Groups hand out episodes for reading; asking the list itself would fork all of them.
-    singles = [single for group in rows.groups().values() for single in group.agent_episodes]
+    singles = episodes_for_reading(rows)
     parts: list[Part] = []
     positions: list[list[int]] = []
     known: dict[tuple[Any, ...], int] = {}
@@ -83,6 +82,11 @@ def parts_of(
             known[key] = _index_of(part_of(single), parts, positions)
         positions[known[key]].append(position)
     return parts, [np.array(places, np.int64) for places in positions], singles
+
+
+def episodes_for_reading(rows: EpisodeList) -> list[SingleAgentEpisode]:
+    """Return the agent episodes of one module; unlike those that the list itself hands out, they are not forked for it."""
+    return [single for group in rows.groups().values() for single in group.agent_episodes]
 
 
 def _index_of(part: Part, parts: list[Part], positions: list[list[int]]) -> int:
