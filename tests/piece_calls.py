@@ -77,5 +77,5 @@ def without_spaces(trajectory):
 
 
 def as_arrays(item):
-    """Return the item with arrays for floats; gymnasium warns of anything else in a Box."""
-    return map_batch(lambda leaf: np.asarray(leaf) if isinstance(leaf, np.floating) else leaf, item)
+    """Return the item with arrays for numbers; gymnasium warns of anything else in a Box."""
+    return map_batch(lambda leaf: np.asarray(leaf) if isinstance(leaf, np.generic) else leaf, item)

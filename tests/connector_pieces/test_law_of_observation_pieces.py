@@ -15,14 +15,18 @@ from episodia.connectors.mean_std_filter import MeanStdFilter
 from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
 from episodia.connectors.one_hot import OneHotObservations
 from episodia.connectors.previous import PrevActionsPrevRewards
+from episodia.connectors.rewards import ClipRewards, ScaleRewards, SignRewards
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.testing import (
+    SPACES,
     Content,
+    Trajectory,
     assert_same_episode,
     assert_same_multi_agent_episode,
     cut_points,
     multi_agent_episodes,
 )
+from episodia.testing.connector_laws import check_connector_laws
 from episodia.trees import leaves
 from piece_calls import BOX_KINDS, VECTOR_KINDS, acted, built, called, from_birth, items_of, same_bits, trained
 
@@ -117,6 +121,36 @@ def test_it_may_stand_on_either_side_of_the_piece_that_adds_observations(name, k
     assert kind(connectors=[piece, add]).lookback == piece.lookback
     if name != "frames":
         assert kind(connectors=[add, piece]).lookback == piece.lookback
+
+
+@pytest.mark.parametrize("name", sorted(PIECES))
+def test_parameters_of_rllib_that_mean_nothing_here_are_swallowed(name):
+    make = type(PIECES[name][0](None))
+
+    assert make(as_learner_connector=True).lookback == make().lookback
+
+
+WALKS = [
+    Trajectory.sampled(
+        SPACES["box vector float32"], SPACES["discrete from 5"], steps, seed=steps, terminated=steps == 4
+    )
+    for steps in (4, 0, 1, 6)
+]
+REWARD_PIECES = {
+    "clip": lambda: ClipRewards(low=-0.5, high=0.5),
+    "sign": SignRewards,
+    "scale": lambda: ScaleRewards(factor=3.0),
+}
+
+
+@pytest.mark.parametrize("name", [*PIECES, *REWARD_PIECES])
+@pytest.mark.parametrize("finalized", [True, False])
+def test_the_laws_for_plugins_hold_for_it(name, finalized):
+    make = REWARD_PIECES.get(name) or (lambda: PIECES[name][0](WALKS[0]))
+
+    laws = check_connector_laws(lambda: [make()], [built(walk, finalized) for walk in WALKS])
+
+    assert "cutting_changes_nothing" in laws
 
 
 # --- Many agents ------------------------------------------------------------------------------------------------------
