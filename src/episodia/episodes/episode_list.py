@@ -13,7 +13,7 @@ from episodia.episodes import chunks, gather, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.joining import joined, joined_latest
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.module_rows import DEFAULT_MODULE_ID, distinct_modules, positions_by_module
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -54,7 +54,7 @@ class EpisodeList(Sequence[Any]):
         "_handed_out",
         "_keeps_lengths",
         "_lengths",
-        "_module_ids",
+        "_modules",
         "is_current",
         "is_multi_agent",
     )
@@ -70,7 +70,7 @@ class EpisodeList(Sequence[Any]):
         self.is_current = False
         self._copies_on_access = False
         self._handed_out: set[int] = set()
-        self._module_ids: list[Any] | None = None
+        self._modules: dict[Any, np.ndarray] | None = None
         self._group: EpisodeList | None = None
         # What nobody was handed, nobody changes: then lengths are counted once for all columns.
         self._keeps_lengths = False
@@ -103,7 +103,7 @@ class EpisodeList(Sequence[Any]):
         """Return a list of `episodes` with rows as in ours, without looking at them."""
         made = EpisodeList.__new__(EpisodeList)
         made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
-        made._module_ids = made._group = made._lengths = None
+        made._modules = made._group = made._lengths = None
         made._copies_on_access = made._keeps_lengths = False
         made._handed_out = set()
         return made
@@ -197,25 +197,25 @@ class EpisodeList(Sequence[Any]):
 
     def by_module(self) -> dict[Any, np.ndarray]:
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
-        # Where there are no episodes, columns without rows are the default module's.
+        if self._modules is not None:
+            return self._modules
         ids = [row.module_id for row in self._rows()]
-        return positions_by_module(ids) if self._episodes else {DEFAULT_MODULE_ID: np.arange(0)}
+        # Where there are no episodes, columns without rows are the default module's.
+        modules = positions_by_module(ids) if self._episodes else {DEFAULT_MODULE_ID: np.arange(0)}
+        if not self.is_multi_agent:
+            # Single-agent episodes keep their module; agents may still join a multi-agent one.
+            self._modules = modules
+        return modules
 
     @property
     def is_grouped(self) -> bool:
         """Whether columns are kept apart by module, because the episodes of each may have other spaces."""
-        return self.is_multi_agent or len(self._single_agent_modules()) > 1
-
-    def _single_agent_modules(self) -> list[Any]:
-        """Return the distinct modules of single-agent episodes, which keep theirs."""
-        if self._module_ids is None:
-            self._module_ids = distinct_modules([row.module_id for row in self._episodes])
-        return self._module_ids
+        return self.is_multi_agent or len(self.by_module()) > 1
 
     def groups(self) -> dict[Any, EpisodeList]:
         """Return the agent episodes of each module as a list of their own."""
         if not self.is_grouped:
-            return {self._single_agent_modules()[0]: self._as_group()}
+            return {next(iter(self.by_module())): self._as_group()}
         rows = self._rows()
         return {
             module_id: self._like([rows[position] for position in positions.tolist()], False)
@@ -226,7 +226,7 @@ class EpisodeList(Sequence[Any]):
         """Return all episodes as the only group: the same list, so that it sees forks as they are made."""
         if self._group is None:
             self._group = group = self._like(self._episodes, False)
-            group._module_ids, group._handed_out = self._module_ids, self._handed_out
+            group._modules, group._handed_out = self._modules, self._handed_out
             group._keeps_lengths = self._keeps_lengths
         return self._group
 

@@ -11,26 +11,19 @@ import numpy as np
 DEFAULT_MODULE_ID = "default_policy"
 
 
-def distinct_modules(module_ids: Sequence[Any]) -> list[Any]:
-    """Return each id once, in the order in which ids come up; where there are none, columns are the default module's.
-
-    >>> distinct_modules(["left", None, "left"]), distinct_modules([])
-    (['left', 'default_policy'], ['default_policy'])
-    """
-    distinct = dict.fromkeys(module_ids) or {None: None}
-    return list(dict.fromkeys(DEFAULT_MODULE_ID if module_id is None else module_id for module_id in distinct))
-
-
 def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
     """Return the positions of each id, in the order in which ids come up; None stands for the default module.
 
     >>> positions_by_module(["left", None, "left"])
     {'left': array([0, 2]), 'default_policy': array([1])}
     """
-    names = [DEFAULT_MODULE_ID if module_id is None else module_id for module_id in module_ids]
-    if len(set(names)) == 1:
-        return {names[0]: np.arange(len(names))}
+    if len(set(module_ids)) == 1:
+        return {_name(module_ids[0]): np.arange(len(module_ids))}
     positions: dict[Any, list[int]] = {}
-    for position, name in enumerate(names):
+    for position, name in enumerate(map(_name, module_ids)):
         positions.setdefault(name, []).append(position)
     return {name: np.array(rows, np.int64) for name, rows in positions.items()}
+
+
+def _name(module_id: Any) -> Any:
+    return DEFAULT_MODULE_ID if module_id is None else module_id
