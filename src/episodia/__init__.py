@@ -5,11 +5,18 @@ from importlib.metadata import version as _version
 from episodia.columns import Columns
 from episodia.episodes import EpisodeList, InfiniteLookbackBuffer, LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import (
+    BatchError,
+    ConnectorError,
+    ConnectorStateError,
     EpisodeError,
     EpisodeIndexError,
     EpisodeKeyError,
     EpisodiaError,
     IndexTypeError,
+    ModuleError,
+    PieceLookupError,
+    PipelineError,
+    ReturnsError,
     ShapeError,
     SpaceError,
 )
@@ -17,7 +24,10 @@ from episodia.errors import (
 __version__ = _version("episodia")
 
 __all__ = [
+    "BatchError",
     "Columns",
+    "ConnectorError",
+    "ConnectorStateError",
     "EpisodeError",
     "EpisodeIndexError",
     "EpisodeKeyError",
@@ -26,7 +36,11 @@ __all__ = [
     "IndexTypeError",
     "InfiniteLookbackBuffer",
     "LookbackBuffer",
+    "ModuleError",
     "MultiAgentEpisode",
+    "PieceLookupError",
+    "PipelineError",
+    "ReturnsError",
     "ShapeError",
     "SingleAgentEpisode",
     "SpaceError",

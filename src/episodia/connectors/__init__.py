@@ -1,25 +1,108 @@
 """Connectors: pieces and pipelines that make batches of episodes right before a module needs them."""
 
 from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batch_columns import add_column, change_column, change_observations
 from episodia.connectors.batch_items import BatchedNdArray
+from episodia.connectors.batching import BatchIndividualItems
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch, AddInfosFromEpisodesToTrainBatch
+from episodia.connectors.epsilon_greedy import EpsilonGreedy
 from episodia.connectors.explaining import Explanation
+from episodia.connectors.flattening import FlattenObservations
+from episodia.connectors.frame_stacking import FrameStacking
+from episodia.connectors.get_actions import GetActions
 from episodia.connectors.kinds import Kind
+from episodia.connectors.mean_std_filter import MeanStdFilter
+from episodia.connectors.noise import GaussianNoise, UniformNoise
+from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
+from episodia.connectors.observations import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+    AddObservationsFromEpisodesToBatch,
+)
+from episodia.connectors.one_hot import OneHotObservations
 from episodia.connectors.pipeline import (
     ConnectorPipelineV2,
     EnvToModulePipeline,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
+from episodia.connectors.preprocessing import (
+    MultiAgentObservationPreprocessor,
+    ObservationPreprocessor,
+    SingleAgentObservationPreprocessor,
+    WriteObservationsToEpisodes,
+)
+from episodia.connectors.previous import PrevActionsPrevRewards
+from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
+from episodia.connectors.rewards import ClipRewards, ScaleRewards, SignRewards
+from episodia.connectors.routing import AgentToModuleMapping
+from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 from episodia.connectors.state_keeping import check_state
+from episodia.connectors.targets import (
+    AddLossMask,
+    ComputeReturnsToGo,
+    GeneralAdvantageEstimation,
+    IgnoreTerminations,
+    NStepReturns,
+    Standardize,
+)
+from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
+from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.unbatching import UnBatchToIndividualItems
+from episodia.connectors.unmapping import ModuleToAgentUnmapping
 
 __all__ = [
+    "AddColumnsFromEpisodesToTrainBatch",
+    "AddInfosFromEpisodesToTrainBatch",
+    "AddLossMask",
+    "AddNextObservationsFromEpisodesToTrainBatch",
+    "AddObservationsFromEpisodesToBatch",
+    "AddStatesFromEpisodesToBatch",
+    "AddTimeDimToBatchAndZeroPad",
+    "AgentToModuleMapping",
+    "BatchIndividualItems",
     "BatchedNdArray",
+    "ClipRewards",
+    "ComputeReturnsToGo",
     "ConnectorPipelineV2",
     "ConnectorV2",
+    "ConstantSchedule",
     "EnvToModulePipeline",
+    "EpsilonGreedy",
     "Explanation",
+    "ExponentialSchedule",
+    "FlattenObservations",
+    "FrameStacking",
+    "GaussianNoise",
+    "GeneralAdvantageEstimation",
+    "GetActions",
+    "IgnoreTerminations",
     "Kind",
     "LearnerConnectorPipeline",
+    "MeanStdFilter",
+    "ModuleToAgentUnmapping",
     "ModuleToEnvPipeline",
+    "MultiAgentObservationPreprocessor",
+    "NStepReturns",
+    "NormalizeAndClipActions",
+    "NumpyToTensor",
+    "ObservationPreprocessor",
+    "OneHotObservations",
+    "PiecewiseLinearSchedule",
+    "PrevActionsPrevRewards",
+    "RemoveSingleTsTimeRankFromBatch",
+    "ScaleRewards",
+    "Schedule",
+    "SignRewards",
+    "SingleAgentObservationPreprocessor",
+    "Standardize",
+    "TensorToNumpy",
+    "UnBatchToIndividualItems",
+    "UniformNoise",
+    "WriteObservationsToEpisodes",
+    "add_column",
+    "as_ragged",
+    "change_column",
+    "change_observations",
     "check_state",
 ]
