@@ -1,0 +1,189 @@
+"""What all agents do next: one batch, one forward pass and one draw for each module, over all environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.connectors import ConnectorPipelineV2, ConnectorV2, NormalizeAndClipActions
+from episodia.connectors.random_actions import Range
+from episodia.connectors.routing import ROW_OWNERS, row_owners
+from episodia.env_runners.metrics import RunnerMetrics
+from episodia.env_runners.multi_agent_lane import Choice
+from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
+from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.errors import EnvRunnerError
+from episodia.modules import MultiModule
+from episodia.trees import map_batch, stack
+
+# What pipelines put out and episodes do not store.
+_NOT_STORED = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.OBS})
+
+SpaceOf = Callable[[int, Any], Space[Any]]
+
+
+@final
+class MultiAgentActor:
+    """Chooses actions for all agents that are to act, with modules or at random.
+
+    Args:
+        modules: The modules by their ids; None acts at random.
+        env_to_module: The pipeline in front of them.
+        module_to_env: The pipeline behind them.
+        rng: For random actions.
+        generator: For actions that are drawn from what modules put out.
+
+    Attributes:
+        metrics: Where the time that is spent is added up.
+    """
+
+    def __init__(
+        self,
+        modules: MultiModule | None,
+        env_to_module: ConnectorPipelineV2,
+        module_to_env: ConnectorPipelineV2,
+        rng: np.random.Generator,
+        generator: torch.Generator,
+    ) -> None:
+        self.modules = modules
+        self.env_to_module = env_to_module
+        self.module_to_env = module_to_env
+        self.rng = rng
+        self.generator = generator
+        self.metrics = RunnerMetrics()
+        self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
+
+    def act(
+        self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf, *, explore: bool, at_random: bool
+    ) -> list[Choice]:
+        """Return what the agents of each episode do.
+
+        Args:
+            episodes: The running episodes.
+            space_of: Returns the action space of an agent, by the position of its episode.
+            explore: Whether modules explore.
+            at_random: Whether actions are drawn at random. Recurrent modules run all the same, so that their states go on.
+        """
+        if self.modules is None:
+            return self._without_modules(episodes, space_of)
+        shared: dict[Any, Any] = {}
+        if at_random and not any(self._stateful.values()):
+            shared[ROW_OWNERS] = row_owners(EpisodeList(episodes).current())
+            outputs: dict[Any, Any] = {module_id: {} for module_id in shared[ROW_OWNERS]}
+        else:
+            outputs = self._forward(episodes, shared, explore)
+        if at_random:
+            outputs = self._at_random(outputs, episodes, shared[ROW_OWNERS], space_of)
+        self._add_masks(outputs, episodes, shared)
+        started = perf_counter()
+        made = self.module_to_env(
+            rl_module=self.modules,
+            batch=outputs,
+            episodes=episodes,
+            explore=explore and not at_random,
+            shared_data=shared,
+            generator=self.generator,
+        )
+        choices = _choices(made, len(episodes))
+        self.metrics.module_to_env_time_s += perf_counter() - started
+        return choices
+
+    def _forward(self, episodes: Sequence[MultiAgentEpisode], shared: dict[Any, Any], explore: bool) -> dict[Any, Any]:
+        started = perf_counter()
+        batch = self.env_to_module(rl_module=self.modules, episodes=episodes, explore=explore, shared_data=shared)
+        if ROW_OWNERS not in shared:
+            raise EnvRunnerError(
+                "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
+                "`AgentToModuleMapping` into it."
+            )
+        batched = perf_counter()
+        self.metrics.env_to_module_time_s += batched - started
+        outputs = {}
+        with torch.no_grad():
+            for module_id, columns in batch.items():
+                module = self.modules[module_id]  # type: ignore[index]  # there are modules
+                forward = module.forward_exploration if explore else module.forward_inference
+                outputs[module_id] = dict(forward(columns))
+        self.metrics.forward_time_s += perf_counter() - batched
+        return outputs
+
+    def _at_random(
+        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], owners: Any, space_of: SpaceOf
+    ) -> dict[Any, Any]:
+        """Return random actions in the place of what modules have put out; states stay."""
+        real_range = self._real_range()
+        made: dict[Any, Any] = {}
+        for module_id, columns in outputs.items():
+            actions = stack(random_items(episodes, owners[module_id], space_of, self.rng, real_range))
+            if self._stateful.get(module_id):
+                # As all columns of a recurrent module, actions have a time axis.
+                actions = map_batch(lambda leaf: leaf[:, None], actions)
+            made[module_id] = {Columns.ACTIONS: actions}
+            if Columns.STATE_OUT in columns:
+                made[module_id][Columns.STATE_OUT] = columns[Columns.STATE_OUT]
+        return made
+
+    def _add_masks(
+        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], shared: dict[Any, Any]
+    ) -> None:
+        """Add masks that are in infos; those in observations are found by the pieces that need them."""
+        for module_id, columns in outputs.items():
+            masks = masks_in_infos(episodes, shared[ROW_OWNERS][module_id])
+            if masks is not None and Columns.ACTION_MASK not in columns:
+                columns[Columns.ACTION_MASK] = masks[:, None] if self._stateful.get(module_id) else masks
+
+    def _without_modules(self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf) -> list[Choice]:
+        """Draw actions in the units of the environment."""
+        owners = EpisodeList(episodes).current().row_owners()
+        choices = [Choice({}, {}, {}) for _ in episodes]
+        for (position, agent), action in zip(
+            owners, random_items(episodes, owners, space_of, self.rng, None), strict=True
+        ):
+            choices[position].actions[agent] = choices[position].for_env[agent] = action
+        return choices
+
+    def _real_range(self) -> Range | None:
+        """Return between what real-valued actions lie when they leave a module."""
+        normalizes = any(
+            piece.normalize_actions
+            for piece in pieces(self.module_to_env)
+            if isinstance(piece, NormalizeAndClipActions)
+        )
+        return (-1.0, 1.0) if normalizes else None
+
+
+def pieces(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorV2]:
+    """Yield all pieces of a pipeline and of those nested in it."""
+    for piece in pipeline:
+        if isinstance(piece, ConnectorPipelineV2):
+            yield from pieces(piece)
+        else:
+            yield piece
+
+
+def _choices(made: dict[str, Any], count: int) -> list[Choice]:
+    """Return what each episode's agents do, from `{column: [{agent: item}, ...]}`."""
+    if not made:  # nobody acts
+        return [Choice({}, {}, {}) for _ in range(count)]
+    actions = made.get(Columns.ACTIONS)
+    if not isinstance(actions, list):
+        raise EnvRunnerError(
+            f"found the columns {list(made)} after the module-to-env pipeline, expected {Columns.ACTIONS!r} with a dict of "
+            "agents for each episode. Let `ModuleToAgentUnmapping` be the last piece."
+        )
+    for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
+    stored = {name: dicts for name, dicts in made.items() if name not in _NOT_STORED}
+    choices = []
+    for position, own in enumerate(actions):
+        extras: dict[Any, dict[str, Any]] = {agent: {} for agent in own} if stored else {}
+        for name, dicts in stored.items():
+            for agent, item in dicts[position].items():
+                extras[agent][name] = item
+        choices.append(Choice(own, for_env[position], extras))
+    return choices

@@ -1,0 +1,78 @@
+"""Environments with several agents, in which a step takes a dict of actions and returns dicts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gymnasium import Space
+
+AgentID: TypeAlias = Hashable
+# Observations, rewards, terminateds, truncateds, infos.
+StepResult: TypeAlias = tuple[
+    dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any]
+]
+
+
+class MultiAgentEnv(ABC):
+    """What a `MultiAgentEnvRunner` plays in: RLlib's class of this name, without what a runner does not need.
+
+    Every dict holds only the agents that it concerns. Those with an observation, and no flag that ends them, act next; the
+    others wait. Agents may come late, leave early, and act in turns. `"__all__"` among the flags ends the episode for all.
+
+    Attributes:
+        possible_agents: All agents that can ever take part; empty if that is not known beforehand.
+        agents: Those that take part at present.
+        observation_spaces: The space of each possible agent's observations.
+        action_spaces: The space of each possible agent's actions.
+
+    >>> from gymnasium import spaces
+    >>> class Countdown(MultiAgentEnv):
+    ...     possible_agents = agents = ("red", "blue")
+    ...     observation_spaces = action_spaces = dict.fromkeys(agents, spaces.Discrete(3))
+    ...
+    ...     def reset(self, *, seed=None, options=None):
+    ...         self.left = 2
+    ...         return dict.fromkeys(self.agents, self.left), {}
+    ...
+    ...     def step(self, actions):
+    ...         self.left -= 1
+    ...         done = {"__all__": self.left == 0}
+    ...         return dict.fromkeys(self.agents, self.left), dict.fromkeys(actions, 1.0), done, {}, {}
+    >>> env = Countdown()
+    >>> env.reset()
+    ({'red': 2, 'blue': 2}, {})
+    >>> env.step({"red": 0, "blue": 1})[0], env.get_action_space("red")
+    ({'red': 1, 'blue': 1}, Discrete(3))
+    """
+
+    possible_agents: Sequence[AgentID] = ()
+    agents: Sequence[AgentID] = ()
+    observation_spaces: Mapping[AgentID, Space[Any]] | None = None
+    action_spaces: Mapping[AgentID, Space[Any]] | None = None
+
+    @abstractmethod
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[AgentID, Any], dict[AgentID, Any]]:
+        """Begin an episode, and return the observations and the infos of the agents that act first."""
+
+    @abstractmethod
+    def step(self, actions: dict[AgentID, Any]) -> StepResult:
+        """Carry out the actions, and return observations, rewards, terminateds, truncateds and infos.
+
+        Args:
+            actions: One for each agent that was shown an observation and is not done; none if nobody was.
+        """
+
+    def get_observation_space(self, agent_id: AgentID) -> Space[Any]:
+        """Return the space of an agent's observations."""
+        return (self.observation_spaces or {})[agent_id]
+
+    def get_action_space(self, agent_id: AgentID) -> Space[Any]:
+        """Return the space of an agent's actions."""
+        return (self.action_spaces or {})[agent_id]
+
+    def close(self) -> None:  # noqa: B027  # most environments have nothing to close
+        """Give back what the environment holds, such as windows and files."""

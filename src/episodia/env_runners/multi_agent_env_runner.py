@@ -1,0 +1,347 @@
+"""From environments with several agents to episodes."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
+from episodia.env_runners.callbacks import Listeners, notify
+from episodia.env_runners.multi_agent_acting import MultiAgentActor, pieces
+from episodia.env_runners.multi_agent_harvest import CountStepsBy, Wanted
+from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
+from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
+from episodia.env_runners.multi_agent_modules import as_modules, default_mapping, load_weights, weights_of
+from episodia.env_runners.multi_agent_players import Players
+from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
+from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.errors import EnvRunnerError
+
+# Evaluations draw from seeds of their own, apart from those of lanes.
+_EVALUATION = 2**32
+
+
+@final
+class MultiAgentEnvRunner:
+    """Lets agents act in several environments at once, and hands out what happened as multi-agent episodes.
+
+    Agents that one module acts for are served by one forward pass, whatever environments they are in. Everything is
+    recorded as it would be by a plain loop over the environments with `MultiAgentEpisode.add_env_step`.
+
+    >>> import pettingzoo
+    >>> runner = MultiAgentEnvRunner(lambda: pettingzoo.make("aec", "classic/tictactoe-v3"), num_envs=2, seed=0)
+    >>> games = runner.sample(num_episodes=3)
+    >>> len(games), all(game.is_terminated for game in games), games[0].id_
+    (3, True, '0-0-0')
+    """
+
+    def __init__(  # noqa: PLR0913  # each is an independent choice
+        self,
+        env: Any,
+        modules: Any = None,
+        *,
+        num_envs: int = 1,
+        agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None,
+        env_to_module: EnvToModulePipeline | None = None,
+        module_to_env: ModuleToEnvPipeline | None = None,
+        seed: int | None = None,
+        explore: bool = True,
+        rollout_fragment_length: int = 200,
+        count_steps_by: CountStepsBy = "env_steps",
+        lookback: int = 0,
+        horizon: int | None = None,
+        callbacks: Iterable[Any] = (),
+        on_env_error: OnEnvError = "drop",
+        max_restarts: int = 3,
+    ) -> None:
+        """Make the environments; nothing is reset yet.
+
+        Args:
+            env: A callable that makes a `MultiAgentEnv`, or a parallel or turn-based environment of PettingZoo; or a ready
+                one, if `num_envs` is 1.
+            modules: One module for all agents, or several by their ids; None acts at random.
+            num_envs: How many environments there are.
+            agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is
+                one module for all, or each agent has the module of its own name.
+            env_to_module: The pipeline in front of the modules; the default one if None.
+            module_to_env: The pipeline behind the modules.
+            seed: What seeds of environments, random numbers and ids of episodes are derived from.
+            explore: Whether modules explore, where `sample` does not say it.
+            rollout_fragment_length: Steps for each environment, where `sample` does not say how many.
+            count_steps_by: Whether steps are counted that environments make, or that agents complete.
+            lookback: How many of its own steps each agent looks back at least, for pipelines of learners. What the
+                runner's own pipelines need is derived.
+            horizon: After how many environment steps an episode is truncated.
+            callbacks: See `Callbacks`.
+            on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
+            max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew.
+
+        Raises:
+            EnvRunnerError: If the arguments do not fit together.
+        """
+        source = EnvSource(env)
+        _check(source, num_envs, on_env_error, horizon)
+        self._arguments: dict[str, Any] = {
+            "explore": explore,
+            "rollout_fragment_length": rollout_fragment_length,
+            "count_steps_by": count_steps_by,
+            "lookback": lookback,
+            "horizon": horizon,
+            "on_env_error": on_env_error,
+            "max_restarts": max_restarts,
+        }
+        self._env = env
+        self._can_make_more = source.can_remake
+        self.num_envs = num_envs
+        self.modules = as_modules(modules)
+        self.agent_to_module_mapping_fn = agent_to_module_mapping_fn or default_mapping(self.modules)
+        # The seed is in the names of episodes; without one they must not repeat.
+        entropy = np.random.SeedSequence().entropy if seed is None else int(seed)
+        self._entropy: int = entropy if isinstance(entropy, int) else 0
+        self._has_seed = seed is not None
+        settings = LaneSettings(
+            source=source,
+            new_episode=self._new_episode,
+            name=uuid.uuid4().hex if seed is None else str(seed),
+            entropy=self._entropy,
+            horizon=horizon,
+            on_env_error=on_env_error,
+            max_restarts=max_restarts,
+        )
+        self._lanes = [Lane(index, settings) for index in range(num_envs)]
+        self._spaces = spaces_of(self._lanes[0].env)
+        self._recorded_spaces = self._spaces[0], _recorded(self._spaces[1])
+        self._actor = MultiAgentActor(
+            self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
+        )
+        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks))
+        self._num_evaluations = 0
+
+    def _pipelines(self, env_to_module: Any, module_to_env: Any) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
+        given: dict[str, Any] = {
+            "multi_agent": True,
+            "stateful": self.modules is not None and any(module.is_stateful() for module in self.modules.values()),
+        }
+        observation_space, action_space = map(joint, self._spaces)
+        if env_to_module is None:
+            env_to_module = defaults.env_to_module(observation_space, action_space, **given)
+        if module_to_env is None:
+            module_to_env = defaults.module_to_env(observation_space, action_space, **given)
+        return env_to_module, module_to_env
+
+    def _new_episode(self, id_: str) -> MultiAgentEpisode:
+        observation_space, action_space = self._recorded_spaces
+        return MultiAgentEpisode(
+            id_,
+            observation_space=observation_space,
+            action_space=action_space,
+            agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
+            # A runner may stop an episode while agents wait, and environments pay agents that have just died.
+            missing_final_observation="repeat",
+            rewards_after_done="add",
+        )
+
+    # --- What it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def env_to_module(self) -> Any:
+        """The pipeline in front of the modules."""
+        return self._actor.env_to_module
+
+    @property
+    def module_to_env(self) -> Any:
+        """The pipeline behind the modules."""
+        return self._actor.module_to_env
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments; those of PettingZoo as multi-agent ones."""
+        return [lane.env for lane in self._lanes]
+
+    @property
+    def lookback(self) -> int:
+        """How many of its own steps each agent of a chunk can look back to: what pipelines need, or more if asked for."""
+        wanted: list[int] = [self.env_to_module.lookback, self.module_to_env.lookback, self._arguments["lookback"]]
+        return max(wanted)
+
+    def __repr__(self) -> str:
+        return f"MultiAgentEnvRunner({self._lanes[0].env!r}, {self.modules!r}, num_envs={self.num_envs})"
+
+    # --- Sampling ---------------------------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+        count_steps_by: CountStepsBy | None = None,
+    ) -> EpisodeList:
+        """Let the agents act, and return what happened, finalized.
+
+        With `num_timesteps`, all environments are stepped together until at least so many steps are recorded: fewer than
+        `num_envs` environment steps more. Running episodes are handed out as chunks, and go on in the next call; finished
+        ones come first. With `num_episodes`, environments are reset, and exactly so many whole episodes are returned: the
+        first that begin, and not the first that end, which would favour short ones.
+
+        Args:
+            num_timesteps: How many steps are wanted; `rollout_fragment_length` for each environment if neither is given.
+            num_episodes: How many episodes are wanted.
+            explore: Whether modules explore; by default what the runner was made with.
+            random_actions: Draw actions at random, among those that action masks allow.
+            force_reset: Begin new episodes in all environments.
+            count_steps_by: See the constructor.
+
+        Raises:
+            EnvError: If an environment fails too often. What is finished waits for the next call, as after any other error.
+            EpisodeError: If an environment returns what does not fit.
+            ConnectorError: If a piece of a pipeline fails.
+        """
+        wanted = Wanted.of(
+            num_timesteps,
+            num_episodes,
+            count_steps_by or self._arguments["count_steps_by"],
+            default_timesteps=self._arguments["rollout_fragment_length"] * self.num_envs,
+        )
+        mode = (self._arguments["explore"] if explore is None else explore, random_actions)
+        samples = EpisodeList(self._players.play(wanted, mode, self.lookback, force_reset=force_reset))
+        for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env)):
+            # Statistics stay as they are during one call, so that a learner sees what the modules saw.
+            if callable(commit := getattr(piece, "commit", None)):
+                commit()
+        notify(self._players.listeners.on_sample_end, env_runner=self, samples=samples)
+        return samples
+
+    # --- Beside sampling --------------------------------------------------------------------------------------------
+
+    def evaluate(self, num_episodes: int = 10, *, explore: bool = False) -> EpisodeList:
+        """Return whole episodes that the modules play in environments of their own, by default as well as they can.
+
+        Training does not notice: environments, running episodes, statistics of filters, random numbers and metrics are as
+        before.
+
+        Raises:
+            EnvRunnerError: If the runner was given a ready environment, as there is no second one.
+        """
+        if not self._can_make_more:
+            raise EnvRunnerError(
+                "evaluate: found a ready environment, expected a callable: evaluation needs environments of its own."
+            )
+        seeds = np.random.SeedSequence([self._entropy, _EVALUATION, self._num_evaluations])
+        self._num_evaluations += 1
+        runner = MultiAgentEnvRunner(
+            self._env,
+            self.modules,
+            num_envs=min(self.num_envs, num_episodes),
+            agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
+            env_to_module=copy.deepcopy(self.env_to_module),
+            module_to_env=copy.deepcopy(self.module_to_env),
+            seed=int(seeds.generate_state(1)[0]) if self._has_seed else None,
+            **self._arguments,
+        )
+        try:
+            runner._players.weights_version = self.weights_version
+            return runner.sample(num_episodes=num_episodes, explore=explore)
+        finally:
+            runner.close()
+
+    def get_metrics(self) -> MultiAgentMetrics:
+        """Return what was done since the last call of this method, and begin to count anew."""
+        return self._players.take_metrics()
+
+    @property
+    def weights_version(self) -> int | None:
+        """The version of the weights; every chunk carries it."""
+        return self._players.weights_version
+
+    def set_weights(self, weights: Mapping[Any, Mapping[str, Any]], version: int | None = None) -> None:
+        """Give modules new weights, `{module_id: state_dict}`; running episodes note the version at their current step."""
+        load_weights(self.modules, weights)
+        if version is not None:
+            self._players.use_version(version)
+
+    def get_weights(self) -> dict[Any, dict[str, Any]]:
+        """Return copies of the weights of all modules."""
+        return weights_of(self.modules)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return weights, states of the pipelines and of random generators, and counters.
+
+        Running episodes are not part of it. A runner that is given the state begins new ones, and so plays exactly as this
+        one does if it samples with `force_reset=True`.
+        """
+        return {
+            "weights": self.get_weights(),
+            "weights_version": self.weights_version,
+            "env_to_module": self.env_to_module.get_state(),
+            "module_to_env": self.module_to_env.get_state(),
+            "rng": dict(self._actor.rng.bit_generator.state),
+            "generator": self._actor.generator.get_state().numpy(),
+            "episode_numbers": [lane.number for lane in self._lanes],
+            "num_begun": self._players.num_begun,
+            "num_evaluations": self._num_evaluations,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; running episodes are let go, what was recorded of them is kept.
+
+        Raises:
+            EnvRunnerError: If the state is that of a runner with another number of environments or other modules.
+        """
+        if len(state["episode_numbers"]) != self.num_envs:
+            raise EnvRunnerError(
+                f"set_state: found the state of {len(state['episode_numbers'])} environments, expected {self.num_envs}. Make "
+                "the runner with as many."
+            )
+        load_weights(self.modules, state["weights"])
+        self.env_to_module.set_state(state["env_to_module"])
+        self.module_to_env.set_state(state["module_to_env"])
+        self._players.abandon_episodes()
+        self._players.weights_version = state["weights_version"]
+        self._actor.rng.bit_generator.state = state["rng"]
+        self._actor.generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))
+        self._players.num_begun, self._num_evaluations = state["num_begun"], state["num_evaluations"]
+        for lane, number in zip(self._lanes, state["episode_numbers"], strict=True):
+            lane.number = number
+
+    def close(self) -> None:
+        """Close all environments; a second call does nothing."""
+        for lane in self._lanes:
+            lane.close()
+
+    def __enter__(self) -> MultiAgentEnvRunner:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _check(source: EnvSource, num_envs: int, on_env_error: str, horizon: int | None) -> None:
+    if type(num_envs) is not int or num_envs < 1:
+        raise EnvRunnerError(f"found num_envs={num_envs!r}, expected a positive integer.")
+    if num_envs > 1 and not source.can_remake:
+        raise EnvRunnerError(
+            f"found a ready environment for num_envs={num_envs}, expected a callable that makes environments. "
+            "Pass one, or num_envs=1."
+        )
+    if on_env_error not in ("drop", "truncate"):
+        raise EnvRunnerError(f"found on_env_error={on_env_error!r}, expected one of ('drop', 'truncate').")
+    if horizon is not None and horizon < 1:
+        raise EnvRunnerError(f"found horizon={horizon!r}, expected a positive integer or None.")
+
+
+def _recorded(by_agent: Any) -> Any:
+    return by_agent and {agent: recorded_action_space(space) for agent, space in by_agent.items()}
+
+
+def _randomness(entropy: int) -> tuple[np.random.Generator, torch.Generator]:
+    rng_seed, torch_seed = np.random.SeedSequence(entropy).spawn(2)
+    generator = torch.Generator().manual_seed(int(torch_seed.generate_state(1, np.uint64)[0] >> 1))
+    return np.random.default_rng(rng_seed), generator

@@ -1,0 +1,278 @@
+"""One environment of a multi-agent runner, and the episode that it is in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+
+from episodia.env_runners.multi_agent_env import StepResult
+from episodia.env_runners.multi_agent_sources import EnvSource
+from episodia.episodes import MultiAgentEpisode
+from episodia.errors import EnvError, EpisodiaError
+
+OnEnvError = Literal["drop", "truncate"]
+
+# What RLlib's environments may have among their infos, beside those of agents.
+_COMMON = "__common__"
+_ALL = "__all__"
+
+
+class Choice(NamedTuple):
+    """What the agents of one episode do, as it is recorded, as the environment receives it, and what belongs to it."""
+
+    actions: dict[Any, Any]
+    for_env: dict[Any, Any]
+    extras: dict[Any, dict[str, Any]]
+
+
+@dataclass
+class Failures:
+    """What failures have cost: environments that were made anew, episodes and steps that were dropped."""
+
+    restarts: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneSettings:
+    """What all lanes of a runner have in common.
+
+    Attributes:
+        source: Makes the environments.
+        new_episode: Makes an empty episode with an id.
+        name: What ids of episodes begin with.
+        entropy: What seeds are derived from.
+        horizon: After how many steps an episode is truncated.
+        on_env_error: What becomes of an episode whose environment fails.
+        max_restarts: How often in a row, without a finished episode in between, an environment is made anew.
+    """
+
+    source: EnvSource
+    new_episode: Callable[[str], MultiAgentEpisode]
+    name: str
+    entropy: int
+    horizon: int | None
+    on_env_error: OnEnvError
+    max_restarts: int
+
+
+@final
+class Lane:
+    """An environment that is reset, stepped, and made anew when it fails; what happens is recorded in `episode`.
+
+    Attributes:
+        episode: The episode that is running or has just ended; None before the first reset and after a failure.
+        number: How many episodes have begun.
+        order: When the episode began, compared with those of other lanes.
+        lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+        is_mid_step: Whether the environment has been stepped, and the episode does not know it: something was interrupted.
+        has_old_actions: Whether agents may wait that acted when modules put out other columns than now.
+        cut_off: Chunks that were cut off because the columns changed.
+    """
+
+    def __init__(self, index: int, settings: LaneSettings) -> None:
+        """Make the environment."""
+        self.index = index
+        self._settings = settings
+        self.env = settings.source.make()
+        self.episode: MultiAgentEpisode | None = None
+        self.number = 0
+        self.order = 0
+        self.lookback = 0
+        self.is_mid_step = False
+        self.has_old_actions = False
+        self.cut_off: list[MultiAgentEpisode] = []
+        self._in_a_row = 0  # failures since an episode was finished
+        self._failures: Failures | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is an episode that goes on."""
+        return self.episode is not None and not self.episode.is_done and not self.is_mid_step
+
+    def begin(self) -> None:
+        """Reset the environment, and begin an episode.
+
+        Raises:
+            EnvError: If the environment fails, and must not be made anew.
+            EpisodeError: If what it returns is no observations of agents.
+        """
+        self.episode, self.is_mid_step = None, False
+        observations, infos = self._reset()
+        episode = self._settings.new_episode(f"{self._settings.name}-{self.index}-{self.number}")
+        try:
+            episode.add_env_reset(observations=observations, infos=_without_common(infos))
+        except EpisodiaError as error:
+            raise self._located(error) from error
+        self.number += 1
+        self.episode = episode
+
+    def _reset(self) -> Any:
+        while True:
+            sequence = np.random.SeedSequence([self._settings.entropy, self.index, self.number])
+            try:
+                # 31 bits, because environments have had trouble with more.
+                observations, infos = self.env.reset(seed=int(sequence.generate_state(1)[0] >> 1))
+            except Exception as error:  # noqa: BLE001  # whatever an environment raises
+                self._remake(error, "reset")
+            else:
+                return observations, infos
+
+    def step(self, episode: MultiAgentEpisode, choice: Choice) -> None:
+        """Step the environment, and record it; if it fails, the episode is dropped or truncated.
+
+        Raises:
+            EnvError: If the environment fails, and must not be made anew.
+            EpisodeError: If what it returns does not fit the episode.
+        """
+        self.is_mid_step = True
+        try:
+            result: StepResult = self.env.step(choice.for_env)
+            _, _, _, _, _ = result
+        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            self._give_up_episode(episode)
+            self._remake(error, "step")
+            return
+        try:
+            self._record(episode, choice, result)
+        except EpisodiaError as error:
+            raise self._located(error) from error
+        self.is_mid_step = False
+
+    def _record(self, episode: MultiAgentEpisode, choice: Choice, result: StepResult) -> None:
+        observations, rewards, terminateds, truncateds, infos = result
+        horizon = self._settings.horizon
+        if horizon is not None and episode.env_t + 1 >= horizon:
+            truncateds = _truncated(episode, observations, terminateds or {}, truncateds or {})
+        if self.has_old_actions and _changes_columns(episode, choice, observations):
+            episode = self._cut_off(episode)
+        episode.add_env_step(
+            observations,
+            choice.actions,
+            rewards,
+            _without_common(infos),
+            terminateds=terminateds,
+            truncateds=truncateds,
+            extra_model_outputs=choice.extras,
+        )
+        if episode.is_done:
+            self._in_a_row = 0
+
+    def _cut_off(self, episode: MultiAgentEpisode) -> MultiAgentEpisode:
+        """Let the episode go on in a new chunk, which may have other columns."""
+        self.cut_off.append(episode)
+        self.episode = episode.cut(env_steps_back(episode, self.lookback))
+        return self.episode
+
+    # --- Chunks -----------------------------------------------------------------------------------------------------
+
+    def take_chunk(self) -> MultiAgentEpisode | None:
+        """Return what was recorded since the last time, None if nothing; the episode goes on with its lookback."""
+        episode = self.episode
+        if episode is None or not len(episode):
+            return None
+        self.episode = episode.cut(env_steps_back(episode, self.lookback))
+        return episode
+
+    # --- Failures ---------------------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Drop or truncate an episode whose last step was interrupted."""
+        self.is_mid_step = False
+        if self.episode is not None and not self.episode.is_done:
+            self._give_up_episode(self.episode)
+
+    def _give_up_episode(self, episode: MultiAgentEpisode) -> None:
+        self.is_mid_step = False
+        if self._settings.on_env_error == "truncate" and len(episode):
+            # The step that failed is a step that has brought nothing; agents that wait keep their last observation.
+            episode.add_env_step({}, {}, {}, truncateds={_ALL: True})
+        else:
+            self.episode = None
+            failures = self._noted_failures()
+            failures.episodes += 1
+            failures.env_steps += len(episode)
+
+    def take_failures(self) -> Failures | None:
+        """Return what failures have cost since the last call, None if there were none."""
+        failures, self._failures = self._failures, None
+        return failures
+
+    def _noted_failures(self) -> Failures:
+        if self._failures is None:
+            self._failures = Failures()
+        return self._failures
+
+    def _remake(self, error: Exception, where: str) -> None:
+        self._in_a_row += 1
+        place = f"environment {self.index}, episode {self.number}, {where}: found {type(error).__name__}: {error}"
+        if not self._settings.source.can_remake:
+            raise EnvError(
+                f"{place}; expected no error, as a ready environment cannot be made anew. Pass a callable that makes it."
+            ) from error
+        if self._in_a_row > self._settings.max_restarts:
+            raise EnvError(
+                f"{place}; expected no more than {self._settings.max_restarts} failures without a finished episode in between. "
+                "Correct the environment, or raise `max_restarts`."
+            ) from error
+        self.close()
+        self.env = self._settings.source.make()
+        self._noted_failures().restarts += 1
+
+    def _located(self, error: EpisodiaError) -> EpisodiaError:
+        return type(error)(f"environment {self.index}: {error}")
+
+    def close(self) -> None:
+        """Close the environment; errors of one that has failed are of no interest."""
+        with contextlib.suppress(Exception):
+            self.env.close()
+
+
+def env_steps_back(episode: MultiAgentEpisode, steps: int) -> int:
+    """Return how many environment steps to look back, so that every agent that goes on sees `steps` of its own.
+
+    Agents that take turns have fewer steps than the environment. Who has not made so many steps sees all of them.
+    """
+    if not steps:
+        return 0
+    firsts = [
+        timeline.env_steps[-min(len(timeline.env_steps), steps + 1)]
+        for agent, timeline in episode._timelines.items()
+        if not episode.agent_episodes[agent].is_done
+    ]
+    return max(steps, episode.env_t - min(firsts, default=episode.env_t))
+
+
+def _changes_columns(episode: MultiAgentEpisode, choice: Choice, observations: Any) -> bool:
+    """Tell whether a step that is completed has other extra columns than the agent's chunk has so far."""
+    waiting = episode._hanging_extra_model_outputs_end
+    for agent in observations:
+        single = episode.agent_episodes.get(agent)
+        if single is None or not len(single):
+            continue
+        completed = choice.extras.get(agent, {}) if agent in choice.actions else waiting.get(agent)
+        if completed is not None and completed.keys() != single.extra_model_outputs.keys():
+            return True
+    return False
+
+
+def _truncated(episode: MultiAgentEpisode, observations: Any, terminateds: Any, truncateds: Any) -> dict[Any, Any]:
+    """Return the flags with which all agents are truncated, unless the episode ends without that."""
+    if terminateds.get(_ALL) or truncateds.get(_ALL):
+        return dict(truncateds)
+    running = {agent for agent, single in episode.agent_episodes.items() if not single.is_done}
+    ends = [agent for flags in (terminateds, truncateds) for agent, flag in flags.items() if flag]
+    if running.union(observations).difference(ends):
+        return {**truncateds, _ALL: True}
+    return dict(truncateds)
+
+
+def _without_common(infos: Any) -> Any:
+    if infos and _COMMON in infos:
+        return {agent: info for agent, info in infos.items() if agent != _COMMON}
+    return infos

@@ -1,0 +1,218 @@
+"""The loop: environments are reset and stepped until what was asked for is recorded."""
+
+from __future__ import annotations
+
+import copy
+from time import perf_counter
+from typing import Any, final
+
+from episodia.env_runners.callbacks import Listeners, notify
+from episodia.env_runners.multi_agent_acting import MultiAgentActor
+from episodia.env_runners.multi_agent_harvest import Harvest, Wanted
+from episodia.env_runners.multi_agent_lane import Lane
+from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
+from episodia.episodes import MultiAgentEpisode
+
+
+@final
+class Players:
+    """Plays in all lanes at once, and collects what happened.
+
+    Whatever is raised while it plays, what was recorded before stays, and the next call goes on from there.
+
+    Args:
+        runner: Who is named to listeners.
+        lanes: The environments.
+        actor: Who chooses actions.
+        listeners: Who wants to be told.
+
+    Attributes:
+        num_begun: How many episodes have begun.
+        weights_version: The version of the weights.
+    """
+
+    def __init__(self, runner: Any, lanes: list[Lane], actor: MultiAgentActor, listeners: Listeners) -> None:
+        self._runner = runner
+        self._lanes = lanes
+        self._actor = actor
+        self.listeners = listeners
+        self.num_begun = 0
+        self.weights_version: int | None = None
+        self._harvest = Harvest()
+        self._totals = [MultiAgentTotals() for _ in lanes]
+        self._earlier: list[list[MultiAgentEpisode]] = [[] for _ in lanes]
+        self._mode: tuple[bool, bool] | None = None
+        self._metrics = MultiAgentMetrics()
+        actor.metrics = self._metrics.common
+        for lane in lanes:
+            self._notify("on_environment_created", lane)
+
+    def take_metrics(self) -> MultiAgentMetrics:
+        """Return the metrics, and begin new ones."""
+        metrics, self._metrics = self._metrics, MultiAgentMetrics()
+        self._actor.metrics = self._metrics.common
+        return metrics
+
+    def use_version(self, version: int) -> None:
+        """Let `version` hold from the current step of all running episodes on."""
+        self.weights_version = version
+        for lane in self._lanes:
+            if lane.is_running and lane.episode is not None:
+                lane.episode.weights_version = version
+
+    def play(
+        self, wanted: Wanted, mode: tuple[bool, bool], lookback: int, *, force_reset: bool
+    ) -> list[MultiAgentEpisode]:
+        """Play until what is wanted is recorded, and return it.
+
+        Args:
+            wanted: How many steps or episodes.
+            mode: Whether modules explore, and whether actions are drawn at random.
+            lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+            force_reset: Whether to begin new episodes everywhere.
+        """
+        started = perf_counter()
+        try:
+            self._prepare(mode, lookback)
+            if force_reset or wanted.num_episodes is not None:
+                self.abandon_episodes()
+            if wanted.num_episodes is not None:
+                self._play_episodes(wanted.num_episodes)
+                return self._harvest.take_whole(wanted.num_episodes)
+            self._play_steps(wanted)
+            self._cut_running()
+            return self._harvest.take_all()
+        finally:
+            self._metrics.common.sample_time_s += perf_counter() - started
+
+    def _prepare(self, mode: tuple[bool, bool], lookback: int) -> None:
+        """Settle what an earlier call has left behind."""
+        for lane in self._lanes:
+            lane.lookback = lookback
+            if lane.is_mid_step:
+                lane.give_up()
+            self._collect(lane)
+            if mode != self._mode and lane.episode is not None:
+                lane.has_old_actions = True
+        self._mode = mode
+
+    def _play_steps(self, wanted: Wanted) -> None:
+        harvest, lanes = self._harvest, self._lanes
+        while True:
+            running = [lane.episode for lane in lanes if lane.episode is not None]
+            if wanted.count_steps_by == "env_steps":
+                recorded = harvest.env_steps + sum(map(len, running))
+            else:
+                recorded = harvest.agent_steps + sum(episode.agent_steps() for episode in running)
+            if recorded >= (wanted.num_timesteps or 0):
+                return
+            for lane in lanes:
+                if lane.episode is None:
+                    self._begin(lane)
+            self._step(lanes)
+
+    def _play_episodes(self, count: int) -> None:
+        while self._harvest.num_whole < count:
+            running = [lane for lane in self._lanes if lane.episode is not None]
+            idle = [lane for lane in self._lanes if lane.episode is None]
+            # No more begin than are wanted: choosing among more by their ends would favour short ones.
+            for lane in idle[: count - self._harvest.num_whole - len(running)]:
+                self._begin(lane)
+            self._step([lane for lane in self._lanes if lane.episode is not None])
+
+    def _begin(self, lane: Lane) -> None:
+        self._earlier[lane.index] = []
+        self._totals[lane.index] = MultiAgentTotals()
+        try:
+            lane.begin()
+        finally:
+            self._count_failures(lane)
+        lane.order = self.num_begun
+        self.num_begun += 1
+        if self.weights_version is not None and lane.episode is not None:
+            lane.episode.weights_version = self.weights_version
+        self._notify("on_episode_start", lane, episode=lane.episode)
+
+    def _step(self, lanes: list[Lane]) -> None:
+        """Step all of `lanes` once; all of them have a running episode."""
+        explore, at_random = self._mode or (True, False)
+        episodes = [lane.episode for lane in lanes if lane.episode is not None]
+        choices = self._actor.act(
+            episodes,
+            lambda position, agent: lanes[position].env.get_action_space(agent),
+            explore=explore,
+            at_random=at_random,
+        )
+        started = perf_counter()
+        for lane, episode, choice in zip(lanes, episodes, choices, strict=True):
+            try:
+                lane.step(episode, choice)
+            finally:
+                self._count_failures(lane)
+            if self.listeners.on_episode_step and lane.episode is not None:
+                self._notify("on_episode_step", lane, episode=lane.episode)
+            if lane.cut_off or (lane.episode is not None and lane.episode.is_done):
+                self._collect(lane)
+        self._metrics.common.env_step_time_s += perf_counter() - started
+
+    # --- What is ready ----------------------------------------------------------------------------------------------
+
+    def _collect(self, lane: Lane) -> None:
+        """Take what a lane has finished."""
+        while lane.cut_off:
+            self._keep(lane, lane.cut_off.pop(0))
+        episode = lane.episode
+        if episode is None or not episode.is_done:
+            return
+        lane.episode = None
+        self._keep(lane, episode)
+        if self.listeners.on_episode_end:
+            self._notify("on_episode_end", lane, episode=_joined(self._earlier[lane.index]))
+            self._earlier[lane.index] = []
+
+    def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
+        """Finalize a chunk, count it, and let it wait to be handed out."""
+        chunk.finalize()
+        self._totals[lane.index].note(chunk, self._metrics)
+        self._harvest.add(lane.order, chunk)
+        if self.listeners.on_episode_end:
+            self._earlier[lane.index].append(chunk)
+
+    def _cut_running(self) -> None:
+        """Take what there is of running episodes."""
+        for lane in self._lanes:
+            chunk = lane.take_chunk()
+            if chunk is not None:
+                self._keep(lane, chunk)
+
+    def abandon_episodes(self) -> None:
+        """Let running episodes go; what was recorded of them waits to be handed out."""
+        self._cut_running()
+        for lane in self._lanes:
+            lane.episode = None
+
+    def _count_failures(self, lane: Lane) -> None:
+        failures = lane.take_failures()
+        if failures is None:
+            return
+        common = self._metrics.common
+        common.num_env_restarts += failures.restarts
+        common.num_episodes_dropped += failures.episodes
+        common.num_env_steps_dropped += failures.env_steps
+        if failures.restarts:
+            self._notify("on_environment_created", lane)
+
+    def _notify(self, event: str, lane: Lane, **arguments: Any) -> None:
+        functions = getattr(self.listeners, event)
+        if functions:
+            notify(functions, env_runner=self._runner, env=lane.env, env_index=lane.index, **arguments)
+
+
+def _joined(chunks: list[MultiAgentEpisode]) -> MultiAgentEpisode:
+    """Return the whole episode, a copy if it is in several chunks."""
+    if len(chunks) == 1:
+        return chunks[0]
+    whole = copy.copy(chunks[0])
+    for chunk in chunks[1:]:
+        whole.concat_episode(chunk)
+    return whole

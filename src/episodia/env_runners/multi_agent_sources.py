@@ -1,0 +1,99 @@
+"""Where multi-agent environments come from, and what is known of their agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.env_runners.pettingzoo_envs import from_pettingzoo
+from episodia.errors import EpisodeError
+from episodia.trees import describe
+
+SpacesOfAgents: TypeAlias = dict[Any, Space[Any]] | None
+
+_NEEDED = ("reset", "step", "get_observation_space", "get_action_space")
+
+
+@final
+class EnvSource:
+    """Makes environments: as many as are wanted from a callable, the one that there is from a ready one.
+
+    Args:
+        env: A callable that returns a `MultiAgentEnv`, one of PettingZoo's environments, or anything with the methods of a
+            `MultiAgentEnv`; or a ready one.
+
+    Raises:
+        EpisodeError: If `env` is none of these.
+    """
+
+    def __init__(self, env: Any) -> None:
+        ready = _as_env(env)
+        if ready is None and not callable(env):
+            raise _no_env(env)
+        self._ready = ready
+        self._make: Callable[[], Any] | None = None if ready is not None else env
+
+    @property
+    def can_remake(self) -> bool:
+        """Whether there can be more than one environment."""
+        return self._make is not None
+
+    def make(self) -> Any:
+        """Return a new environment, or the ready one."""
+        if self._make is None:
+            return self._ready
+        made = self._make()
+        env = _as_env(made)
+        if env is None:
+            raise _no_env(made)
+        return env
+
+
+def _as_env(env: Any) -> Any:
+    if isinstance(env, type):
+        return None
+    found = from_pettingzoo(env)
+    if found is not None:
+        return found
+    return env if all(callable(getattr(env, name, None)) for name in _NEEDED) else None
+
+
+def _no_env(found: Any) -> EpisodeError:
+    return EpisodeError(
+        f"found {describe(found)} as a multi-agent environment, expected a `MultiAgentEnv`, a parallel or turn-based "
+        f"environment of PettingZoo, something with the methods {list(_NEEDED)}, or a callable that returns one of these. "
+        "Derive your environment from `MultiAgentEnv`."
+    )
+
+
+def spaces_of(env: Any) -> tuple[SpacesOfAgents, SpacesOfAgents]:
+    """Return the spaces of all possible agents' observations and actions; None if the agents are not known."""
+    agents = list(getattr(env, "possible_agents", None) or ())
+    if not agents:
+        return None, None
+    return {agent: env.get_observation_space(agent) for agent in agents}, {
+        agent: env.get_action_space(agent) for agent in agents
+    }
+
+
+def joint(by_agent: SpacesOfAgents) -> Space[Any] | None:
+    """Return the spaces of all agents as one, as pipelines take them."""
+    return None if by_agent is None else spaces.Dict(by_agent)
+
+
+def recorded_action_space(space: Space[Any]) -> Space[Any]:
+    """Return the space of the actions that are recorded: what a module puts out is not bound to a `Box`'s bounds.
+
+    >>> recorded_action_space(spaces.Box(0.0, 1.0, (2,)))
+    Box(-inf, inf, (2,), float32)
+    """
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(key, recorded_action_space(child)) for key, child in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([recorded_action_space(child) for child in space.spaces])
+    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
+        return spaces.Box(-np.inf, np.inf, space.shape, np.dtype(space.dtype).type)
+    return space
