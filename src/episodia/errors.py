@@ -73,6 +73,14 @@ class NonFiniteError(EpisodiaError, ArithmeticError):
     """A loss or a gradient has become NaN or infinite."""
 
 
+class EnvRunnerError(EpisodiaError, ValueError):
+    """An env runner was given something that it cannot work with."""
+
+
+class EnvError(EpisodiaError, RuntimeError):
+    """An environment failed, and cannot be made anew, or not once more; `__cause__` is what it raised."""
+
+
 class ConnectorError(EpisodiaError, RuntimeError):
     """A connector piece failed while a pipeline ran; `__cause__` is what it raised.
 
