@@ -45,6 +45,11 @@ def trajectories(lengths: list[int]) -> list[Trajectory]:
     return [_trajectory(random, length, number) for number, length in enumerate(lengths)]
 
 
+def as_handed_out(data: list[Trajectory]) -> list[Trajectory]:
+    """Return `data` in the order in which a recorder hands episodes out: as they end, and running ones last."""
+    return sorted(data, key=lambda trajectory: (not (trajectory.terminated or trajectory.truncated), len(trajectory)))
+
+
 def _trajectory(random: np.random.Generator, length: int, number: int) -> Trajectory:
     logits = random.normal(size=(length, 2)).astype(np.float32)
     actions = random.integers(0, 2, length)

@@ -13,6 +13,7 @@ OBSERVATIONS = spaces.Box(-10.0, 10.0, (4,), np.float32)
 ACTIONS = spaces.Discrete(2)
 # The name that both sides have for the only module.
 MODULE_ID = "default_policy"
+EXTRAS = ("action_logp", "action_dist_inputs")
 
 
 class Ours:
@@ -103,6 +104,29 @@ class RLlib:
         return container
 
 
+def recorder_of(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None = None) -> Any:
+    """Return a recorder of ours that has recorded `data`, one lane for each, in vector steps."""
+    recorder = import_module("episodia.episodes.recorder").Recorder(OBSERVATIONS, ACTIONS, len(data), seed=0)
+    recorder.reset(np.stack([trajectory.obs[0] for trajectory in data]))
+    for t in range(max(map(len, data))):
+        lanes = [lane for lane, trajectory in enumerate(data) if len(trajectory) > t]
+        rows = [data[lane] for lane in lanes]
+        ends = np.array([len(row) == t + 1 for row in rows])
+        extras: dict[str, Any] = {name: np.stack([getattr(row, name)[t] for row in rows]) for name in EXTRAS}
+        if states is not None:
+            extras["state_out"] = {name: np.stack([states[lane][name][t] for lane in lanes]) for name in "hc"}
+        recorder.step(
+            np.stack([row.obs[t + 1] for row in rows]),
+            np.array([row.actions[t] for row in rows]),
+            np.array([row.rewards[t] for row in rows]),
+            ends & np.array([row.terminated for row in rows]),
+            ends & np.array([row.truncated for row in rows]),
+            extras=extras,
+            lanes=np.array(lanes),
+        )
+    return recorder
+
+
 def _initial_state(network: FlatValues | RecurrentValues) -> dict[str, np.ndarray]:
     if isinstance(network, FlatValues):
         return {}
@@ -111,10 +135,7 @@ def _initial_state(network: FlatValues | RecurrentValues) -> dict[str, np.ndarra
 
 def finalized_episode(side: Ours | RLlib, data: Trajectory, states: dict[str, np.ndarray] | None = None) -> Any:
     """Return `data` as an episode of `side`, in arrays; with `states` as what a recurrent module has put out."""
-    outputs: dict[str, Any] = {
-        "action_logp": list(data.action_logp),
-        "action_dist_inputs": list(data.action_dist_inputs),
-    }
+    outputs: dict[str, Any] = {name: list(getattr(data, name)) for name in EXTRAS}
     if states is not None:
         outputs["state_out"] = [dict(zip(states, pair, strict=True)) for pair in zip(*states.values(), strict=True)]
     episode = side.episode_class(
@@ -137,7 +158,7 @@ def running_episode(side: Ours | RLlib, data: Trajectory) -> Any:
     episode = side.episode_class(observation_space=OBSERVATIONS, action_space=ACTIONS)
     episode.add_env_reset(data.obs[0].copy(), {})
     for t in range(len(data)):
-        outputs = {"action_logp": data.action_logp[t], "action_dist_inputs": data.action_dist_inputs[t]}
+        outputs = {name: getattr(data, name)[t] for name in EXTRAS}
         step = data.obs[t + 1].copy(), int(data.actions[t]), float(data.rewards[t]), {}
         episode.add_env_step(*step, extra_model_outputs=outputs)
     return episode

@@ -3,20 +3,24 @@
 RLlib's learner pipeline changes the episodes that it is given (it adds a time step to each), so both sides get new ones
 each time, restored outside the timing from the bytes that a runner would send. What comes out is compared step by step:
 copied columns bit by bit between the sides, advantages and value targets with a computation by the book in float64.
+
+In rows that end with "recorded", our episodes were recorded in vector steps, as a runner does it; theirs are the same as in
+the other rows. Learner rows record and take them anew each time, outside the timing.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from _bare_loop import flat_batch, recurrent_batch
 from _case import Case
-from _connector_data import MAX_SEQ_LEN, FlatValues, RecurrentValues, Trajectory, trajectories, verified
-from _connector_sides import MODULE_ID, Ours, RLlib, finalized_episode, running_episode
+from _connector_data import MAX_SEQ_LEN, FlatValues, RecurrentValues, Trajectory, as_handed_out, trajectories, verified
+from _connector_sides import MODULE_ID, Ours, RLlib, finalized_episode, recorder_of, running_episode
 
 SIZES = ((20, 200), (200, 20), (160, 200))
 # 4,000 steps that do not fill whole sequences, so there is padding on both sides.
@@ -28,7 +32,10 @@ RUNNING_STEPS = 5
 def cases(side: str) -> list[Case]:
     """Return all cases, bound to the classes of `side`."""
     bench = _Bench(Ours() if side == "episodia" else RLlib())
-    return [*bench.learner(), bench.recurrent_learner(), *bench.env_to_module()]
+    return [
+        *(case for recorded in (False, True) for case in bench.learner(recorded=recorded)),
+        *(case for recorded in (False, True) for case in bench.env_to_module(recorded=recorded)),
+    ]
 
 
 class _Bench:
@@ -37,61 +44,77 @@ class _Bench:
     def __init__(self, side: Ours | RLlib) -> None:
         self.side = side
 
-    def learner(self) -> Iterator[Case]:
-        """Episodes to tensors, with value forward, GAE and standardisation."""
-        network = FlatValues()
+    def learner(self, *, recorded: bool) -> Iterator[Case]:
+        """Episodes to tensors, with value forward, GAE and standardisation; for an LSTM also states and padding."""
         for count, steps in SIZES:
-            data = trajectories([steps] * count)
-            episodes = [finalized_episode(self.side, trajectory) for trajectory in data]
-            by_hand = partial(flat_batch, data, network)
-            yield self.learner_case(f"learner pipeline {count}x{steps}", episodes, data, network, by_hand)
-
-    def recurrent_learner(self) -> Case:
-        """The same for an LSTM, with states and padded sequences."""
-        network, data = RecurrentValues(), trajectories(UNEVEN)
+            data = self.ordered(trajectories([steps] * count), recorded)
+            yield self.learner_case(f"learner pipeline {count}x{steps}", data, None, FlatValues(), recorded)
+        network, data = RecurrentValues(), self.ordered(trajectories(UNEVEN), recorded)
         states = [network.states(trajectory.obs[:-1]) for trajectory in data]
-        episodes = [finalized_episode(self.side, *pair) for pair in zip(data, states, strict=True)]
         name = f"learner pipeline LSTM 20x200 max_seq_len {MAX_SEQ_LEN}"
-        return self.learner_case(name, episodes, data, network, partial(recurrent_batch, data, states, network))
+        yield self.learner_case(name, data, states, network, recorded)
+
+    @staticmethod
+    def ordered(data: list[Trajectory], recorded: bool) -> list[Trajectory]:
+        """Return `data` in the order in which both sides get it."""
+        return as_handed_out(data) if recorded else data
 
     def learner_case(
         self,
         name: str,
-        episodes: list[Any],
         data: list[Trajectory],
+        states: list[dict[str, np.ndarray]] | None,
         network: FlatValues | RecurrentValues,
-        by_hand: Callable[[], Any],
+        recorded: bool,
     ) -> Case:
-        """Return the case of the learner pipeline on `episodes`, which are made of `data`."""
-        pipeline = self.side.learner(stateful=isinstance(network, RecurrentValues))
-        module, sent = self.side.learner_module(network), pickle.dumps(episodes)
-        prepare = partial(pickle.loads, sent)
+        """Return the case of the learner pipeline on `data`; on our side `recorded` says who made the episodes."""
+        is_ours = isinstance(self.side, Ours)
+        pipeline, module = self.side.learner(stateful=states is not None), self.side.learner_module(network)
+        prepare = partial(_taken, data, states) if recorded and is_ours else self.sent(data, states)
+        by_hand = partial(flat_batch, data, network)
+        if isinstance(network, RecurrentValues):
+            by_hand = partial(recurrent_batch, data, states, network)
 
-        def run(received: list[Any]) -> Any:
+        def run(received: Any) -> Any:
             return pipeline(rl_module=module, batch={}, episodes=received, shared_data={})[MODULE_ID]
 
         def check() -> Any:
-            batch, artificial = run(prepare()), self.side.counts_artificial_steps
-            made = verified(batch, data, network, counts_artificial_steps=artificial)
-            if isinstance(self.side, Ours):
+            artificial = self.side.counts_artificial_steps
+            made = verified(run(prepare()), data, network, counts_artificial_steps=artificial)
+            if is_ours:
                 _same(made, verified(by_hand(), data, network))
             return made
 
-        own = by_hand if isinstance(self.side, Ours) else None
-        return Case(name, run, prepare=prepare, unit="ms", check=check, by_hand=own)
+        named = f"{name}, recorded" if recorded else name
+        return Case(named, run, prepare=prepare, unit="ms", check=check, by_hand=by_hand if is_ours else None)
 
-    def env_to_module(self) -> Iterator[Case]:
+    def sent(self, data: list[Trajectory], states: list[dict[str, np.ndarray]] | None) -> Callable[[], Any]:
+        """Return what restores finalized episodes of `data` from bytes."""
+        outputs = [None] * len(data) if states is None else states
+        episodes = [finalized_episode(self.side, *pair) for pair in zip(data, outputs, strict=True)]
+        return partial(pickle.loads, pickle.dumps(episodes))
+
+    def env_to_module(self, *, recorded: bool) -> Iterator[Case]:
         """Running episodes to the tensors that a module acts on."""
         pipeline, module = self.side.env_to_module(), self.side.acting_module(FlatValues())
-        data = trajectories([RUNNING_STEPS] * max(RUNNING_EPISODES))
-        episodes = [running_episode(self.side, trajectory) for trajectory in data]
         for count in RUNNING_EPISODES:
-            run = partial(_observed, pipeline, module, episodes[:count])
-            yield Case(f"env-to-module {count} episodes", run, check=lambda run=run: run()["obs"].numpy())
+            data = trajectories([RUNNING_STEPS] * count)
+            if recorded and isinstance(self.side, Ours):
+                # What a runner asks for at each step.
+                running = recorder_of([replace(row, terminated=False, truncated=False) for row in data]).episodes
+            else:
+                running = partial(list, [running_episode(self.side, trajectory) for trajectory in data])
+            run = partial(_observed, pipeline, module, running)
+            name = f"env-to-module {count} episodes{', recorded' if recorded else ''}"
+            yield Case(name, run, check=lambda run=run: run()["obs"].numpy())
 
 
-def _observed(pipeline: Any, module: Any, episodes: list[Any]) -> Any:
-    return pipeline(rl_module=module, batch={}, episodes=episodes, explore=True, shared_data={})
+def _taken(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None) -> Any:
+    return recorder_of(data, states).take()
+
+
+def _observed(pipeline: Any, module: Any, running: Callable[[], Any]) -> Any:
+    return pipeline(rl_module=module, batch={}, episodes=running(), explore=True, shared_data={})
 
 
 def _same(ours: dict[str, np.ndarray], by_hand: dict[str, np.ndarray]) -> None:
