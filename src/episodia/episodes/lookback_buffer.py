@@ -243,7 +243,7 @@ class LookbackBuffer:
             if not 0 <= position < size:
                 break
         else:
-            return self._pick(positions, hot)
+            return self._pick(positions, hot) if hot or self.finalized else self._storage.items(positions)
         missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
         if fill is None:
             raise self._not_there(int(indices[missing[0]]))

@@ -106,7 +106,8 @@ def add_with_care(
         place = "action"
         steps.append((episode.actions, episode.actions.admit(action)))
         place = "reward"
-        steps.append((episode.rewards, episode.rewards.admit(as_reward(reward))))
+        rewards = episode.rewards
+        steps.append((rewards, reward if type(reward) in rewards.free_types else rewards.admit(as_reward(reward))))
         place = "infos"
         steps.append((episode.infos, as_infos(infos)))
         place = "extra_model_outputs"
@@ -115,13 +116,11 @@ def add_with_care(
         steps += [(columns[key], columns[key].admit(value)) for key, value in extras.items()]
     except EpisodiaError as error:
         raise_with_place(episode, error, place)
-    lengths = [(column, len(column)) for column, _ in steps]
     try:
         for column, item in steps:
             column.push(item)
     except BaseException:  # an interrupt, or no memory: no half a step is left
-        for column, length in lengths:
-            column.truncate(length)
+        take_back(episode)
         raise
     episode.extra_model_outputs = columns
     episode.is_terminated, episode.is_truncated = is_terminated, is_truncated
@@ -130,7 +129,7 @@ def add_with_care(
 
 
 def take_back(episode: SingleAgentEpisode) -> None:
-    """Remove from a growing episode all items beyond its length."""
+    """Remove all items beyond the length of `episode`."""
     steps = len(episode)
     for column in (episode.observations, episode.infos):
         column.truncate(steps + 1)

@@ -163,7 +163,9 @@ class ListStorage(Storage):
     def put(self, position: int, item: Any) -> None:
         is_plain = type(item) is np.ndarray and item.dtype in PLAIN_DTYPES
         self._items[position] = item = item.copy() if is_plain else self.admit(item)
-        if position < self._frozen:
+        if position == self._frozen - 1:
+            self._frozen = position
+        elif position < self._frozen:
             freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
