@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class Sequences:
     mask: np.ndarray
     warmups: np.ndarray
     stretches: np.ndarray
+
+    @cached_property
+    def padding(self) -> tuple[np.ndarray, ...]:
+        """Where there is no step, as positions on both axes."""
+        return np.nonzero(~self.mask)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -67,22 +73,21 @@ def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> Sequen
 
 def padded(column: Ragged, cut: Sequences, *, zeros: bool = True) -> Any:
     """Return the steps of `column` at their places, zeros (or some row of it) at padding: leaves `[S, L, ...]`."""
-    # In a track every stretch before this one has brought one row more.
-    rows = cut.steps + column.tail * cut.stretches[:, None]
-    rows[~cut.mask] = 0
-    if not zeros:
-        return column.take(rows)
-    return map_batch(lambda leaf: _zero_padded(leaf, rows, cut.mask), column.values)
+    rows, padding = cut.steps, cut.padding
+    if column.tail:
+        # In a track every stretch before this one has brought one row more.
+        rows = rows + cut.stretches[:, None]
+        rows[padding] = 0
+    found = column.take(rows)
+    return map_batch(lambda leaf: _zeroed(leaf, padding), found) if zeros and len(padding[0]) else found
 
 
-def _zero_padded(leaf: Any, rows: np.ndarray, mask: np.ndarray) -> Any:
-    found = leaf[rows]
+def _zeroed(found: Any, padding: tuple[np.ndarray, ...]) -> Any:
+    """Write zeros to the places of `padding`; `found` is nobody else's."""
     if is_tensor(found):
-        found[~_like(mask, found)] = 0
-    elif found.dtype.hasobject:
-        found[~mask] = None
+        found[padding] = 0
     else:
-        found[~mask] = np.zeros((), found.dtype)
+        found[padding] = None if found.dtype.hasobject else np.zeros((), found.dtype)
     return found
 
 
