@@ -105,3 +105,17 @@ def test_bounds_that_differ_between_elements_are_checked_element_by_element():
     assert episode.finalize().is_finalized
     with pytest.raises(SpaceError, match="1 are outside"):
         outside.finalize()
+
+
+@pytest.mark.parametrize(("stored", "pending"), [(1, 2), (1, 2.5), (1.5, 2), (True, 3), (np.float32(1.5), 2.5)])
+def test_a_pending_number_is_read_as_it_will_be_stored(stored, pending):
+    episode = MultiAgentEpisode("two")
+    episode.add_env_reset(observations={"a": 0})
+    episode.add_env_step({"a": 1}, {"a": stored}, {"a": 1.0})
+    episode.finalize().add_env_step({}, {"a": pending}, {})
+    found = episode.get_actions(-1)["a"], episode.get_actions(slice(0, 2))["a"]
+
+    episode.add_env_step({"a": 2}, {}, {})
+
+    later = episode.get_actions(1)["a"], episode.get_actions(slice(0, 2))["a"]
+    assert [(items.dtype, items.tolist()) for items in found] == [(items.dtype, items.tolist()) for items in later]

@@ -53,16 +53,16 @@ class ArrayStorage(Storage):
 
     @classmethod
     def in_rows_of(cls, array: np.ndarray, lengths: Iterable[int]) -> list[ArrayStorage]:
-        """Return storages of successive rows, as many as `lengths` say, of an array of numbers that nobody else has."""
-        alias, storages, start = _read_only(array), [], 0
+        """Return storages that borrow successive rows, as many as `lengths` say, of an array of numbers."""
+        array.setflags(write=False)
+        storages, start = [], 0
         for length in lengths:
-            stop = start + length
             storage = cls.__new__(cls)
-            storage._length = storage._capacity = length
-            storage._room, storage._alias = array[start:stop], alias[start:stop]
-            storage._has_objects = storage._shared = False
+            storage._length = length
+            storage._alias = array[start : start + length]
+            storage._room, storage._capacity, storage._shared, storage._has_objects = None, 0, True, False
             storages.append(storage)
-            start = stop
+            start += length
         return storages
 
     def __len__(self) -> int:

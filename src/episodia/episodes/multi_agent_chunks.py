@@ -10,6 +10,7 @@ from episodia.episodes import weights_versions as versions
 from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_getters import missing_steps
+from episodia.episodes.multi_agent_lives import end_of
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
@@ -39,7 +40,7 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
     start = episode.env_t - successor.env_lookback
     for agent, single in episode.agent_episodes.items():
         if single.is_done:
-            successor._gone[agent] = _end_of(single)
+            successor._gone[agent] = end_of(single)
             continue
         timeline = episode._timelines[agent]
         # The last observation is the first of the new chunk; before it, the steps that lie in the lookback.
@@ -49,10 +50,6 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
         successor._timelines[agent] = timeline.part(last - steps_back)
     successor._weights_versions = versions.between(episode._weights_versions, start, episode.env_t + 1)
     return successor
-
-
-def _end_of(single: SingleAgentEpisode) -> str:
-    return "terminated" if single.is_terminated else "truncated"
 
 
 def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | None) -> MultiAgentEpisode:
@@ -97,7 +94,7 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     in_reach = earliest <= last or (stop == episode.env_t and not ends_here)
     if not inside and (not in_reach or (ended_at is not None and ended_at <= start)):
         if ends_here:
-            picked._gone[agent] = _end_of(single)
+            picked._gone[agent] = end_of(single)
         return
     # An agent that was not shown its last observation has its previous one repeated.
     repeats = ends_here and inside.stop == len(timeline) < single.observations.len_incl_lookback()

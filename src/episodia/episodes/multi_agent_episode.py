@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Callable, Hashable, Mapping
 from time import perf_counter
@@ -15,6 +14,7 @@ from episodia.episodes import (
     joint_stacking,
     multi_agent_chunks,
     multi_agent_display,
+    multi_agent_lives,
     multi_agent_replay,
     multi_agent_state,
 )
@@ -27,14 +27,16 @@ from episodia.episodes.multi_agent_getters import (
     OBSERVATIONS,
     REWARDS,
     Query,
-    extra_output,
     read,
+    read_extra_outputs,
 )
-from episodia.episodes.multi_agent_stepping import ALL, EnvStep, add_env_step, check_mapping, waiting_infos
+from episodia.episodes.multi_agent_lives import ALL
+from episodia.episodes.multi_agent_setters import set_column
+from episodia.episodes.multi_agent_stepping import EnvStep, add_env_step, cannot_step, check_mapping
 from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import SKIPPED, Timeline
-from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import fresh
 
 AgentID: TypeAlias = Hashable
@@ -179,7 +181,9 @@ class MultiAgentEpisode:
                 f"environment step {self.env_t}). "
                 "Make a new `MultiAgentEpisode` for each reset; continue this one with `add_env_step`."
             )
-        self._start(check_mapping(self, "observations", observations), check_mapping(self, "infos", infos))
+        multi_agent_lives.start(
+            self, check_mapping(self, "observations", observations), check_mapping(self, "infos", infos)
+        )
         self._start_time = perf_counter()
 
     def add_env_step(
@@ -211,7 +215,7 @@ class MultiAgentEpisode:
             EpisodeError: If the episode is over or not reset, or a part of the step does not fit. Nothing is stored then.
         """
         if self.is_done or not self._was_reset or self._split_steps:
-            raise self._cannot_step()
+            raise cannot_step(self)
         add_env_step(
             self,
             EnvStep(
@@ -323,20 +327,7 @@ class MultiAgentEpisode:
             EpisodeKeyError: If no agent has an output of that name.
         """
         query = Query(indices, neg_index_as_lookback, fill, False)
-        names = self._extra_names()
-        if key is not None:
-            if key not in names:
-                raise EpisodeKeyError(
-                    f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {names}."
-                )
-            return read(self, extra_output(key), query, agent_ids, env_steps=env_steps, return_list=return_list)
-        if not names:
-            return read(self, REWARDS, query, [], env_steps=env_steps, return_list=return_list)
-        columns = {
-            name: read(self, extra_output(name), query, agent_ids, env_steps=env_steps, return_list=return_list)
-            for name in names
-        }
-        return _by_agent(columns, return_list)
+        return read_extra_outputs(self, key, query, agent_ids, env_steps=env_steps, return_list=return_list)
 
     def get_terminateds(self) -> dict[AgentID, bool]:
         """Return which agents have terminated, and under `"__all__"` whether the episode has."""
@@ -379,19 +370,19 @@ class MultiAgentEpisode:
         self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Overwrite observations of some agents, at their own steps; see `SingleAgentEpisode.set_observations`."""
-        self._set("observations", new_data, at_indices, neg_index_as_lookback)
+        set_column(self, "observations", new_data, at_indices, neg_index_as_lookback)
 
     def set_actions(
         self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Overwrite actions of some agents, at their own steps."""
-        self._set("actions", new_data, at_indices, neg_index_as_lookback)
+        set_column(self, "actions", new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(
         self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Overwrite rewards of some agents, at their own steps."""
-        self._set("rewards", new_data, at_indices, neg_index_as_lookback)
+        set_column(self, "rewards", new_data, at_indices, neg_index_as_lookback)
 
     def set_extra_model_outputs(
         self,
@@ -402,7 +393,7 @@ class MultiAgentEpisode:
         neg_index_as_lookback: bool = False,
     ) -> None:
         """Overwrite an extra model output of some agents, at their own steps."""
-        self._set("extra_model_outputs", new_data, at_indices, neg_index_as_lookback, key=key)
+        set_column(self, "extra_model_outputs", new_data, at_indices, neg_index_as_lookback, key=key)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -516,9 +507,12 @@ class MultiAgentEpisode:
     @property
     def env_t_to_agent_t(self) -> dict[AgentID, LookbackBuffer]:
         """For each agent and environment step, the agent's own time step, or "S" if it had no observation there."""
-        first, stop = self.env_t_started - self.env_lookback, self.env_t + 1
+        first, stop, lookback = self.env_t_started - self.env_lookback, self.env_t + 1, self.env_lookback
+        first_ts = {
+            agent: single.t_started - single.observations.lookback for agent, single in self.agent_episodes.items()
+        }
         return {
-            agent: LookbackBuffer(timeline.entries(first, stop, self._first_agent_t(agent)), lookback=self.env_lookback)
+            agent: LookbackBuffer(timeline.entries(first, stop, first_ts[agent]), lookback)
             for agent, timeline in self._timelines.items()
         }
 
@@ -551,7 +545,7 @@ class MultiAgentEpisode:
         for agent, single in self.agent_episodes.items():
             try:
                 single.validate()
-                self._check_timeline(agent)
+                multi_agent_lives.check_timeline(self, agent)
             except EpisodiaError as error:
                 raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
 
@@ -618,136 +612,8 @@ class MultiAgentEpisode:
     def _hanging_rewards_begin(self) -> dict[AgentID, Any]:
         return early_rewards.totals(self._early_rewards)
 
-    # --- Inside -----------------------------------------------------------------------------------------------------
-
-    def _start(self, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]) -> None:
-        """Store the observations of the reset."""
-        modules, started = dict(self._agent_to_module_mapping), {}
-        try:
-            for agent, observation in observations.items():
-                started[agent] = self._new_agent_episode(agent)
-                self._reset_agent(started[agent], observation, infos.get(agent))
-            waiting = waiting_infos(self, observations, infos)
-        except BaseException:  # also from the user's mapping function
-            self._agent_to_module_mapping = modules
-            raise
-        self._pending.update(waiting)
-        self.agent_episodes.update(started)
-        self._timelines.update({agent: Timeline([self.env_t]) for agent in started})
-        self._observed_last = set(started)
-        self._was_reset = True
-
-    def _reset_agent(self, single: SingleAgentEpisode, observation: Any, infos: Mapping[str, Any] | None) -> None:
-        try:
-            single.add_env_reset(observation, infos)
-            if self.is_finalized:
-                single.finalize()
-        except EpisodiaError as error:
-            raise type(error)(f"episode {self.id_!r}, agent {single.agent_id!r}: {error}") from error
-
-    def _new_agent_episode(self, agent: AgentID) -> SingleAgentEpisode:
-        if agent == ALL:
-            raise EpisodeError(f"found an agent named {ALL!r}, expected another name: it stands for all agents.")
-        single = SingleAgentEpisode(
-            self._agent_episode_ids.get(agent, f"{self.id_}[{agent!r}]"),
-            observation_space=_space_of(self.observation_space, agent),
-            action_space=_space_of(self.action_space, agent),
-            agent_id=agent,
-            module_id=self.module_for(agent),
-            multi_agent_episode_id=self.id_,
-        )
-        version = self.weights_version
-        if version is not None:
-            single.weights_version = version
-        return single
-
-    def _has_ended(self, agent: AgentID) -> bool:
-        return agent in self._gone or (agent in self.agent_episodes and self.agent_episodes[agent].is_done)
-
-    def _end_if_all_ended(self, terminated: bool, truncated: bool) -> None:
-        self.is_terminated, self.is_truncated = terminated, truncated
-        singles = self.agent_episodes.values()
-        if terminated or truncated or not self._ended or not singles or not all(single.is_done for single in singles):
-            return
-        if any(single.is_terminated for single in singles) or "terminated" in self._gone.values():
-            self.is_terminated = True
-        else:
-            self.is_truncated = True
-
-    def _first_agent_t(self, agent: AgentID) -> int:
-        single = self.agent_episodes[agent]
-        return single.t_started - single.observations.lookback
-
-    def _extra_names(self) -> list[str]:
-        names = {name: None for single in self.agent_episodes.values() for name in single.extra_model_outputs}
-        hanging = {name: None for extras in self._hanging_extra_model_outputs_end.values() for name in extras}
-        return list(names | hanging)
-
-    def _check_timeline(self, agent: AgentID) -> None:
-        timeline, single = self._timelines[agent], self.agent_episodes[agent]
-        steps = timeline.env_steps
-        # An agent that was not shown its last observation has its previous one repeated, at no environment step.
-        missing = single.observations.len_incl_lookback() - len(steps)
-        if missing not in ((0, 1) if single.is_done else (0,)):
-            raise EpisodeError(f"found {missing} observations more than environment steps, expected one step for each.")
-        if steps != sorted(set(steps)) or (steps and steps[-1] > self.env_t):
-            raise EpisodeError(f"found the environment steps {steps}, expected ascending ones up to {self.env_t}.")
-
-    def _set(
-        self, column: str, new_data: Mapping[AgentID, Any], indices: Index, negative_is_lookback: bool, **key: str
-    ) -> None:
-        unknown = [agent for agent in check_mapping(self, "new_data", new_data) if agent not in self.agent_episodes]
-        if unknown:
-            raise EpisodeKeyError(
-                f"episode {self.id_!r}: found data for the agents {unknown}, expected some of {list(self.agent_episodes)}."
-            )
-        changed = {agent: copy.copy(self.agent_episodes[agent]) for agent in new_data}
-        for agent, single in changed.items():
-            setter = getattr(single, f"set_{column}")
-            try:
-                setter(**key, new_data=new_data[agent], at_indices=indices, neg_index_as_lookback=negative_is_lookback)
-            except EpisodiaError as error:
-                raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
-        for agent, single in changed.items():
-            setattr(self.agent_episodes[agent], column, getattr(single, column))
-
-    def _cannot_step(self) -> EpisodeError:
-        if self.is_done:
-            how = "terminated" if self.is_terminated else "truncated"
-            return EpisodeError(
-                f"episode {self.id_!r}: found a step after the end, expected none: it was {how} at environment step "
-                f"{self.env_t}. "
-                "Make a new `MultiAgentEpisode` after each end."
-            )
-        if self._split_steps:
-            return EpisodeError(
-                f"episode {self.id_!r}: found a step after a slice in which the agents {list(self._split_steps)} wait, "
-                "expected none: their pending rewards are those of the whole steps, with what came after the slice, and would "
-                "count twice. Step on from what `cut()` returns, or from a slice to the end."
-            )
-        return EpisodeError(
-            f"episode {self.id_!r}: found a step before the reset, expected `add_env_reset` first. "
-            "Store what `env.reset()` returned with `add_env_reset(observations=..., infos=...)`."
-        )
-
-
-def _space_of(spaces: Any, agent: AgentID) -> Space[Any] | None:
-    spaces = getattr(spaces, "spaces", spaces)  # of a `gymnasium.spaces.Dict`
-    return None if spaces is None else spaces.get(agent)
-
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
     if value not in choices:
         raise EpisodeError(f"found `{name}={value!r}`, expected one of {choices}.")
     return value
-
-
-def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
-    """Turn `{name: {agent: ...}}` into `{agent: {name: ...}}`, in each row of a list."""
-    if return_list and any(isinstance(column, list) for column in columns.values()):
-        return [_by_agent(dict(zip(columns, row, strict=True)), False) for row in zip(*columns.values(), strict=True)]
-    by_agent: dict[Any, dict[str, Any]] = {}
-    for name, column in columns.items():
-        for agent, items in column.items():
-            by_agent.setdefault(agent, {})[name] = items
-    return by_agent

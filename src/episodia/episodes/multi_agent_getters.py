@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.episodes import indexing
+from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeError, EpisodeIndexError, EpisodiaError
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
+from episodia.trees import SCALAR_DTYPES
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -69,6 +71,39 @@ def read(
         return _read(episode, source, query, _agents(episode, agent_ids), env_steps=env_steps, return_list=return_list)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}, {source.name}: {error}") from error
+
+
+def read_extra_outputs(
+    episode: MultiAgentEpisode, key: str | None, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
+) -> Any:
+    """Return what `query` asks of one extra model output, or of all of them as `{agent: {name: ...}}`."""
+    pending = [step.extra_model_outputs or {} for step in episode._pending.values() if step.has_action]
+    stored = [single.extra_model_outputs for single in episode.agent_episodes.values()]
+    names = list(dict.fromkeys(name for columns in (*stored, *pending) for name in columns))
+    if key is not None and key not in names:
+        raise EpisodeKeyError(
+            f"episode {episode.id_!r}: found the extra model output {key!r}, expected one of {names}."
+        )
+
+    def column(source: Source, agents: Any) -> Any:
+        return read(episode, source, query, agents, env_steps=env_steps, return_list=return_list)
+
+    if key is not None:
+        return column(extra_output(key), agent_ids)
+    if not names:
+        return column(REWARDS, [])
+    return _by_agent({name: column(extra_output(name), agent_ids) for name in names}, return_list)
+
+
+def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
+    """Turn `{name: {agent: ...}}` into `{agent: {name: ...}}`, in each row of a list."""
+    if return_list and any(isinstance(column, list) for column in columns.values()):
+        return [_by_agent(dict(zip(columns, row, strict=True)), False) for row in zip(*columns.values(), strict=True)]
+    by_agent: dict[Any, dict[str, Any]] = {}
+    for name, column in columns.items():
+        for agent, items in column.items():
+            by_agent.setdefault(agent, {})[name] = items
+    return by_agent
 
 
 def _read(
@@ -140,14 +175,25 @@ def _column_with_pending(
         return column
     if column is None:
         column = LookbackBuffer()
-    elif only_end:
+        if single.is_finalized:
+            column.finalize()
+    if only_end:
         # One item more, because rows of an array have one dtype.
-        size = column.len_incl_lookback()
-        column = column.share(slice(max(0, size - 1), size), 0)
-    else:
-        column = column.fork()
-    if single.is_finalized:
-        column.finalize()
+        return _extended(column, max(0, column.len_incl_lookback() - 1), item)
+    column = column.fork()
+    column.append(item)
+    return column
+
+
+def _extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
+    """Return the items of `column` from position `start` on, and `item` after them."""
+    rows = column.lend() if column.finalized else None
+    dtype = SCALAR_DTYPES.get(type(item))
+    if dtype is not None and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype == dtype:
+        # The most frequent case: a number of the same dtype, which needs no check.
+        storage = ArrayStorage(np.append(rows[start:], item), owned=True)
+        return LookbackBuffer._adopt(storage, 0, column.space, finalized=True)
+    column = column.share(slice(start, column.len_incl_lookback()), 0)
     column.append(item)
     return column
 
@@ -213,8 +259,7 @@ def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, window: 
     item = source.pending(pending)
     if item is NOTHING:
         return None
-    column = column.share(slice(rows.start, steps), 0)
-    column.append(item)
+    column = _extended(column, rows.start, item)
     return _Run(column, range(len(column)))
 
 

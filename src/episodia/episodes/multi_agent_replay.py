@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
-from episodia.episodes.multi_agent_stepping import ALL, check_mapping
+from episodia.episodes.multi_agent_lives import ALL, end_if_all_ended, start
+from episodia.episodes.multi_agent_stepping import check_mapping
 from episodia.episodes.single_agent_columns import move_to_lookback
 from episodia.errors import EpisodeError
 from episodia.trees import describe
@@ -40,7 +41,7 @@ def replay(
     given = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
     ends = _ends_at(given, *map(_as_flags, flags))
     episode.env_t_started = episode.env_t = env_t_started - lookback
-    episode._start(observations[0], infos[0])
+    start(episode, observations[0], infos[0])
     _end_at_reset(episode, ends)
     for step in range(steps):
         # It goes on, also if all agents so far have ended and others come.
@@ -129,7 +130,7 @@ def _end_at_reset(episode: MultiAgentEpisode, ends: tuple[dict[AgentID, int], di
                 episode._ended[single.agent_id] = episode.env_t
             if agent == ALL:
                 setattr(episode, name, True)
-    episode._end_if_all_ended(episode.is_terminated, episode.is_truncated)
+    end_if_all_ended(episode, episode.is_terminated, episode.is_truncated)
 
 
 def _move_to_lookback(

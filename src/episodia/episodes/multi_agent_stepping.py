@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from episodia.episodes.multi_agent_lives import ALL, has_ended
 from episodia.episodes.multi_agent_storing import Changes, commit, store, store_plain
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -15,8 +16,6 @@ from episodia.trees import describe
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
-
-ALL = "__all__"
 
 
 @dataclass(slots=True)
@@ -163,7 +162,7 @@ def _outcomes(
 
 def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
     """Return what the step means for one agent, None if nothing."""
-    if episode._has_ended(agent):
+    if has_ended(episode, agent):
         return _outcome_after_end(episode, agent, data)
     return advance(
         episode._pending.get(agent),
@@ -197,20 +196,6 @@ def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:
     return f"episode {episode.id_!r}, agent {agent!r}, environment step {episode.env_t + 1}"
 
 
-def waiting_infos(
-    episode: MultiAgentEpisode, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]
-) -> dict[AgentID, PendingStep]:
-    """Return the infos of a reset that wait for the first observation of their agent."""
-    waiting = {}
-    for agent, given in infos.items():
-        if given and agent not in observations:
-            try:
-                waiting[agent] = PendingStep(reward=None, infos=as_infos(given))
-            except EpisodiaError as error:
-                raise type(error)(f"episode {episode.id_!r}, agent {agent!r}, infos of the reset: {error}") from error
-    return waiting
-
-
 def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
     flag = flags.get(agent)
     return False if flag is None else flag if type(flag) is bool else as_flag(flag)
@@ -228,3 +213,24 @@ def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[
             "Leave out agents that have none."
         )
     return value
+
+
+def cannot_step(episode: MultiAgentEpisode) -> EpisodeError:
+    """Return the error for a step that the state of the episode does not allow."""
+    if episode.is_done:
+        how = "terminated" if episode.is_terminated else "truncated"
+        return EpisodeError(
+            f"episode {episode.id_!r}: found a step after the end, expected none: it was {how} at environment step "
+            f"{episode.env_t}. "
+            "Make a new `MultiAgentEpisode` after each end."
+        )
+    if episode._split_steps:
+        return EpisodeError(
+            f"episode {episode.id_!r}: found a step after a slice in which the agents {list(episode._split_steps)} wait, "
+            "expected none: their pending rewards are those of the whole steps, with what came after the slice, and would "
+            "count twice. Step on from what `cut()` returns, or from a slice to the end."
+        )
+    return EpisodeError(
+        f"episode {episode.id_!r}: found a step before the reset, expected `add_env_reset` first. "
+        "Store what `env.reset()` returned with `add_env_reset(observations=..., infos=...)`."
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.carried_outputs import fitted
 from episodia.episodes.early_rewards import with_reward
+from episodia.episodes.multi_agent_lives import end_if_all_ended, new_agent_episode
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, added, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import as_extras, as_infos, as_reward, extra_columns, take_back
@@ -161,7 +162,7 @@ def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any], carr
 def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: Changes) -> None:
     modules = dict(episode._agent_to_module_mapping)
     changes.undo.append(lambda: setattr(episode, "_agent_to_module_mapping", modules))
-    single = episode._new_agent_episode(agent)
+    single = new_agent_episode(episode, agent)
     single.add_env_reset(data.observation, outcome.infos)
     if episode.is_finalized:
         single.finalize()
@@ -253,7 +254,7 @@ def commit(episode: MultiAgentEpisode, changes: Changes, ends_terminated: bool, 
     if episode._weights_versions:
         _update_weights_versions(episode, changes)
     if episode._ended or ends_terminated or ends_truncated:
-        episode._end_if_all_ended(ends_terminated, ends_truncated)
+        end_if_all_ended(episode, ends_terminated, ends_truncated)
     episode._last_step_time = perf_counter()
 
 
