@@ -1,0 +1,132 @@
+"""An optimizer for each component; what has none is frozen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from drives import ACTIONS, OBSERVATIONS, drive
+from episodia.connectors import PiecewiseLinearSchedule
+from episodia.errors import LearnerError
+from episodia.learners import ALL_MODULES, A2CConfig, Learner, OptimizerConfig
+from episodia.modules import MLPActorCritic
+
+SGD = torch.optim.SGD
+
+
+def mlp():
+    return MLPActorCritic(OBSERVATIONS, ACTIONS, hidden=(8,), generator=torch.Generator().manual_seed(0))
+
+
+def learner(*optimizers, modules=None, **config):
+    return Learner(mlp() if modules is None else modules, A2CConfig(optimizers=optimizers, **config), seed=0)
+
+
+def changed(made, **kwargs):
+    """Return the names of the weights that an update changes."""
+    before = made.get_weights()
+    made.update([drive(6, seed) for seed in range(3)], **kwargs)
+    after = made.get_weights()
+    return {
+        f"{module_id}.{name}"
+        for module_id, weights in before.items()
+        for name, value in weights.items()
+        if not torch.equal(value, after[module_id][name])
+    }
+
+
+def test_components_without_an_optimizer_are_frozen():
+    found = changed(learner(OptimizerConfig(components=("critic", "critic_head"))))
+
+    names = ("critic.0.weight", "critic.0.bias", "critic_head.weight", "critic_head.bias")
+    assert found == {f"default_policy.{name}" for name in names}
+
+
+def test_a_component_ends_at_a_dot():
+    found = changed(learner(OptimizerConfig(components=("actor",))))
+
+    assert found == {"default_policy.actor.0.weight", "default_policy.actor.0.bias"}
+
+
+def test_each_optimizer_has_its_own_class_and_learning_rate():
+    made = learner(
+        OptimizerConfig(
+            components=("actor", "actor_head"), optimizer=SGD, learning_rate=0.1, options={"momentum": 0.9}
+        ),
+        OptimizerConfig(components=("critic", "critic_head")),
+        learning_rate=0.01,
+    )
+
+    metrics = made.update([drive(6)])
+
+    assert metrics[ALL_MODULES]["learning_rate_0"] == 0.1
+    assert metrics[ALL_MODULES]["learning_rate_1"] == 0.01
+    assert [part["class"] for part in made.get_state()["optimizers"]] == ["SGD", "Adam"]
+
+
+def test_plain_descent_moves_weights_against_the_gradient_by_the_learning_rate():
+    made = learner(OptimizerConfig(optimizer=SGD, learning_rate=0.5), gradient_processors=())
+    batch = made.batch_of([drive(6)])
+    before, gradients = made.get_weights()["default_policy"], made.compute_gradients(batch)
+
+    made.update_batch(batch)
+
+    for name, weight in made.get_weights()["default_policy"].items():
+        torch.testing.assert_close(weight, before[name] - 0.5 * gradients[name])
+
+
+def test_learning_rates_follow_their_schedule_over_the_steps_trained_on():
+    made = learner(OptimizerConfig(), learning_rate=PiecewiseLinearSchedule([(0, 1.0), (10, 0.0)]))
+
+    found = [made.update([drive(4)], num_epochs=3)[ALL_MODULES]["learning_rate"] for _ in range(4)]
+
+    assert found == pytest.approx([1.0, 0.6, 0.2, 0.0])
+
+
+def test_a_learning_rate_of_0_changes_nothing():
+    assert changed(learner(OptimizerConfig(), learning_rate=0.0)) == set()
+
+
+def test_a_component_that_is_not_there_is_an_error_that_lists_what_is():
+    with pytest.raises(LearnerError, match=r"found the component 'acting'.*'actor.0', 'actor_head'"):
+        learner(OptimizerConfig(components=("acting",)))
+
+
+def test_two_optimizers_for_one_parameter_are_an_error():
+    with pytest.raises(LearnerError, match=r"optimizer 1: found the parameter 'actor.0.weight', which optimizer 0"):
+        learner(OptimizerConfig(), OptimizerConfig(components=("actor",)))
+
+
+def test_a_shared_module_has_one_optimizer_under_all_its_names():
+    shared = mlp()
+
+    with pytest.raises(LearnerError, match="which optimizer 0 is responsible for already"):
+        learner(
+            OptimizerConfig(components=("left",)),
+            OptimizerConfig(components=("right",)),
+            modules={"left": shared, "right": shared},
+        )
+
+
+@pytest.mark.parametrize("components", ["actor", (), ["actor"]])
+def test_components_are_a_tuple_of_names(components):
+    with pytest.raises(LearnerError, match="expected a tuple of names"):
+        OptimizerConfig(components=components)
+
+
+def test_parameters_that_want_no_gradients_stay():
+    module = mlp()
+    module.critic_head.requires_grad_(False)
+
+    found = changed(learner(OptimizerConfig(), modules=module))
+
+    assert not any("critic_head" in name for name in found)
+    assert "default_policy.critic.0.weight" in found
+
+
+def test_fused_kernels_are_left_to_who_asks_otherwise():
+    made = learner(OptimizerConfig(options={"foreach": True}))
+    fused = learner(OptimizerConfig())
+
+    assert made._optimizers._optimizers[0].param_groups[0]["fused"] is None
+    assert fused._optimizers._optimizers[0].param_groups[0]["fused"] is True
