@@ -13,7 +13,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2, NormalizeAndClipActions
 from episodia.connectors.random_actions import Range
-from episodia.connectors.routing import ROW_OWNERS, row_owners
+from episodia.connectors.routing import ROW_OWNERS
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.multi_agent_lane import Choice
 from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
@@ -58,6 +58,42 @@ class MultiAgentActor:
         self.generator = generator
         self.metrics = RunnerMetrics()
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
+        self._observed: list[tuple[str, int]] | None = None
+        self._batch: dict[Any, Any] = {}
+        self._shared: dict[Any, Any] = {}
+
+    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool) -> None:
+        """Let the last observations of `episodes` go through the env-to-module pipeline, once, however often it is called.
+
+        Called after each step, before chunks are cut, so that what pieces write into episodes reaches every observation.
+        """
+        moment = [(episode.id_, episode.env_t) for episode in episodes]
+        if self.modules is None or moment == self._observed:
+            return
+        self._observed, self._batch, self._shared = None, {}, {}
+        started = perf_counter()
+        self._batch = self.env_to_module(
+            rl_module=self.modules, episodes=episodes, explore=explore, shared_data=self._shared
+        )
+        if ROW_OWNERS not in self._shared:
+            raise EnvRunnerError(
+                "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
+                "`AgentToModuleMapping` into it."
+            )
+        self._observed = moment
+        self.metrics.env_to_module_time_s += perf_counter() - started
+
+    def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
+        """Let pieces that users have written see the last observations of an episode; nobody acts on them.
+
+        Shipped pieces make rows for agents that act, and write nothing into episodes.
+        """
+        if self.modules is not None and not all(map(_is_shipped, pieces(self.env_to_module))):
+            self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
+
+    def forget(self) -> None:
+        """Forget what was observed: something has changed that batches are made with."""
+        self._observed = None
 
     def act(
         self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf, *, explore: bool, at_random: bool
@@ -72,55 +108,44 @@ class MultiAgentActor:
         """
         if self.modules is None:
             return self._without_modules(episodes, space_of)
-        shared: dict[Any, Any] = {}
-        if at_random and not any(self._stateful.values()):
-            shared[ROW_OWNERS] = row_owners(EpisodeList(episodes).current())
-            outputs: dict[Any, Any] = {module_id: {} for module_id in shared[ROW_OWNERS]}
-        else:
-            outputs = self._forward(episodes, shared, explore)
-        if at_random:
-            outputs = self._at_random(outputs, episodes, shared[ROW_OWNERS], space_of)
-        self._add_masks(outputs, episodes, shared)
+        self.observe(episodes, explore=explore)
         started = perf_counter()
+        outputs = self._outputs(self.modules, explore, at_random)
+        between = perf_counter()
+        self.metrics.forward_time_s += between - started
+        if at_random:
+            outputs = self._at_random(outputs, episodes, space_of)
+        self._add_masks(outputs, episodes)
         made = self.module_to_env(
             rl_module=self.modules,
             batch=outputs,
             episodes=episodes,
             explore=explore and not at_random,
-            shared_data=shared,
+            shared_data=self._shared,
             generator=self.generator,
         )
         choices = _choices(made, len(episodes))
-        self.metrics.module_to_env_time_s += perf_counter() - started
+        self.metrics.module_to_env_time_s += perf_counter() - between
         return choices
 
-    def _forward(self, episodes: Sequence[MultiAgentEpisode], shared: dict[Any, Any], explore: bool) -> dict[Any, Any]:
-        started = perf_counter()
-        batch = self.env_to_module(rl_module=self.modules, episodes=episodes, explore=explore, shared_data=shared)
-        if ROW_OWNERS not in shared:
-            raise EnvRunnerError(
-                "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
-                "`AgentToModuleMapping` into it."
-            )
-        batched = perf_counter()
-        self.metrics.env_to_module_time_s += batched - started
-        outputs = {}
+    def _outputs(self, modules: MultiModule, explore: bool, at_random: bool) -> dict[Any, Any]:
+        outputs: dict[Any, Any] = {}
         with torch.no_grad():
-            for module_id, columns in batch.items():
-                module = self.modules[module_id]  # type: ignore[index]  # there are modules
+            for module_id, columns in self._batch.items():
+                module = modules[module_id]
                 forward = module.forward_exploration if explore else module.forward_inference
-                outputs[module_id] = dict(forward(columns))
-        self.metrics.forward_time_s += perf_counter() - batched
+                is_needed = self._stateful[module_id] or not at_random
+                outputs[module_id] = dict(forward(columns)) if is_needed else {}
         return outputs
 
     def _at_random(
-        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], owners: Any, space_of: SpaceOf
+        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
     ) -> dict[Any, Any]:
         """Return random actions in the place of what modules have put out; states stay."""
         real_range = self._real_range()
         made: dict[Any, Any] = {}
         for module_id, columns in outputs.items():
-            actions = stack(random_items(episodes, owners[module_id], space_of, self.rng, real_range))
+            actions = stack(random_items(episodes, self._shared[ROW_OWNERS][module_id], space_of, self.rng, real_range))
             if self._stateful.get(module_id):
                 # As all columns of a recurrent module, actions have a time axis.
                 actions = map_batch(lambda leaf: leaf[:, None], actions)
@@ -129,12 +154,10 @@ class MultiAgentActor:
                 made[module_id][Columns.STATE_OUT] = columns[Columns.STATE_OUT]
         return made
 
-    def _add_masks(
-        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], shared: dict[Any, Any]
-    ) -> None:
+    def _add_masks(self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode]) -> None:
         """Add masks that are in infos; those in observations are found by the pieces that need them."""
         for module_id, columns in outputs.items():
-            masks = masks_in_infos(episodes, shared[ROW_OWNERS][module_id])
+            masks = masks_in_infos(episodes, self._shared[ROW_OWNERS][module_id])
             if masks is not None and Columns.ACTION_MASK not in columns:
                 columns[Columns.ACTION_MASK] = masks[:, None] if self._stateful.get(module_id) else masks
 
@@ -165,6 +188,10 @@ def pieces(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorV2]:
             yield from pieces(piece)
         else:
             yield piece
+
+
+def _is_shipped(piece: ConnectorV2) -> bool:
+    return type(piece).__module__.startswith("episodia.connectors.")
 
 
 def _choices(made: dict[str, Any], count: int) -> list[Choice]:

@@ -211,13 +211,18 @@ class MultiAgentEnvRunner:
             default_timesteps=self._arguments["rollout_fragment_length"] * self.num_envs,
         )
         mode = (self._arguments["explore"] if explore is None else explore, random_actions)
-        samples = EpisodeList(self._players.play(wanted, mode, self.lookback, force_reset=force_reset))
+        players = self._players
+        samples = EpisodeList(
+            players.play(wanted, mode, self.lookback, force_reset=force_reset, on_complete=self._commit)
+        )
+        notify(players.listeners.on_sample_end, env_runner=self, samples=samples)
+        return samples
+
+    def _commit(self) -> None:
+        """Let pieces use the statistics that they have collected; during one call they stay as they are."""
         for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env)):
-            # Statistics stay as they are during one call, so that a learner sees what the modules saw.
             if callable(commit := getattr(piece, "commit", None)):
                 commit()
-        notify(self._players.listeners.on_sample_end, env_runner=self, samples=samples)
-        return samples
 
     # --- Beside sampling --------------------------------------------------------------------------------------------
 
@@ -304,6 +309,7 @@ class MultiAgentEnvRunner:
         self.env_to_module.set_state(state["env_to_module"])
         self.module_to_env.set_state(state["module_to_env"])
         self._players.abandon_episodes()
+        self._actor.forget()
         self._players.weights_version = state["weights_version"]
         self._actor.rng.bit_generator.state = state["rng"]
         self._actor.generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))

@@ -95,6 +95,13 @@ class Lane:
         """Whether there is an episode that goes on."""
         return self.episode is not None and not self.episode.is_done and not self.is_mid_step
 
+    @property
+    def running(self) -> MultiAgentEpisode:
+        """The episode, where there has to be one."""
+        if self.episode is None:
+            raise EnvError(f"environment {self.index}: found no episode, expected one. Reset it first.")
+        return self.episode
+
     def begin(self) -> None:
         """Reset the environment, and begin an episode.
 

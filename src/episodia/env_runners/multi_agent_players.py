@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, final
 
@@ -41,7 +42,7 @@ class Players:
         self._harvest = Harvest()
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._earlier: list[list[MultiAgentEpisode]] = [[] for _ in lanes]
-        self._mode: tuple[bool, bool] | None = None
+        self._mode = (True, False)  # whether modules explore, and whether actions are drawn at random
         self._metrics = MultiAgentMetrics()
         actor.metrics = self._metrics.common
         for lane in lanes:
@@ -57,11 +58,17 @@ class Players:
         """Let `version` hold from the current step of all running episodes on."""
         self.weights_version = version
         for lane in self._lanes:
-            if lane.is_running and lane.episode is not None:
-                lane.episode.weights_version = version
+            if lane.is_running:
+                lane.running.weights_version = version
 
     def play(
-        self, wanted: Wanted, mode: tuple[bool, bool], lookback: int, *, force_reset: bool
+        self,
+        wanted: Wanted,
+        mode: tuple[bool, bool],
+        lookback: int,
+        *,
+        force_reset: bool,
+        on_complete: Callable[[], None],
     ) -> list[MultiAgentEpisode]:
         """Play until what is wanted is recorded, and return it.
 
@@ -70,6 +77,7 @@ class Players:
             mode: Whether modules explore, and whether actions are drawn at random.
             lookback: How many of its own steps each agent can look back to in a chunk that goes on.
             force_reset: Whether to begin new episodes everywhere.
+            on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
         """
         started = perf_counter()
         try:
@@ -78,8 +86,9 @@ class Players:
                 self.abandon_episodes()
             if wanted.num_episodes is not None:
                 self._play_episodes(wanted.num_episodes)
+                on_complete()
                 return self._harvest.take_whole(wanted.num_episodes)
-            self._play_steps(wanted)
+            self._play_steps(wanted, on_complete)
             self._cut_running()
             return self._harvest.take_all()
         finally:
@@ -94,22 +103,32 @@ class Players:
             self._collect(lane)
             if mode != self._mode and lane.episode is not None:
                 lane.has_old_actions = True
+        if mode != self._mode:
+            self._actor.forget()
         self._mode = mode
 
-    def _play_steps(self, wanted: Wanted) -> None:
-        harvest, lanes = self._harvest, self._lanes
-        while True:
-            running = [lane.episode for lane in lanes if lane.episode is not None]
-            if wanted.count_steps_by == "env_steps":
-                recorded = harvest.env_steps + sum(map(len, running))
-            else:
-                recorded = harvest.agent_steps + sum(episode.agent_steps() for episode in running)
-            if recorded >= (wanted.num_timesteps or 0):
-                return
-            for lane in lanes:
-                if lane.episode is None:
-                    self._begin(lane)
-            self._step(lanes)
+    def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
+        is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
+        while not is_complete:
+            self._begin_all()
+            self._step(self._lanes)
+            self._begin_all()
+            is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
+            if is_complete:
+                on_complete()
+            self._actor.observe([lane.running for lane in self._lanes], explore=self._mode[0])
+
+    def _recorded(self, wanted: Wanted) -> int:
+        """Return how many steps could be handed out."""
+        episodes = [lane.episode for lane in self._lanes if lane.episode is not None]
+        if wanted.count_steps_by == "env_steps":
+            return self._harvest.env_steps + sum(map(len, episodes))
+        return self._harvest.agent_steps + sum(episode.agent_steps() for episode in episodes)
+
+    def _begin_all(self) -> None:
+        for lane in self._lanes:
+            if lane.episode is None:
+                self._begin(lane)
 
     def _play_episodes(self, count: int) -> None:
         while self._harvest.num_whole < count:
@@ -129,14 +148,14 @@ class Players:
             self._count_failures(lane)
         lane.order = self.num_begun
         self.num_begun += 1
-        if self.weights_version is not None and lane.episode is not None:
-            lane.episode.weights_version = self.weights_version
-        self._notify("on_episode_start", lane, episode=lane.episode)
+        if self.weights_version is not None:
+            lane.running.weights_version = self.weights_version
+        self._notify("on_episode_start", lane, episode=lane.running)
 
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
-        explore, at_random = self._mode or (True, False)
-        episodes = [lane.episode for lane in lanes if lane.episode is not None]
+        explore, at_random = self._mode
+        episodes = [lane.running for lane in lanes]
         choices = self._actor.act(
             episodes,
             lambda position, agent: lanes[position].env.get_action_space(agent),
@@ -165,6 +184,7 @@ class Players:
         if episode is None or not episode.is_done:
             return
         lane.episode = None
+        self._actor.observe_end(episode, explore=self._mode[0])
         self._keep(lane, episode)
         if self.listeners.on_episode_end:
             self._notify("on_episode_end", lane, episode=_joined(self._earlier[lane.index]))
