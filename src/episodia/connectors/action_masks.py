@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from episodia.columns import Columns
 from episodia.connectors.memorized_rows import agent_episode, episodes_of_rows, memorized_rows
 from episodia.connectors.module_outputs import ModuleOutputs
+from episodia.connectors.rows import is_tensor
 from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.trees import map_batch
+
+# Where a runner notes the rows whose action nobody looks at, because their environment is about to be reset.
+IGNORED_ROWS = "_ignored_rows"
 
 
 def action_masks(
@@ -32,6 +40,12 @@ def action_masks(
     >>> action_masks(ModuleOutputs(None, {"obs": observations}, None), [], None, "action_mask")
     array([[1, 0, 1]])
     """
+    masks = _found(outputs, episodes, shared_data, key)
+    ignored = (shared_data or {}).get(IGNORED_ROWS)
+    return masks if masks is None or not ignored else map_batch(lambda leaf: _allowing_all(leaf, ignored), masks)
+
+
+def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None, key: str | None) -> Any:
     columns = outputs.columns
     if Columns.ACTION_MASK in columns:
         return columns[Columns.ACTION_MASK]
@@ -40,12 +54,23 @@ def action_masks(
     observations = columns.get(Columns.OBS)
     if isinstance(observations, dict) and key in observations:
         return observations[key]
+    if isinstance(episodes, LiveEpisodes) and not episodes.has_in_observations(key):
+        return None
     first = _first_episode(outputs.module_id, episodes, shared_data)
     # One look decides whether the observations of all rows are worth collecting.
     if first is None or not first.is_reset or not _has(first.get_observations(-1), key):
         return None
     rows = EpisodeList(episodes_of_rows(outputs.module_id, episodes, shared_data))
     return rows.latest(Columns.OBS)[key]
+
+
+def _allowing_all(mask: Any, rows: Sequence[int]) -> Any:
+    """Return a mask that allows everything in `rows`: the last observation of an episode often allows nothing."""
+    if mask is None:
+        return None
+    allowing = mask.clone() if is_tensor(mask) else np.array(mask)
+    allowing[list(rows)] = 1
+    return allowing
 
 
 def _first_episode(

@@ -22,6 +22,9 @@ DEFAULT_MAX_SEQ_LEN = 20
 # What `RemoveSingleTsTimeRankFromBatch` looks for, in the data that both pipelines of a runner share.
 ADDED_TIME_AXIS = "_added_single_ts_time_rank"
 
+# Where a runner puts the states that its module is in, one row for each episode, so that nobody has to look for them there.
+CARRIED_STATES = "_carried_states"
+
 
 @final
 class AddStatesFromEpisodesToBatch(ConnectorV2):
@@ -35,8 +38,12 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
     writes = frozenset({Columns.STATE_IN})
     lookback = 1
 
-    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Batch:
         episodes = EpisodeList.of(episodes)
+        carried = (shared_data or {}).get(CARRIED_STATES)
+        if carried is not None and Columns.OBS in batch:
+            batch[Columns.STATE_IN] = Ragged(carried, np.arange(len(episodes) + 1))
+            return batch
         groups = episodes.groups()
         states = {
             module_id: states_of(rows, module_of(rl_module, module_id).get_initial_state())

@@ -1,0 +1,78 @@
+"""What happens to the lanes of a recorder beside resets and steps: episodes that stop where they are, and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from episodia.episodes.recorder import Recorder
+from episodia.errors import EpisodeError
+
+
+def truncate_lanes(recorder: Recorder, lanes: Iterable[int]) -> None:
+    """End the running episodes of `lanes` with the last step that they have: truncated. The lanes are idle then.
+
+    An episode without a step since the last hand-out leaves nothing to hand out.
+
+    >>> import numpy as np
+    >>> recorder = Recorder(None, None, num_lanes=1, seed=0)
+    >>> recorder.reset(np.zeros(1))
+    >>> recorder.step(np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1, bool), np.zeros(1, bool))
+    >>> truncate_lanes(recorder, [0])
+    >>> recorder.idle_lanes, recorder.take()
+    ([0], ...)
+    """
+    for lane in lanes:
+        if lane not in recorder._idle:
+            chunk = recorder._up_to_date(lane)
+            chunk.is_truncated = True
+            if chunk.num_steps:
+                recorder._finished.append(chunk)
+            recorder._idle.add(lane)
+
+
+def drop_lanes(recorder: Recorder, lanes: Iterable[int]) -> dict[str, int]:
+    """Forget the running episodes of `lanes`, which are idle then; return for the id of each how many steps are lost.
+
+    Steps that were handed out before are not among them.
+    """
+    lost = {}
+    for lane in lanes:
+        if lane not in recorder._idle:
+            chunk = recorder._up_to_date(lane)
+            lost[chunk.id_] = chunk.num_steps
+            recorder._idle.add(lane)
+    return lost
+
+
+def episode_id(recorder: Recorder, lane: int) -> str:
+    """Return the id of the episode of `lane`, the last one if it is idle."""
+    return recorder._up_to_date(lane).id_
+
+
+def steps_waiting(recorder: Recorder) -> int:
+    """Return how many steps were recorded and not handed out yet."""
+    chunks = [*recorder._finished, *recorder._running()]
+    return sum(chunk.num_steps for chunk in chunks)
+
+
+def is_whole(recorder: Recorder, lane: int) -> bool:
+    """Tell whether nothing of the running episode of `lane` was handed out yet."""
+    return lane not in recorder._idle and recorder._up_to_date(lane).t_started == 0
+
+
+def episode_numbers(recorder: Recorder) -> list[int]:
+    """Return for each lane how many episodes it has begun: part of the id of the next one."""
+    return list(recorder._numbers)
+
+
+def set_episode_numbers(recorder: Recorder, numbers: list[int]) -> None:
+    """Let the next episode of each lane have this number in its id.
+
+    Raises:
+        EpisodeError: If there is not one number for each lane.
+    """
+    if len(numbers) != recorder.num_lanes:
+        raise EpisodeError(
+            f"recorder: found {len(numbers)} numbers, expected one for each of {recorder.num_lanes} lanes."
+        )
+    recorder._numbers = [int(number) for number in numbers]
