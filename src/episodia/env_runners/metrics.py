@@ -44,6 +44,13 @@ class RunnerMetrics:
                 setattr(merged, each.name, getattr(merged, each.name) + getattr(part, each.name))
         return merged
 
+    def taken(self) -> RunnerMetrics:
+        """Return a copy, and begin to count anew."""
+        taken = RunnerMetrics(**{each.name: getattr(self, each.name) for each in fields(self)})
+        for name, value in vars(RunnerMetrics()).items():
+            setattr(self, name, value)
+        return taken
+
     @property
     def env_steps_per_s(self) -> float:
         """Recorded steps per second of sampling; 0 if there were none."""
@@ -93,6 +100,12 @@ class EpisodeTotals:
         else:
             self._open[chunk.id_] = (total, time_s)
         return gained
+
+    def keep_only(self, ids: Iterable[str]) -> None:
+        """Forget all episodes but these."""
+        if self._open:
+            kept = set(ids)
+            self._open = {id_: so_far for id_, so_far in self._open.items() if id_ in kept}
 
     def forget(self, episode_id: str) -> None:
         """Forget an episode that will not go on."""

@@ -1,0 +1,7 @@
+"""Env runners: from environments to episodes."""
+
+from episodia.env_runners.callbacks import Callbacks
+from episodia.env_runners.metrics import RunnerMetrics
+from episodia.env_runners.single_agent_env_runner import SingleAgentEnvRunner
+
+__all__ = ["Callbacks", "RunnerMetrics", "SingleAgentEnvRunner"]

@@ -1,0 +1,107 @@
+"""Environments that step at the same time, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+from gymnasium import Space, spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+from episodia.env_runners.sync_lanes import Make, Step
+
+# What a dead or silent worker looks like from here.
+LOST_WORKER = (EOFError, ConnectionError, multiprocessing.TimeoutError)
+
+# How long a worker may take to end by itself, and then to be ended.
+_PATIENCE_S = 2.0
+
+_IN_SHARED_MEMORY = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text, spaces.OneOf)
+
+
+@final
+class AsyncLanes(AsyncVectorEnv):
+    """gymnasium's asynchronous vector environment in the autoreset mode NEXT_STEP, with four differences.
+
+    Infos are `{lane: info}`, as those of `SyncLanes`. No call takes longer than `timeout_s`. Workers are started by a server
+    process, because a fork of a process in which torch has computed may hang. `close` always returns and leaves no worker
+    behind, whatever state they are in.
+    """
+
+    def __init__(self, makes: Sequence[Make], *, timeout_s: float | None, context: str, space: Space[Any]) -> None:
+        """Start a worker for each of `makes`, which make environments with the observation space `space`."""
+        self.timeout_s = timeout_s
+        if context == "forkserver":
+            # Has no effect if the server runs already; otherwise it imports once what all workers need.
+            multiprocessing.get_context(context).set_forkserver_preload([__name__])
+        self.parent_pipes, self.processes = [], []
+        try:
+            super().__init__(
+                makes,
+                shared_memory=_fits_shared_memory(space),
+                copy=False,
+                context=context,
+                autoreset_mode=AutoresetMode.NEXT_STEP,
+            )
+        except BaseException:
+            self.close_extras()
+            self.closed = True
+            raise
+
+    @property
+    def forgets_resets(self) -> bool:
+        """Whether a lane that has ended swallows its first step after a `reset`, a fault of gymnasium's workers."""
+        return not self.shared_memory
+
+    def _add_info(self, vector_infos: dict[Any, Any], env_info: dict[str, Any], env_num: int) -> dict[Any, Any]:
+        if env_info:
+            vector_infos[env_num] = env_info
+        return vector_infos
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in each lane."""
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait(timeout=self.timeout_s)
+
+    def step(self, actions: Any) -> Step:
+        """Take a step in each lane, or begin its next episode if the last one has ended."""
+        self.step_async(actions)
+        return self.step_wait(timeout=self.timeout_s)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """End all workers: those that listen by themselves, all others by force."""
+        if not terminate:
+            for pipe in self.parent_pipes:
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    pipe.send(("close", None))
+            _join(self.processes)
+        for process in self.processes:
+            process.terminate()
+        _join(self.processes)
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.parent_pipes:
+            if pipe is not None:
+                pipe.close()
+        queue = getattr(self, "error_queue", None)
+        if queue is not None:
+            queue.close()
+            queue.cancel_join_thread()
+
+
+def _join(processes: list[Any]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _fits_shared_memory(space: Space[Any]) -> bool:
+    if isinstance(space, spaces.Dict):
+        return all(map(_fits_shared_memory, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return all(map(_fits_shared_memory, space.spaces))
+    return isinstance(space, _IN_SHARED_MEMORY)

@@ -1,0 +1,54 @@
+"""Which episodes to hand out when somebody asks for a number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+
+@final
+class EpisodeOrder:
+    """Episodes that were begun and not handed out, in the order in which they began.
+
+    Whoever wants n episodes gets the n that began first, and waits for the slowest of them. Whether an episode is among them
+    does not depend on how long it is. To take those that *end* first would prefer short ones.
+
+    >>> order = EpisodeOrder()
+    >>> for id_ in ("long", "short", "shorter"):
+    ...     order.begin(id_)
+    >>> order.end("short"), order.is_ready(1)
+    (None, False)
+    >>> order.end("long"), order.is_ready(1), order.first(1)
+    (None, True, ['long'])
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, bool] = {}  # whether it has ended
+
+    def begin(self, id_: str) -> None:
+        """Take note that an episode has begun."""
+        self._begun[id_] = False
+
+    def end(self, id_: str) -> None:
+        """Take note that it has ended."""
+        if id_ in self._begun:
+            self._begun[id_] = True
+
+    def is_ready(self, count: int) -> bool:
+        """Tell whether the first `count` episodes have ended."""
+        first = list(self._begun.values())[:count]
+        return len(first) == count and all(first)
+
+    def first(self, count: int) -> list[str]:
+        """Return the first `count` episodes."""
+        return list(self._begun)[:count]
+
+    def keep_only(self, ids: Iterable[str]) -> None:
+        """Forget all episodes but these."""
+        kept = set(ids)
+        self._begun = {id_: ended for id_, ended in self._begun.items() if id_ in kept}
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Forget episodes that will never end."""
+        for id_ in ids:
+            self._begun.pop(id_, None)

@@ -1,0 +1,63 @@
+"""Episodes that are played to see how good a module is, beside those that it learns from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, final
+
+from gymnasium.vector import VectorEnv
+
+from episodia.env_runners.vector_envs import EnvSource
+from episodia.errors import EnvRunnerError
+
+
+@final
+class Evaluator:
+    """Has environments of its own, made when they are needed for the first time, and lends them to other runners.
+
+    Args:
+        source: How environments are made.
+        arguments: The settings of the runner, by name.
+    """
+
+    def __init__(self, source: EnvSource, arguments: dict[str, Any]) -> None:
+        self._source = source
+        self._arguments = arguments
+        self._env: VectorEnv[Any, Any, Any] | None = None
+
+    def runner(self, make_runner: Callable[..., Any], like: Any, seed: int) -> Any:
+        """Return a runner with the module of `like`, copies of its pipelines, and the seed `seed`.
+
+        Raises:
+            EnvRunnerError: If there is a ready vector environment only.
+        """
+        if not self._source.is_renewable:
+            raise EnvRunnerError(
+                f"evaluate: found a ready vector environment, {self._source.env}, which is busy with sampling and cannot be "
+                "made a second time; expected a way to make one. Pass the runner a function that makes it."
+            )
+        settings = {
+            **self._arguments,
+            "env_to_module": copy.deepcopy(like.env_to_module),
+            "module_to_env": copy.deepcopy(like.module_to_env),
+            "seed": seed,
+            "callbacks": (),
+            # The environments that are lent have these settings already.
+            "num_envs": None,
+            "vectorization": "sync",
+            "step_timeout_s": None,
+        }
+        if self._source.limits_itself(self._lent()):
+            settings["horizon"] = None
+        return make_runner(self._lent, like.module, **settings)
+
+    def _lent(self) -> VectorEnv[Any, Any, Any]:
+        if self._env is None or self._env.closed:
+            self._env = self._source.build()
+        return self._env
+
+    def close(self) -> None:
+        """Close the environments, if there are any."""
+        if self._env is not None:
+            self._env.close()

@@ -1,0 +1,98 @@
+"""An environment that is made anew when it fails, so that the others beside it do not notice."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable
+from typing import Any, final
+
+import gymnasium as gym
+import numpy as np
+
+from episodia.errors import EnvError
+
+# In the info of the first observation after an environment was made anew: what had happened.
+RESTARTED = "env_restarted_after"
+
+
+@final
+class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """Makes its environment anew when that raises.
+
+    If a step fails, what is returned is no step but the first observation of the next episode, and its info has the key
+    `env_restarted_after`. Only exceptions are caught: a KeyboardInterrupt or SystemExit passes.
+
+    A new environment is reset with a seed that is derived from the last seed of the old one and the number of restarts.
+
+    Args:
+        make: Makes the environment.
+        lane: Its number, for messages.
+        max_restarts: How often in a row it is made anew without an episode in between that ends by itself; None for any
+            number.
+    """
+
+    def __init__(self, make: Callable[[], gym.Env[Any, Any]], lane: int, max_restarts: int | None) -> None:
+        super().__init__(make())
+        self._make = make
+        self.lane = lane
+        self._max_restarts = max_restarts
+        self._in_a_row = 0
+        self._restarts = 0
+        self._seed: int | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, in a new environment if the old one cannot."""
+        # Whoever asks for a reset has reached an end.
+        self._in_a_row = 0
+        if seed is not None:
+            self._seed = seed
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            return self._begin_anew(error)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step, or begin the next episode if that fails."""
+        try:
+            return self.env.step(action)
+        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            observation, info = self._begin_anew(error)
+            return observation, 0.0, False, False, info
+
+    def close(self) -> None:
+        """Close the environment; what it raises then is of no interest any more."""
+        with contextlib.suppress(Exception):
+            self.env.close()
+
+    def _begin_anew(self, error: Exception) -> tuple[Any, dict[str, Any]]:
+        what_happened = _text(error)
+        while True:
+            self._in_a_row += 1
+            if self._max_restarts is not None and self._in_a_row > self._max_restarts:
+                raise EnvError(self._given_up(error)) from error
+            self._restarts += 1
+            self.close()
+            try:
+                self.env = self._make()
+                observation, info = self.env.reset(seed=self._next_seed())
+            except Exception as again:  # noqa: BLE001  # whatever an environment raises
+                error = again
+                continue
+            return observation, {**info, RESTARTED: what_happened}
+
+    def _next_seed(self) -> int | None:
+        if self._seed is None:
+            return None
+        return int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
+
+    def _given_up(self, error: Exception) -> str:
+        return (
+            f"environment {self.lane}: found {_text(error)}, after it was made anew {self._in_a_row - 1} times in a row; "
+            f"expected steps. Correct the environment, or let the runner be more patient with `max_restarts=`. It raised:\n"
+            f"{''.join(traceback.format_exception(error))}"
+        )
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

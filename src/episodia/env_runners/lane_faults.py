@@ -1,0 +1,64 @@
+"""What becomes of an episode whose environment has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, final
+
+from episodia.env_runners.guarded_env import RESTARTED
+from episodia.env_runners.lane_infos import Infos, is_by_lane
+from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
+from episodia.episodes.recorder import Recorder
+from episodia.episodes.recorder_lanes import drop_lanes, episode_id, truncate_lanes
+from episodia.errors import EnvRunnerError
+
+OnEnvError: TypeAlias = Literal["drop", "truncate"]
+
+
+@final
+class Faults:
+    """Settles episodes whose environment was made anew, and counts them.
+
+    Args:
+        on_env_error: `"drop"` forgets the running episode, as far as it was not handed out; `"truncate"` keeps its steps as
+            an episode that was stopped from outside.
+        metrics: Where to count.
+        totals: Which episodes go on, for the metrics.
+    """
+
+    def __init__(self, on_env_error: OnEnvError, metrics: RunnerMetrics, totals: EpisodeTotals) -> None:
+        if on_env_error not in ("drop", "truncate"):
+            raise EnvRunnerError(f"found `on_env_error={on_env_error!r}`, expected 'drop' or 'truncate'.")
+        self.on_env_error = on_env_error
+        self.metrics = metrics
+        self._totals = totals
+        # By the id of an episode that was truncated: what its environment had raised.
+        self.reasons: dict[str, str] = {}
+
+    def happened(self, infos: Infos) -> bool:
+        """Tell whether an environment was made anew with this step or reset."""
+        return is_by_lane(infos) and any(RESTARTED in info for info in infos.values())
+
+    def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
+        """End the episodes of environments that were made anew; return all lanes that begin with this step."""
+        failed = [lane for lane, info in infos.items() if RESTARTED in info]
+        self.metrics.num_env_restarts += len(failed)
+        running = [lane for lane in failed if lane not in recorder.idle_lanes]
+        if self.on_env_error == "truncate":
+            self.reasons |= {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}
+            truncate_lanes(recorder, running)
+        else:
+            self.drop(recorder, running)
+        return recorder.idle_lanes
+
+    def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
+        """Forget the running episodes of `lanes`, and count what is lost."""
+        for id_, steps in drop_lanes(recorder, lanes).items():
+            self.metrics.num_episodes_dropped += 1
+            self.metrics.num_env_steps_dropped += steps
+            self._totals.forget(id_)
+
+    def mark(self, chunk: Any) -> None:
+        """Write into the custom data of a truncated episode why it was."""
+        if self.reasons and chunk.id_ in self.reasons:
+            chunk.custom_data["env_error"] = self.reasons.pop(chunk.id_)

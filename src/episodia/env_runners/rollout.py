@@ -1,0 +1,246 @@
+"""Playing: the loop from actions to steps and back, over all lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple, final
+
+import torch
+from gymnasium.vector import VectorEnv
+
+from episodia.env_runners.acting import Actor
+from episodia.env_runners.async_lanes import LOST_WORKER, AsyncLanes
+from episodia.env_runners.episode_order import EpisodeOrder
+from episodia.env_runners.horizons import Horizon, check_resets_lanes
+from episodia.env_runners.lane_faults import Faults
+from episodia.env_runners.sampling import Wanted
+from episodia.env_runners.seeding import Seeds, seed_for
+from episodia.env_runners.stepping import NextStep, Stepper, stepper_for
+from episodia.env_runners.vector_envs import EnvSource
+from episodia.env_runners.watching import Watcher
+from episodia.episodes import EpisodeList
+from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.episodes.recorder import Recorder
+from episodia.episodes.recorder_lanes import episode_id, is_whole, steps_waiting
+from episodia.errors import EnvError
+
+
+class Manner(NamedTuple):
+    """How to act: exploring or not, or at random."""
+
+    random: bool
+    explore: bool
+
+
+@final
+class Rollout:
+    """Environments, the recorder of their steps, and what acts in them.
+
+    Args:
+        source: How the environments are made.
+        env: Those that were made first.
+        actor: What acts.
+        recorder: Where steps go.
+        seeds: Where seeds come from.
+        faults: What becomes of episodes whose environment fails.
+        watcher: Whom to tell what happens.
+    """
+
+    def __init__(
+        self,
+        source: EnvSource,
+        env: VectorEnv[Any, Any, Any],
+        actor: Actor,
+        recorder: Recorder,
+        *,
+        seeds: Seeds,
+        faults: Faults,
+        watcher: Watcher,
+    ) -> None:
+        self.env = env
+        self.actor = actor
+        self.recorder = recorder
+        self.seeds = seeds
+        self.faults = faults
+        self.order = EpisodeOrder()
+        self._source = source
+        self._watcher = watcher
+        self._live = LiveEpisodes(recorder)
+        self._stepper = self._new_stepper()
+        self._horizons = []
+        if source.soft_horizon is not None:
+            self._horizons.append(Horizon(source.soft_horizon, recorder.num_lanes, soft=True))
+        if source.horizon is not None and not source.limits_itself(env):
+            check_resets_lanes(env, self._stepper)
+            self._horizons.append(Horizon(source.horizon, recorder.num_lanes, soft=False))
+        self.needs_reset = True
+        self._needs_new_env = False
+        self._losses_in_a_row = 0
+
+    def _new_stepper(self) -> Stepper:
+        return stepper_for(self.env, self.recorder, self.faults, mask_key=self.actor.mask_key)
+
+    # --- The loop ---------------------------------------------------------------------------------------------------
+
+    def play(self, goal: Wanted, manner: Manner, steps: int, on_complete: Callable[[], None]) -> None:
+        """Play until `goal` is reached.
+
+        Args:
+            goal: How many steps or episodes there have to be.
+            manner: How to act.
+            steps: How many there are already, beside those in the recorder.
+            on_complete: Called after the last step, before its observations go through the pipeline.
+        """
+        with torch.no_grad():
+            if self.needs_reset:
+                self.reset(manner)
+            elif not self.actor.has_observed:
+                self.actor.observe(self._live, self._stepper.began, manner.explore)
+            steps += steps_waiting(self.recorder)
+            is_reached = steps >= goal.steps if goal.steps is not None else self.order.is_ready(goal.episodes or 0)
+            while not is_reached:
+                count = self._step(manner)
+                if count is None:
+                    continue
+                steps += count
+                if goal.steps is not None:
+                    is_reached = steps >= goal.steps
+                elif self._stepper.ended:
+                    is_reached = self.order.is_ready(goal.episodes or 0)
+                if is_reached:
+                    on_complete()
+                self.actor.observe(self._live, self._stepper.began, manner.explore)
+
+    def _step(self, manner: Manner) -> int | None:
+        """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
+        actor, stepper = self.actor, self._stepper
+        is_random, explore = manner
+        chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
+        started = perf_counter()
+        try:
+            count = stepper.step(chosen)
+        except LOST_WORKER as error:
+            self._lose_workers(error)
+            self.reset(manner)
+            return None
+        except BaseException:
+            # Some lanes may have stepped, nobody knows which, and answers may still be under way.
+            self.needs_reset = True
+            self._needs_new_env = isinstance(self.env, AsyncLanes)
+            raise
+        self._live.refresh()
+        self.faults.metrics.env_step_time_s += perf_counter() - started
+        if stepper.ended or stepper.began or self._horizons or self._watcher.is_listening:
+            self._turn_over(manner)
+        return count
+
+    def _turn_over(self, manner: Manner) -> None:
+        """Let episodes end and begin, and tell everybody."""
+        stepper, recorder = self._stepper, self.recorder
+        if stepper.began:
+            self._note_began(stepper.began)
+        stepped = [lane for lane in range(recorder.num_lanes) if lane not in stepper.began]
+        cut = [lane for horizon in self._horizons for lane in horizon.cut(stepper)]
+        leaving = cut if isinstance(stepper, NextStep) else stepper.ended
+        if stepper.ended:
+            self._losses_in_a_row = 0
+            for lane in stepper.ended:
+                self.order.end(episode_id(recorder, lane))
+        if leaving:
+            # Their last observation goes through the pipeline now, or never.
+            self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), manner.explore)
+        self._watcher.on_steps(self, stepped, stepper.ended)
+        if leaving:
+            stepper.begin_next()
+            for horizon in self._horizons:
+                horizon.begin_next(stepper)
+            self._live.refresh()
+            self._note_began(leaving)
+
+    def _note_began(self, lanes: Sequence[int]) -> None:
+        for lane in lanes:
+            self.order.begin(episode_id(self.recorder, lane))
+        self._watcher.on_starts(self, lanes)
+
+    # --- Resets -----------------------------------------------------------------------------------------------------
+
+    def reset(self, manner: Manner) -> None:
+        """Begin an episode in each lane. What running ones have is kept, as of an episode that was left; they never end."""
+        left = [episode_id(self.recorder, lane) for lane in self._running()]
+        self.needs_reset = True
+        while not self._is_reset():
+            pass
+        self.order.forget(left)
+        for horizon in self._horizons:
+            horizon.start()
+        self._live.refresh()
+        self.needs_reset = False
+        self._note_began(self._stepper.began)
+        self.actor.forget()
+        self.actor.observe(self._live, self._stepper.began, manner.explore)
+
+    def _is_reset(self) -> bool:
+        """Try to reset all lanes, in new environments if need be, and return whether it worked."""
+        # gymnasium's workers without shared memory forget that a lane was reset which had ended.
+        forgetful = isinstance(self.env, AsyncLanes) and self.env.forgets_resets and bool(self.recorder.idle_lanes)
+        try:
+            if self._needs_new_env or forgetful:
+                self._renew()
+            self._stepper.reset(seed_for(self.env, self.seeds.next_lanes(self.recorder.num_lanes)))
+        except LOST_WORKER as error:
+            self._lose_workers(error)
+            return False
+        except BaseException:
+            self._needs_new_env = isinstance(self.env, AsyncLanes)
+            raise
+        return True
+
+    def _renew(self) -> None:
+        if self._source.is_renewable:
+            self.close(by_force=True)
+            self.env = self._source.build()
+            self._stepper = self._new_stepper()
+            self._watcher.on_created(self)
+        self._needs_new_env = False
+
+    def _lose_workers(self, error: BaseException) -> None:
+        """Take note that a worker does not answer; all running episodes are dropped with it."""
+        self.needs_reset = self._needs_new_env = True
+        running = self._running()
+        self.order.forget([episode_id(self.recorder, lane) for lane in running])
+        self.faults.drop(self.recorder, running)
+        self._losses_in_a_row += 1
+        limit = self._source.max_restarts
+        if not isinstance(self.env, AsyncLanes) or (limit is not None and self._losses_in_a_row > limit):
+            raise EnvError(
+                f"environments: found that a worker is silent or gone ({type(error).__name__}: {error}), for the "
+                f"{self._losses_in_a_row}. time without an episode that ended; expected answers. Look for what blocks or kills "
+                "it, or allow more time with `step_timeout_s=`."
+            ) from error
+        self.faults.metrics.num_env_restarts += self.recorder.num_lanes
+
+    def close(self, *, by_force: bool = False) -> None:
+        """Close the environments; a second time nothing happens."""
+        if isinstance(self.env, AsyncLanes):
+            self.env.close(terminate=by_force)
+        else:
+            self.env.close()
+
+    # --- What is running --------------------------------------------------------------------------------------------
+
+    def _running(self) -> list[int]:
+        idle = self.recorder.idle_lanes
+        return [lane for lane in range(self.recorder.num_lanes) if lane not in idle]
+
+    def whole_episodes(self) -> list[str]:
+        """Return the ids of the running episodes of which nothing was handed out yet."""
+        return [episode_id(self.recorder, lane) for lane in self._running() if is_whole(self.recorder, lane)]
+
+    def running_episodes(self) -> list[str]:
+        """Return the ids of all running episodes."""
+        return [episode_id(self.recorder, lane) for lane in self._running()]
+
+    def has_whole_episodes_only(self) -> bool:
+        """Tell whether nothing was handed out yet of all episodes that are running."""
+        return len(self.whole_episodes()) == len(self._running())

@@ -1,0 +1,63 @@
+"""All randomness of a runner, from one seed."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+
+from episodia.env_runners.sync_lanes import SyncLanes
+from episodia.errors import EnvRunnerError
+
+# What a part of the randomness is for.
+_ACTIONS, _RANDOM_ACTIONS, _LANES, _EVALUATION = range(4)
+
+
+@final
+class Seeds:
+    """The seed of a runner, and how often lanes were seeded with it.
+
+    Each time that all lanes are reset, they get new seeds, which follow from the seed of the runner and the number of the
+    reset: a run that goes on after it was saved and one that was loaded play the same episodes, if both reset first.
+
+    >>> Seeds(5).next_lanes(2) == Seeds(5).next_lanes(2)
+    True
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        if seed is not None and seed < 0:
+            raise EnvRunnerError(f"found `seed={seed!r}`, expected a whole number of 0 or more, or None.")
+        self.seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) if seed is None else int(seed)
+        self.num_resets = 0
+        self.num_evaluations = 0
+
+    def rng(self) -> np.random.Generator:
+        """Return a new generator for random actions."""
+        return np.random.default_rng([self.seed, _RANDOM_ACTIONS])
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """Return a new generator for the actions of modules."""
+        return torch.Generator(device).manual_seed(self._numbers(_ACTIONS, 0, 1)[0])
+
+    def next_lanes(self, num_lanes: int) -> list[int]:
+        """Return new seeds for all lanes."""
+        self.num_resets += 1
+        return self._numbers(_LANES, self.num_resets, num_lanes)
+
+    def next_evaluation(self) -> int:
+        """Return a seed for the next evaluation."""
+        self.num_evaluations += 1
+        return self._numbers(_EVALUATION, self.num_evaluations, 1)[0]
+
+    def _numbers(self, purpose: int, number: int, count: int) -> list[int]:
+        # gymnasium wants Python integers, and some environments want them to fit into 31 bits.
+        state = np.random.SeedSequence([self.seed, purpose, number]).generate_state(count)
+        return [int(number) for number in state >> 1]
+
+
+def seed_for(env: VectorEnv[Any, Any, Any], seeds: list[int]) -> Any:
+    """Return `seeds` as `env` takes them: vector environments with one generator for all lanes take one."""
+    takes_list = isinstance(env.unwrapped, (SyncLanes, SyncVectorEnv, AsyncVectorEnv))
+    return seeds if takes_list else seeds[0]

@@ -1,0 +1,126 @@
+"""Environments that step one after another in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsFloat, final
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, iterate
+
+from episodia.env_runners.observation_batch import observation_batch
+from episodia.errors import EnvError, EnvRunnerError
+from episodia.spaces import short_name
+from episodia.trees import describe
+
+Make = Callable[[], gym.Env[Any, Any]]
+
+# Of a step that is a reset.
+_NO_REWARD: SupportsFloat = 0.0
+
+# A vector environment as a runner sees it: a batch of observations, rewards, two flags, and infos.
+Step = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[Any, Any]]
+
+
+@final
+class SyncLanes(VectorEnv[Any, Any, Any]):
+    """What `gymnasium.vector.SyncVectorEnv` is with the autoreset mode NEXT_STEP, with three differences.
+
+    Infos are `{lane: info}`, with the lanes that have one: gymnasium's vector form has one dtype for a key, and cuts what
+    does not fit. Observations that do not belong to the space are refused. Arrays are used again at the next step.
+    """
+
+    def __init__(self, makes: Sequence[Make]) -> None:
+        """Make one environment with each of `makes`."""
+        self.envs: list[gym.Env[Any, Any]] = []
+        try:
+            for make in makes:
+                self.envs.append(make())
+            _check_alike(self.envs)
+        except BaseException:
+            self.close_extras()
+            raise
+        first = self.envs[0]
+        self.num_envs = len(self.envs)
+        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.render_mode = first.render_mode
+        self.spec = first.spec
+        self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._observations = observation_batch(self.single_observation_space, self.num_envs)
+        self._rewards = np.zeros(self.num_envs)
+        self._terminateds = np.zeros(self.num_envs, np.bool_)
+        self._truncateds = np.zeros(self.num_envs, np.bool_)
+        self._ended: set[int] = set()  # lanes that are reset at the next step
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[Any, Any]]:
+        """Begin an episode in each lane; `seed` is None or a list with one for each."""
+        infos = {}
+        for lane, env in enumerate(self.envs):
+            observation, info = env.reset(seed=None if seed is None else seed[lane], options=options)
+            self._observations.put(lane, observation)
+            if info:
+                infos[lane] = info
+        self._ended = set()
+        return self._observations.batch(), infos
+
+    def step(self, actions: Any) -> Step:
+        """Take a step in each lane, or begin its next episode if the last one has ended."""
+        infos = {}
+        ended = self._ended
+        self._ended = set()
+        put, rewards = self._observations.put, self._rewards
+        terminateds, truncateds = self._terminateds, self._truncateds
+        for lane, action in enumerate(_each(self.action_space, actions)):
+            if ended and lane in ended:
+                observation, info = self.envs[lane].reset()
+                reward, terminated, truncated = _NO_REWARD, False, False
+            else:
+                observation, reward, terminated, truncated, info = self.envs[lane].step(action)
+            put(lane, observation)
+            try:
+                rewards[lane] = reward
+            except (TypeError, ValueError) as error:
+                raise EnvError(
+                    f"environment {lane}: found the reward {describe(reward)}, expected a number ({error})."
+                ) from error
+            terminateds[lane] = terminated
+            truncateds[lane] = truncated
+            if terminated or truncated:
+                self._ended.add(lane)
+            if info:
+                infos[lane] = info
+        return self._observations.batch(), rewards, terminateds, truncateds, infos
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return what each environment draws."""
+        return tuple(env.render() for env in self.envs)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close all environments."""
+        for env in self.envs:
+            env.close()
+
+
+def _each(space: Any, actions: Any) -> Iterable[Any]:
+    """Return the actions of a batch one by one."""
+    return actions if type(actions) is np.ndarray else iterate(space, actions)
+
+
+def _check_alike(envs: list[gym.Env[Any, Any]]) -> None:
+    if len({id(env.unwrapped) for env in envs}) < len(envs):
+        raise EnvRunnerError(
+            "found one environment for several lanes, expected a new one from each call. Let the function make it."
+        )
+    first = envs[0]
+    for lane, env in enumerate(envs):
+        for name in ("observation_space", "action_space"):
+            mine, other = getattr(env, name), getattr(first, name)
+            if mine != other:
+                raise EnvRunnerError(
+                    f"environment {lane}: found the {name} {short_name(mine)}, expected {short_name(other)} as environment 0 "
+                    "has it. Lanes have to be alike."
+                )
