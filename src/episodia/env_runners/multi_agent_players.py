@@ -103,8 +103,6 @@ class Players:
             self._collect(lane)
             if mode != self._mode and lane.episode is not None:
                 lane.has_old_actions = True
-        if mode != self._mode:
-            self._actor.forget()
         self._mode = mode
 
     def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
