@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
+from operator import methodcaller
 from typing import Any, final
 
 from episodia.columns import Columns
@@ -42,7 +42,7 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
         skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
         for column in sorted(_STEPS):
             if column not in skipped and not has_column(batch, column):
-                add_column(batch, column, episodes, partial(EpisodeList.flat, column=column))
+                add_column(batch, column, episodes, methodcaller("flat", column))
         for module_id, rows in episodes.groups().items():
             for column in rows.extra_columns():
                 if column not in skipped:

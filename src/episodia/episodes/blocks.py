@@ -92,6 +92,10 @@ class Block:
         """Return the arrays of `column`, one for each of its leaves."""
         return self._columns[column]
 
+    def arrays(self) -> list[np.ndarray]:
+        """Return all arrays; who holds them keeps the block from being used again."""
+        return [leaf.array for leaves in self._columns.values() for leaf in leaves]
+
     def rows(self, column: RecorderColumn, lane: int, start: int, stop: int) -> Any:
         """Return the read-only batch of the slots from `start` to just before `stop` of one lane, without a copy."""
         leaves = self._columns[column]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
-from typing import Any, final, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -27,7 +27,6 @@ class NotYetError(EpisodeKeyError):
     """A column was asked for at the present moment that only the next step will add."""
 
 
-@final
 class EpisodeList(Sequence[Any]):
     """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
 
@@ -134,6 +133,9 @@ class EpisodeList(Sequence[Any]):
         return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # it compares by content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EpisodeList, (list(self._episodes),)
 
     def __repr__(self) -> str:
         return episodes_text(self._episodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
+from weakref import ref
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Chunk:
         "block",
         "cursor",
         "episode",
+        "handed_to",
         "id_",
         "is_detached",
         "is_handed_out",
@@ -81,6 +83,7 @@ class Chunk:
         self.episode: SingleAgentEpisode | None = None
         self.is_detached = False  # whether a column of `episode` has a storage of its own
         self.is_handed_out = False
+        self.handed_to: ref[Any] | None = None  # the list that it was handed out in
 
     @property
     def t(self) -> int:

@@ -15,7 +15,8 @@ from episodia.episodes import weights_versions as versions
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.indexing import as_count
 from episodia.episodes.recorded_chunk import Chunk
-from episodia.episodes.recorded_episode import Layout, continue_episode, growing_episode, handed_out, prepared
+from episodia.episodes.recorded_episode import Layout, continue_episode, growing_episode, prepared
+from episodia.episodes.recorded_list import RecordedList
 from episodia.episodes.recorder_columns import RecorderColumn
 from episodia.episodes.recorder_input import (
     Flags,
@@ -318,6 +319,9 @@ class Recorder:
         out by `take`, that very object becomes finalized. What is written into it is what later readers see.
         """
         chunk = self._up_to_date(lane)
+        listed = None if chunk.handed_to is None else chunk.handed_to()
+        if listed is not None:
+            listed.list_episodes()  # it is one of them, and may be changed by who asks
         if chunk.is_handed_out and chunk.episode is not None:
             return chunk.episode
         return growing_episode(chunk, self._layout)
@@ -383,8 +387,7 @@ class Recorder:
             self._chunks[following.lane] = following
         self._tape.switch(block, cursor)
         self._finished, self._has_steps, self._plan = [], False, None
-        pairs = zip(chunks, storages, strict=True)
-        episodes = EpisodeList(handed_out(chunk, self._layout, storage) for chunk, storage in pairs)
+        episodes = RecordedList(chunks, self._layout, storages)
         self._tape.release()
         return episodes
 
@@ -394,5 +397,5 @@ class Recorder:
         No slot that was handed out is written again, but its block is, until the next `take`.
         """
         storages = [prepared(chunk, self._layout) for chunk in self._finished]
-        pairs, self._finished = zip(self._finished, storages, strict=True), []
-        return EpisodeList(handed_out(chunk, self._layout, storage) for chunk, storage in pairs)
+        chunks, self._finished = self._finished, []
+        return RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()

@@ -1,0 +1,182 @@
+"""What a recorder has handed out, as a list that reads columns from the block and makes episodes when asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+from weakref import ref
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.episodes import gather
+from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID
+from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.episodes.recorded_chunk import Chunk
+from episodia.episodes.recorded_episode import Layout, Prepared, handed_out
+from episodia.episodes.recorder_columns import RecorderColumn
+from episodia.trees import fresh
+
+_IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
+
+
+@final
+class RecordedList(EpisodeList):
+    """Chunks that a recorder handed out together.
+
+    To make an episode of a chunk costs some twenty microseconds, which is as much as many of its steps. So that happens when
+    somebody asks for an episode, and for all of them. Until then nobody can have changed one, and whole columns are taken
+    from the block in one gather; afterwards this is a list of episodes like any other.
+    """
+
+    __slots__ = ("__weakref__", "_chunks", "_held", "_layout", "_listed", "_origin", "_storages")
+
+    def __init__(self, chunks: list[Chunk], layout: Layout, storages: list[Prepared]) -> None:
+        """Adopt what a recorder hands out: chunks that it will not go on with, and what cannot be read from their block."""
+        self._listed: list[Any] | None = []
+        super().__init__()
+        self._chunks = chunks
+        self._layout = layout
+        self._storages = storages
+        self._listed = None
+        self._origin: RecordedList | None = None
+        self._modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
+        # A block is used again when nobody holds its arrays; views on them come only with the episodes.
+        self._held = [array for block in {chunk.block for chunk in chunks} for array in block.arrays()]
+        if not self._can_wait():
+            self.list_episodes()
+        for chunk in chunks:
+            chunk.handed_to = ref(self)
+
+    def _can_wait(self) -> bool:
+        """Tell whether nobody has an episode yet, and all that there is can be read from one block."""
+        return (
+            not any(self._storages)
+            and len({chunk.block for chunk in self._chunks}) == 1
+            and all(chunk.episode is None for chunk in self._chunks)
+        )
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nobody has asked for an episode yet."""
+        return self._listed is None and (self._origin is None or self._origin.is_untouched)
+
+    @property
+    def _episodes(self) -> list[Any]:
+        return self.list_episodes() if self._listed is None else self._listed
+
+    @_episodes.setter
+    def _episodes(self, episodes: list[Any]) -> None:
+        """Ignore what the constructor of the base lists: episodes are made of chunks."""
+
+    def list_episodes(self) -> list[Any]:
+        """Make all episodes now, and return them."""
+        if self._origin is not None:
+            self._listed = list(self._origin._episodes)
+        else:
+            pairs = zip(self._chunks, self._storages, strict=True)
+            self._listed = [handed_out(chunk, self._layout, storages) for chunk, storages in pairs]
+        return self._listed
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def forked(self) -> EpisodeList:
+        """Return an equal list whose episodes can be changed without changing ours."""
+        if not self.is_untouched:
+            return super().forked()
+        forked = RecordedList.__new__(RecordedList)
+        forked._listed = []
+        EpisodeList.__init__(forked)
+        forked._chunks, forked._layout, forked._storages, forked._held = self._chunks, self._layout, [], self._held
+        forked._listed, forked._origin, forked._modules = None, self, self._modules
+        forked._copies_on_access = True
+        return forked
+
+    def _as_group(self) -> EpisodeList:
+        # Also after an episode was asked for: this list sees forks as they are made.
+        return self
+
+    # --- Answers without episodes -----------------------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps of each episode: int64 [B]."""
+        return _numbers([chunk.num_steps for chunk in self._chunks]) if self.is_untouched else super().lengths
+
+    @property
+    def t_started(self) -> np.ndarray:
+        """The time step of each episode's first step: int64 [B]."""
+        return _numbers([chunk.t_started for chunk in self._chunks]) if self.is_untouched else super().t_started
+
+    @property
+    def is_terminated(self) -> np.ndarray:
+        """Which episodes are terminated: bool [B]."""
+        if not self.is_untouched:
+            return super().is_terminated
+        return np.array([chunk.is_terminated for chunk in self._chunks], np.bool_)
+
+    @property
+    def is_truncated(self) -> np.ndarray:
+        """Which episodes are truncated: bool [B]."""
+        if not self.is_untouched:
+            return super().is_truncated
+        return np.array([chunk.is_truncated for chunk in self._chunks], np.bool_)
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs."""
+        return list(self._layout.extras) if self.is_untouched else super().extra_columns()
+
+    def flat(self, column: str, *, tail: bool = False) -> Ragged:
+        """Return the rows of all episodes, one after another; see `EpisodeList.flat`."""
+        if not self._is_in_block(column):
+            return super().flat(column, tail=tail)
+        lengths = self.lengths
+        counts = lengths + 1 if tail else lengths
+        rows = _Rows(self._chunks, self._layout.column(column))
+        return Ragged(rows.taken(rows.lookbacks, rows.lookbacks + counts), offsets_of(counts), int(tail))
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
+        """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
+        if not self._is_in_block(column):
+            return super().windows(column, shifts=shifts, fill=fill, tail=tail)
+        rows = _Rows(self._chunks, self._layout.column(column))
+        counts = self.lengths + int(tail)
+        stretches = gather.Stretches(
+            lookbacks=rows.lookbacks,
+            counts=rows.sizes - rows.lookbacks,
+            t_started=self.t_started,
+            begins=np.zeros_like(counts),
+            rows=counts,
+        )
+        values = gather.windows(rows.taken(np.zeros_like(counts), rows.sizes), stretches, shifts, fill)
+        return Ragged(values, offsets_of(counts), int(tail))
+
+    def _is_in_block(self, column: str) -> bool:
+        return self.is_untouched and (column in _IN_BLOCK or column in self._layout.extras)
+
+
+@final
+class _Rows:
+    """Where the rows of one column of several chunks are in their block; `lookbacks` and `sizes` are int64 [B]."""
+
+    def __init__(self, chunks: Sequence[Chunk], column: RecorderColumn) -> None:
+        block = chunks[0].block
+        self._column = column
+        self._leaves = block.leaves(column)
+        self.lookbacks = _numbers([chunk.lookback_of(column) for chunk in chunks])
+        self.sizes = self.lookbacks + _numbers([chunk.num_steps for chunk in chunks]) + int(column.is_track)
+        # With lanes and slots as one axis.
+        stops = _numbers([chunk.lane * block.slots + chunk.cursor for chunk in chunks]) + int(column.is_track)
+        self._first = stops - self.sizes
+
+    def taken(self, starts: np.ndarray, stops: np.ndarray) -> Any:
+        """Return the items of each chunk from its start to its stop, the lookback counted, as one batch."""
+        rows = rows_of_ranges(self._first + starts, stops - starts)
+        leaves = [leaf.flat.take(rows, 0) for leaf in self._leaves]
+        return self._column.nested([fresh(leaf) for leaf in leaves])
+
+
+def _numbers(values: list[int]) -> np.ndarray:
+    return np.array(values, np.int64)
