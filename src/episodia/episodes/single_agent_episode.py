@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Mapping
 from time import perf_counter
@@ -311,11 +310,10 @@ class SingleAgentEpisode:
         rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
         if isinstance(rewards, np.ndarray):
             rewards = rewards.tolist()
-        try:
-            # Exactly rounded, and so the same in both forms and however the rewards were stored.
-            return math.fsum(rewards)
-        except (OverflowError, ValueError):  # infinities
-            return sum(map(float, rewards))
+        total = sum(rewards)
+        # Anything but a float comes of NumPy's scalars, which add up in a precision of their own: the sum is that of
+        # Python's floats in both forms, however the rewards were stored.
+        return total if type(total) is float else sum(map(float, rewards), 0.0)
 
     def get_duration_s(self) -> float:
         """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
