@@ -93,8 +93,9 @@ def play_together(modules, games, seed=0, explore=True):
             actions,
             {"left": float(actions["left"] == cues[row, 0]), "right": float(actions["right"] == cues[row, 1])},
             terminateds={"__all__": True},
+            # A rule has no log-probabilities.
             extra_model_outputs={
-                name: {Columns.ACTION_LOGP: chosen[Columns.ACTION_LOGP][row][name]} for name in actions
+                name: {Columns.ACTION_LOGP: logp} for name, logp in chosen[Columns.ACTION_LOGP][row].items()
             },
         )
     return [episode.finalize() for episode in episodes]

@@ -20,6 +20,8 @@ class AdaptiveKL:
         target: The divergence to aim at, in nats per step.
         tolerance: How many times more or less than the target is close enough.
         factor: What the coefficient is multiplied by, or divided by.
+        lowest: The coefficient does not fall below this, so that it can rise again soon after a time without progress.
+        highest: The coefficient does not rise above this.
 
     Raises:
         LearnerError: If a number is out of its range.
@@ -33,10 +35,14 @@ class AdaptiveKL:
     target: float = 0.01
     tolerance: float = 1.5
     factor: float = 2.0
+    lowest: float = 1e-3
+    highest: float = 1e3
 
     def __post_init__(self) -> None:
-        check_positive("AdaptiveKL", "initial", self.initial)
         check_positive("AdaptiveKL", "target", self.target)
+        check_positive("AdaptiveKL", "lowest", self.lowest)
+        check_within("AdaptiveKL", "highest", self.highest, self.lowest)
+        check_within("AdaptiveKL", "initial", self.initial, self.lowest, self.highest)
         check_within("AdaptiveKL", "tolerance", self.tolerance, 1.0)
         check_within("AdaptiveKL", "factor", self.factor, 1.0)
 
@@ -46,7 +52,7 @@ class AdaptiveKL:
         if not math.isfinite(divergence):
             return coefficient
         if divergence > self.target * self.tolerance:
-            return coefficient * self.factor
+            return min(coefficient * self.factor, self.highest)
         if divergence < self.target / self.tolerance:
-            return coefficient / self.factor
+            return max(coefficient / self.factor, self.lowest)
         return coefficient

@@ -11,7 +11,7 @@ from gymnasium import Space
 from torch import Tensor
 
 from episodia.connectors import LearnerConnectorPipeline
-from episodia.episodes.episode_list import Episode
+from episodia.episodes.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig
 from episodia.learners.coefficients import Coefficients
@@ -123,8 +123,10 @@ class Learner:
         return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
 
     def batch_of(self, episodes: Iterable[Episode]) -> dict[str, ModuleBatch]:
-        """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU."""
-        return self.pipeline(rl_module=self._networks.rl_module, episodes=episodes)
+        """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU; of none, nothing."""
+        listed = EpisodeList.of(episodes)
+        # Without an episode nobody knows what its columns would look like.
+        return self.pipeline(rl_module=self._networks.rl_module, episodes=listed) if len(listed) else {}
 
     def update_batch(
         self,
