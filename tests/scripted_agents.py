@@ -23,12 +23,13 @@ class ScriptedEnv(MultiAgentEnv):
     Its `log` has for each episode a list: what the reset returned, then pairs of what a step was given and returned.
     """
 
-    def __init__(self, index=0, kind="random", num_agents=3, longest=9, reuses_buffers=False):
+    def __init__(self, index=0, kind="random", num_agents=3, longest=9, reuses_buffers=False, tells_episode=True):
         self.index, self.kind, self.longest = index, kind, longest
         self.possible_agents = [f"agent {number}" for number in range(num_agents)]
         self.observation_spaces = dict.fromkeys(self.possible_agents, OBSERVATIONS)
         self.action_spaces = dict.fromkeys(self.possible_agents, ACTIONS)
         self.buffers = {agent: np.zeros(4, np.int64) for agent in self.possible_agents} if reuses_buffers else None
+        self.tells_episode = tells_episode
         self.log, self.seeds, self.closed = [], [], 0
 
     def reset(self, *, seed=None, options=None):
@@ -85,7 +86,7 @@ class ScriptedEnv(MultiAgentEnv):
     def shown(self, agent):
         self.status[agent] = "idle"
         number = self.possible_agents.index(agent)
-        values = [self.index, len(self.log) - 1, number, self.t]
+        values = [self.index, len(self.log) - 1 if self.tells_episode else 0, number, self.t]
         if self.buffers is None:
             return np.array(values)
         self.buffers[agent][:] = values

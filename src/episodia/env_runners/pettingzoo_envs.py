@@ -79,7 +79,7 @@ class ParallelPettingZooEnv(_PettingZooEnv):
 
     def step(self, actions: dict[AgentID, Any]) -> StepResult:
         """Carry out the actions of all agents."""
-        before = self.env.agents
+        before = tuple(self.env.agents)  # some environments change the list itself
         observations, rewards, terminateds, truncateds, infos = self.env.step(actions)
         # Who dies has a last observation, and is no longer among the agents; who appears is.
         agents = {*before, *self.env.agents}
