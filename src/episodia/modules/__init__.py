@@ -1,6 +1,7 @@
-"""Modules: what a network or a rule has to offer, distributions of actions, and two small actor-critics."""
+"""Modules: what a network or a rule has to offer, distributions of actions, and networks for all usual spaces."""
 
 from episodia.modules.actor_critic import ActorCritic
+from episodia.modules.default_module import DefaultActorCritic, default_module
 from episodia.modules.distributions import ActionDistribution, Deterministic, DistributionSpec, dist_for
 from episodia.modules.lstm import LSTMActorCritic
 from episodia.modules.mlp import MLPActorCritic
@@ -10,6 +11,7 @@ from episodia.modules.protocol import Distribution, DistributionClass, Distribut
 __all__ = [
     "ActionDistribution",
     "ActorCritic",
+    "DefaultActorCritic",
     "Deterministic",
     "Distribution",
     "DistributionClass",
@@ -20,5 +22,6 @@ __all__ = [
     "Module",
     "MultiModule",
     "ValueModule",
+    "default_module",
     "dist_for",
 ]

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from episodia.errors import EpisodeKeyError
 from episodia.modules.distributions import DistributionSpec, dist_for
-from episodia.modules.features import flat_features
 
 
 class ActorCritic(nn.Module, ABC):
@@ -19,32 +18,41 @@ class ActorCritic(nn.Module, ABC):
     Forward passes compute what torch is set to: call them under `torch.no_grad()` where no gradients are needed.
 
     Args:
-        observation_space: What observations in a batch are made of; they are flattened and discrete parts one-hot.
+        observation_space: What observations in a batch are made of.
         action_space: Which actions there are, see `dist_for`.
+        squashed: See `dist_for`.
     """
 
-    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any], *, squashed: bool = False) -> None:
         super().__init__()
         self.observation_space = observation_space
         self.action_space = action_space
-        self.distribution = dist_for(action_space)
-        self.features = flat_features(observation_space)
+        self.distribution = dist_for(action_space, squashed=squashed)
 
     @abstractmethod
+    def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
+        """Return what is asked for, and compute nothing else.
+
+        Args:
+            batch: With observations; for stateful modules also with `state_in`.
+            actor: Whether to return `action_dist_inputs`.
+            critic: Whether to return `vf_preds` and `embeddings`.
+
+        Returns:
+            These columns, and `state_out` if there is a state.
+        """
+
     def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return `action_dist_inputs`, and `state_out` if there is a state; no values are computed."""
+        return self.forward(batch, critic=False)
 
     def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the same as `forward_inference`: what differs is that actions are drawn then."""
-        return self.forward_inference(batch)
+        return self.forward(batch, critic=False)
 
-    @abstractmethod
     def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return `action_dist_inputs`, `vf_preds`, `embeddings`, and `state_out` if there is a state."""
-
-    def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return what `forward_train` returns, so that torch's wrappers for training work."""
-        return self.forward_train(batch)
+        return self.forward(batch)
 
     @abstractmethod
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
@@ -57,6 +65,10 @@ class ActorCritic(nn.Module, ABC):
     @abstractmethod
     def is_stateful(self) -> bool:
         """Tell whether there is a state."""
+
+    @abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """Return what the module was made with beside its spaces, as JSON values: arguments of its class."""
 
     def get_inference_action_dist_cls(self) -> DistributionSpec:
         """Return `distribution`."""

@@ -1,8 +1,12 @@
-"""Observations of any array space as one flat vector of floats per row, in the order of `gymnasium.spaces.flatten`."""
+"""Observations of any array space as one flat vector of floats per row, in the order of `gymnasium.spaces.flatten`.
+
+What becomes of a `Box` can be chosen: networks for images, see `encoders.py`, take the place of the plain numbers.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -14,8 +18,12 @@ from episodia.modules.distributions.base import describe
 from episodia.spaces import short_name
 
 
-def flat_features(space: Space[Any] | None) -> Features:
+def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) -> Features:
     """Return what turns batches of observations of `space` into `[..., num_features]`.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, to any depth.
+        box: What makes the features of a Box, out of the space and its place; None takes its numbers as they are.
 
     Raises:
         ModuleError: For spaces whose observations have no fixed size.
@@ -24,7 +32,7 @@ def flat_features(space: Space[Any] | None) -> Features:
     >>> features({"room": torch.tensor([3]), "speed": torch.tensor([[0.5, -0.5]])})
     tensor([[ 0.0000,  0.0000,  1.0000,  0.5000, -0.5000]])
     """
-    return _features(space, "observation_space")
+    return _features(space, "observation_space", box or floats)
 
 
 class Features(nn.Module):
@@ -33,19 +41,29 @@ class Features(nn.Module):
     num_features: int
 
 
-def _features(space: Space[Any] | None, path: str) -> Features:
+MakeBoxFeatures = Callable[[spaces.Box, str], Features]
+
+
+def floats(space: spaces.Box, path: str) -> Features:
+    """Return the features that are the numbers of `space` as they are."""
+    return _Floats(path, tuple(space.shape))
+
+
+def _features(space: Space[Any] | None, path: str, box: MakeBoxFeatures) -> Features:
     if isinstance(space, spaces.Dict):
-        children = {key: _features(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+        children = {key: _features(child, f"{path}[{key!r}]", box) for key, child in space.spaces.items()}
         return _Joined(list(children), list(children.values()))
     if isinstance(space, spaces.Tuple):
-        parts = [_features(child, f"{path}[{index}]") for index, child in enumerate(space.spaces)]
+        parts = [_features(child, f"{path}[{index}]", box) for index, child in enumerate(space.spaces)]
         return _Joined(list(range(len(parts))), parts)
     if isinstance(space, spaces.Discrete):
         return _OneHot(path, (), [(int(space.start), int(space.n))])
     if isinstance(space, spaces.MultiDiscrete):
         starts = torch.broadcast_to(torch.as_tensor(space.start), space.nvec.shape).reshape(-1).tolist()
         return _OneHot(path, space.nvec.shape, list(zip(starts, space.nvec.ravel().tolist(), strict=True)))
-    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+    if isinstance(space, spaces.Box):
+        return box(space, path)
+    if isinstance(space, spaces.MultiBinary):
         return _Floats(path, tuple(space.shape))
     found = "no space" if space is None else short_name(space)
     raise ModuleError(
@@ -65,7 +83,7 @@ class _Floats(Features):
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        lead = _leading_axes(observations, self._shape, self._path)
+        lead = leading_axes(observations, self._shape, self._path)
         return observations.reshape((*lead, self.num_features)).float()
 
 
@@ -88,7 +106,7 @@ class _OneHot(Features):
     values: Tensor  # for each feature: which value it stands for
 
     def forward(self, observations: Tensor) -> Tensor:
-        lead = _leading_axes(observations, self._shape, self._path)
+        lead = leading_axes(observations, self._shape, self._path)
         if observations.dtype.is_floating_point:
             raise ModuleError(
                 f"{self._path}: found observations {describe(observations)}, expected integers. If a connector makes them "
@@ -113,7 +131,8 @@ class _Joined(Features):
         return torch.cat([part(observations[key]) for key, part in zip(self._keys, self.parts, strict=True)], -1)
 
 
-def _leading_axes(observations: Tensor, shape: tuple[int, ...], path: str) -> torch.Size:
+def leading_axes(observations: Tensor, shape: tuple[int, ...], path: str) -> torch.Size:
+    """Return the axes before those of one observation, which has to have `shape`."""
     axes = observations.dim() - len(shape)
     if axes < 0 or observations.shape[axes:] != shape:
         raise ModuleError(

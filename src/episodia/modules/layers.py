@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -18,9 +19,7 @@ def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | 
     """Return a layer with orthogonal weights, scaled by `gain`, and biases of 0."""
     # Layers are made without memory first, or torch would draw weights of its own from the global generator.
     layer = nn.Linear(inputs, outputs, device="meta").to_empty(device=torch.get_default_device())
-    nn.init.orthogonal_(layer.weight, gain, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
+    return _filled(layer, gain, generator)
 
 
 def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None) -> nn.Sequential:
@@ -36,13 +35,47 @@ def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None)
     return nn.Sequential(*layers)
 
 
-def lstm(inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM:
-    """Return one recurrent layer with orthogonal weights and biases of 0; batches come first."""
+def convolution(
+    channels: tuple[int, int], kernel: int, stride: int, padding: int, generator: torch.Generator | None
+) -> nn.Conv2d:
+    """Return a convolution from and to so many `channels`, with orthogonal weights and biases of 0."""
+    layer = nn.Conv2d(*channels, kernel, stride, padding, device="meta")
+    return _filled(layer.to_empty(device=torch.get_default_device()), HIDDEN_GAIN, generator)
+
+
+def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
+    """Return one recurrent layer with orthogonal weights and biases of 0; batches come first.
+
+    Args:
+        kind: `"lstm"` or `"gru"`.
+        inputs: The number of features per step.
+        cell_size: The number of units.
+        generator: Where the weights come from.
+
+    Raises:
+        ModuleError: If there is no such kind of layer.
+    """
+    if kind not in RECURRENT:
+        raise ModuleError(
+            f"`recurrent`: found {kind!r}, expected one of {list(RECURRENT)}, or None for a module without memory."
+        )
     units = check_size("cell_size", cell_size)
-    layer = nn.LSTM(inputs, units, batch_first=True, device="meta").to_empty(device=torch.get_default_device())
+    layer = RECURRENT[kind](inputs, units, batch_first=True, device="meta")
+    return _filled(layer.to_empty(device=torch.get_default_device()), 1.0, generator)
+
+
+RECURRENT: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Layer:
+    """Return `layer` with orthogonal weights and biases of 0; as it is on the meta device, where nothing has values."""
     for name, parameter in layer.named_parameters():
+        if parameter.is_meta:
+            continue
         if "weight" in name:
-            nn.init.orthogonal_(parameter, generator=generator)
+            nn.init.orthogonal_(parameter, gain, generator=generator)
         else:
             nn.init.zeros_(parameter)
     return layer

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
+from episodia.modules.features import flat_features
 from episodia.modules.layers import linear, tower
 
 
@@ -19,7 +20,7 @@ class MLPActorCritic(ActorCritic):
     """Two separate stacks of linear layers with tanh: one for actions, one for values.
 
     Args:
-        observation_space: See `ActorCritic`.
+        observation_space: Observations are flattened, and discrete parts of them one-hot, see `flat_features`.
         action_space: See `ActorCritic`.
         hidden: The sizes of the hidden layers, the same in both stacks.
         generator: Where the initial weights come from; None takes torch's global generator (`torch.manual_seed`).
@@ -40,6 +41,8 @@ class MLPActorCritic(ActorCritic):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
+        self.features = flat_features(observation_space)
+        self.hidden = tuple(hidden)
         inputs = self.features.num_features
         width = hidden[-1] if hidden else inputs
         self.actor = tower(inputs, hidden, generator)
@@ -48,19 +51,16 @@ class MLPActorCritic(ActorCritic):
         self.critic = tower(inputs, hidden, generator)
         self.critic_head = linear(width, 1, 1.0, generator)
 
-    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return `action_dist_inputs`."""
-        return {Columns.ACTION_DIST_INPUTS: self.actor_head(self.actor(self._flat(batch)))}
-
-    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return `action_dist_inputs`, `vf_preds` and `embeddings`."""
+    def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
+        """Return what is asked for, see `ActorCritic.forward`."""
         features = self._flat(batch)
-        embeddings = self.critic(features)
-        return {
-            Columns.ACTION_DIST_INPUTS: self.actor_head(self.actor(features)),
-            Columns.VF_PREDS: self.critic_head(embeddings).squeeze(-1),
-            Columns.EMBEDDINGS: embeddings,
-        }
+        outputs: dict[str, Any] = {}
+        if actor:
+            outputs[Columns.ACTION_DIST_INPUTS] = self.actor_head(self.actor(features))
+        if critic:
+            embeddings = outputs[Columns.EMBEDDINGS] = self.critic(features)
+            outputs[Columns.VF_PREDS] = self.critic_head(embeddings).squeeze(-1)
+        return outputs
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
         """Return the value of each observation; only the critic is computed."""
@@ -76,6 +76,10 @@ class MLPActorCritic(ActorCritic):
     def is_stateful(self) -> bool:
         """Return False."""
         return False
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the sizes of the layers."""
+        return {"hidden": list(self.hidden)}
 
     def _flat(self, batch: dict[str, Any]) -> Any:
         return self.features(needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`"))

@@ -7,6 +7,7 @@ from episodia.modules.distributions.for_space import dist_for
 from episodia.modules.distributions.gaussian import Gaussian, GaussianSpec
 from episodia.modules.distributions.multi_categorical import MultiCategorical, MultiCategoricalSpec
 from episodia.modules.distributions.nested import Nested, NestedSpec
+from episodia.modules.distributions.squashed_gaussian import SquashedGaussian, SquashedGaussianSpec
 
 __all__ = [
     "ActionDistribution",
@@ -22,5 +23,7 @@ __all__ = [
     "MultiCategoricalSpec",
     "Nested",
     "NestedSpec",
+    "SquashedGaussian",
+    "SquashedGaussianSpec",
     "dist_for",
 ]

@@ -30,6 +30,11 @@ class ActionDistribution(ABC):
             generator: Where the randomness comes from; None takes torch's global generator.
         """
 
+    def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Any, Tensor]:
+        """Draw one action per row, and return the log-probabilities along with them."""
+        actions = self.sample(generator)
+        return actions, self.logp(actions)
+
     @abstractmethod
     def mode(self) -> Any:
         """Return the most probable action of each row."""

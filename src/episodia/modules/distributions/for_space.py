@@ -15,14 +15,16 @@ from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.gaussian import GaussianSpec
 from episodia.modules.distributions.multi_categorical import MultiCategoricalSpec
 from episodia.modules.distributions.nested import NestedSpec
+from episodia.modules.distributions.squashed_gaussian import SquashedGaussianSpec
 from episodia.spaces import short_name
 
 
-def dist_for(space: Space[Any]) -> DistributionSpec:
+def dist_for(space: Space[Any], *, squashed: bool = False) -> DistributionSpec:
     """Return what makes action distributions for `space` out of a module's outputs.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of these, to any depth.
+        squashed: For Boxes, which then need bounds: a Gaussian squashed by tanh, see `SquashedGaussianSpec`.
 
     Raises:
         ModuleError: For any other space.
@@ -32,10 +34,10 @@ def dist_for(space: Space[Any]) -> DistributionSpec:
     >>> distribution.mode(), distribution.entropy()
     (tensor([1]), tensor([0.6931]))
     """
-    return _spec(space, "action_space")
+    return _spec(space, "action_space", squashed)
 
 
-def _spec(space: Space[Any], path: str) -> DistributionSpec:
+def _spec(space: Space[Any], path: str, squashed: bool) -> DistributionSpec:
     if isinstance(space, spaces.Discrete):
         return CategoricalSpec(int(space.n), int(space.start), _torch_dtype(space))
     if isinstance(space, spaces.MultiDiscrete):
@@ -44,13 +46,24 @@ def _spec(space: Space[Any], path: str) -> DistributionSpec:
     if isinstance(space, spaces.MultiBinary):
         return BernoulliSpec(tuple(space.shape), _torch_dtype(space))
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        return GaussianSpec(space.shape, _torch_dtype(space))
+        return _box_spec(space, path, squashed)
     if isinstance(space, spaces.Dict) and space.spaces:
-        parts = tuple(_spec(child, f"{path}[{key!r}]") for key, child in space.spaces.items())
+        parts = tuple(_spec(child, f"{path}[{key!r}]", squashed) for key, child in space.spaces.items())
         return NestedSpec(parts, tuple(space.spaces))
     if isinstance(space, spaces.Tuple) and space.spaces:
-        return NestedSpec(tuple(_spec(child, f"{path}[{index}]") for index, child in enumerate(space.spaces)))
+        return NestedSpec(tuple(_spec(child, f"{path}[{index}]", squashed) for index, child in enumerate(space.spaces)))
     raise _unsupported(space, path)
+
+
+def _box_spec(space: spaces.Box, path: str, squashed: bool) -> DistributionSpec:
+    if not squashed:
+        return GaussianSpec(space.shape, _torch_dtype(space))
+    if not space.is_bounded():
+        raise ModuleError(
+            f"{path}: found {short_name(space)}, which has no bounds at some sides, expected a bounded Box for `squashed`. "
+            "Give the space bounds, or use the Gaussian without them, `squashed=False`."
+        )
+    return SquashedGaussianSpec(space.shape, _torch_dtype(space))
 
 
 def _integers(array: np.ndarray) -> tuple[int, ...]:
