@@ -104,27 +104,36 @@ class RLlib:
         return container
 
 
-def recorder_of(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None = None) -> Any:
-    """Return a recorder of ours that has recorded `data`, one lane for each, in vector steps."""
+def recorder_of(data: list[Trajectory], steps: list[dict[str, Any]]) -> Any:
+    """Return a recorder of ours that has recorded `data`, one lane for each, in the vector steps `steps`."""
     recorder = import_module("episodia.episodes.recorder").Recorder(OBSERVATIONS, ACTIONS, len(data), seed=0)
     recorder.reset(np.stack([trajectory.obs[0] for trajectory in data]))
-    for t in range(max(map(len, data))):
-        lanes = [lane for lane, trajectory in enumerate(data) if len(trajectory) > t]
-        rows = [data[lane] for lane in lanes]
-        ends = np.array([len(row) == t + 1 for row in rows])
-        extras: dict[str, Any] = {name: np.stack([getattr(row, name)[t] for row in rows]) for name in EXTRAS}
-        if states is not None:
-            extras["state_out"] = {name: np.stack([states[lane][name][t] for lane in lanes]) for name in "hc"}
-        recorder.step(
-            np.stack([row.obs[t + 1] for row in rows]),
-            np.array([row.actions[t] for row in rows]),
-            np.array([row.rewards[t] for row in rows]),
-            ends & np.array([row.terminated for row in rows]),
-            ends & np.array([row.truncated for row in rows]),
-            extras=extras,
-            lanes=np.array(lanes),
-        )
+    for step in steps:
+        recorder.step(**step)
     return recorder
+
+
+def vector_steps(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None = None) -> list[dict[str, Any]]:
+    """Return `data` as a vector environment and a module would have brought it, step by step."""
+    return [_vector_step(data, states, t) for t in range(max(map(len, data)))]
+
+
+def _vector_step(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None, t: int) -> dict[str, Any]:
+    lanes = [lane for lane, trajectory in enumerate(data) if len(trajectory) > t]
+    rows = [data[lane] for lane in lanes]
+    ends = np.array([len(row) == t + 1 for row in rows])
+    extras: dict[str, Any] = {name: np.stack([getattr(row, name)[t] for row in rows]) for name in EXTRAS}
+    if states is not None:
+        extras["state_out"] = {name: np.stack([states[lane][name][t] for lane in lanes]) for name in "hc"}
+    return {
+        "observations": np.stack([row.obs[t + 1] for row in rows]),
+        "actions": np.array([row.actions[t] for row in rows]),
+        "rewards": np.array([row.rewards[t] for row in rows]),
+        "terminateds": ends & np.array([row.terminated for row in rows]),
+        "truncateds": ends & np.array([row.truncated for row in rows]),
+        "extras": extras,
+        "lanes": None if len(lanes) == len(data) else np.array(lanes),
+    }
 
 
 def _initial_state(network: FlatValues | RecurrentValues) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ import numpy as np
 from _bare_loop import flat_batch, recurrent_batch
 from _case import Case
 from _connector_data import MAX_SEQ_LEN, FlatValues, RecurrentValues, Trajectory, as_handed_out, trajectories, verified
-from _connector_sides import MODULE_ID, Ours, RLlib, finalized_episode, recorder_of, running_episode
+from _connector_sides import MODULE_ID, Ours, RLlib, finalized_episode, recorder_of, running_episode, vector_steps
 
 SIZES = ((20, 200), (200, 20), (160, 200))
 # 4,000 steps that do not fill whole sequences, so there is padding on both sides.
@@ -70,7 +70,8 @@ class _Bench:
         """Return the case of the learner pipeline on `data`; on our side `recorded` says who made the episodes."""
         is_ours = isinstance(self.side, Ours)
         pipeline, module = self.side.learner(stateful=states is not None), self.side.learner_module(network)
-        prepare = partial(_taken, data, states) if recorded and is_ours else self.sent(data, states)
+        is_taken = recorded and is_ours
+        prepare = partial(_taken, data, vector_steps(data, states)) if is_taken else self.sent(data, states)
         by_hand = partial(flat_batch, data, network)
         if isinstance(network, RecurrentValues):
             by_hand = partial(recurrent_batch, data, states, network)
@@ -101,7 +102,8 @@ class _Bench:
             data = trajectories([RUNNING_STEPS] * count)
             if recorded and isinstance(self.side, Ours):
                 # What a runner asks for at each step.
-                running = recorder_of([replace(row, terminated=False, truncated=False) for row in data]).episodes
+                data = [replace(row, terminated=False, truncated=False) for row in data]
+                running = recorder_of(data, vector_steps(data)).episodes
             else:
                 running = partial(list, [running_episode(self.side, trajectory) for trajectory in data])
             run = partial(_observed, pipeline, module, running)
@@ -109,8 +111,8 @@ class _Bench:
             yield Case(name, run, check=lambda run=run: run()["obs"].numpy())
 
 
-def _taken(data: list[Trajectory], states: list[dict[str, np.ndarray]] | None) -> Any:
-    return recorder_of(data, states).take()
+def _taken(data: list[Trajectory], steps: list[dict[str, Any]]) -> Any:
+    return recorder_of(data, steps).take()
 
 
 def _observed(pipeline: Any, module: Any, running: Callable[[], Any]) -> Any:
