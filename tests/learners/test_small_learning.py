@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from episodia import Columns, SingleAgentEpisode
+from episodia.connectors import FlattenObservations
 from episodia.learners import (
     A2CConfig,
     AdaptiveKL,
@@ -143,16 +145,21 @@ def test_a_shared_module_learns_from_all_agents():
     assert min(returns_of(modules).values()) > 0.9
 
 
-def test_masks_in_observations_reach_the_loss_also_if_a_piece_makes_vectors_of_these():
-    episode = SingleAgentEpisode(len_lookback_buffer=0)
+@pytest.mark.parametrize("pieces", [[], [FlattenObservations]])
+def test_masks_in_observations_reach_the_loss_also_if_a_piece_makes_vectors_of_these(pieces):
+    space = spaces.Dict(board=OBSERVATIONS, action_mask=spaces.MultiBinary(2))
+    episode = SingleAgentEpisode(observation_space=space)
     masks = np.array([[1, 0], [1, 1], [0, 1]], np.int8)
     episode.add_env_reset({"board": np.zeros(2, np.float32), "action_mask": masks[0]})
     for t in range(2):
         observation = {"board": np.zeros(2, np.float32), "action_mask": masks[t + 1]}
         episode.add_env_step(observation, 0, 1.0, extra_model_outputs={Columns.ACTION_LOGP: 0.0})
-    learner = Learner(mlp(), ReinforceConfig())
+    learner = Learner(mlp(), ReinforceConfig(), observation_space=space, action_space=ACTIONS)
+    for piece in pieces:
+        learner.pipeline.prepend(piece())
 
     found = learner.batch_of([episode])["default_policy"]
 
     assert any(isinstance(piece, AddActionMasksFromEpisodes) for piece in learner.pipeline)
     assert found[Columns.ACTION_MASK].tolist() == masks[:2].tolist()
+    assert isinstance(found[Columns.OBS], torch.Tensor) == bool(pieces)

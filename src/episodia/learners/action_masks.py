@@ -7,7 +7,7 @@ from typing import Any, final
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.connectors.batch_columns import Batch, module_batches
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, Ragged
 
 
 @final
@@ -30,15 +30,20 @@ class AddActionMasksFromEpisodes(ConnectorV2):
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         """Add the masks of each module whose observations have some."""
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            if Columns.ACTION_MASK not in columns and self._have_masks(rows):
-                observations = rows.flat(Columns.OBS)
-                columns[Columns.ACTION_MASK] = observations.with_values(observations.values[self.action_mask_key])
+            observations = None if Columns.ACTION_MASK in columns else self._with_masks(columns, rows)
+            if observations is not None:
+                masks = observations.with_values(observations.values[self.action_mask_key])
+                columns[Columns.ACTION_MASK] = masks.body()
         return batch
 
-    def _have_masks(self, rows: EpisodeList) -> bool:
+    def _with_masks(self, columns: Batch, rows: EpisodeList) -> Ragged | None:
+        """Return observations that hold masks, or None if there are none."""
+        found = columns.get(Columns.OBS)
+        if isinstance(found, Ragged) and self._has_mask(found.values):
+            return found
         # One look decides whether the observations of all episodes are worth collecting.
         first = next((episode for episode in rows.agent_episodes if len(episode)), None)
-        if first is None:
-            return False
-        observation = first.get_observations(0)
-        return isinstance(observation, dict) and self.action_mask_key in observation
+        return rows.flat(Columns.OBS) if first is not None and self._has_mask(first.get_observations(0)) else None
+
+    def _has_mask(self, observations: Any) -> bool:
+        return isinstance(observations, dict) and self.action_mask_key in observations

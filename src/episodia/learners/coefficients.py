@@ -43,10 +43,10 @@ class Coefficients:
         self._schedules: dict[str, Schedule] = {}
         self._adaptives: dict[str, Adaptive] = {}
         for name, rule in rules.items():
-            if isinstance(rule, (int, float, Schedule)):
-                self._schedules[name] = as_schedule(rule)
-            else:
+            if isinstance(rule, Adaptive):
                 self._adaptives[name] = rule
+            else:
+                self._schedules[name] = as_schedule(rule)
         self._remembered = {
             module_id: {name: rule.initial for name, rule in self._adaptives.items()} for module_id in module_ids
         }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from episodia.connectors.schedules import Schedule, as_schedule
 from episodia.errors import LearnerError, PipelineError
 
@@ -38,19 +40,19 @@ def check_count(where: str, name: str, value: object, least: int) -> None:
     Raises:
         LearnerError: If it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise LearnerError(
             f"{where}: found `{name}={value!r}`, expected an integer from {least} on. Pass such a number."
         )
 
 
 def _extremes(where: str, name: str, value: object) -> tuple[float, float]:
-    if not isinstance(value, (int, float, Schedule)):
+    if not isinstance(value, (int, float, np.integer, np.floating, Schedule)):
         raise LearnerError(
             f"{where}: found {type(value).__name__} as `{name}`, expected a number or a `Schedule`. Pass one of these."
         )
     try:
-        return as_schedule(value).extremes
+        return as_schedule(value if isinstance(value, Schedule) else float(value)).extremes
     except PipelineError as error:
         raise LearnerError(
             f"{where}: found `{name}={value!r}`, expected a finite number. Pass such a number."

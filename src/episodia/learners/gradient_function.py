@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, final
 
+from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.gradients import Gradients, compute, flattened
@@ -58,6 +59,12 @@ class GradientFunction:
         Raises:
             LearnerError: If the state is not that of a learner with such modules and such a config.
         """
+        missing = [name for name in self.components if name not in state]
+        if missing:
+            raise LearnerError(
+                f"gradients of a state: found no {missing} in it, expected {list(self.components)}. Pass "
+                "`learner.get_state(GradientFunction.components)`."
+            )
         self._networks.set_weights(state["weights"])
         self._coefficients.set_state(state["coefficients"])
         t = state["progress"]["num_steps"]

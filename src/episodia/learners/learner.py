@@ -93,6 +93,9 @@ class Learner:
         """The number of steps that were trained on, each counted once for each update; schedules follow it."""
         return self._progress["num_steps"]
 
+    def __repr__(self) -> str:
+        return f"Learner({self._networks.rl_module!r}, {self.config!r}, device={str(self.device)!r})"
+
     # --- Updates ----------------------------------------------------------------------------------------------------
 
     def update(

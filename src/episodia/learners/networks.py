@@ -38,7 +38,8 @@ class Networks:
     def __init__(self, modules: Module | Mapping[str, Module]) -> None:
         self.is_single = not _is_mapping(modules)
         given: Any = {DEFAULT_MODULE_ID: modules} if self.is_single else modules
-        self.modules = MultiModule(given)
+        # A container of our own may say which of its members do not learn.
+        self.modules = given if isinstance(given, MultiModule) else MultiModule(given)
         self._single = modules if self.is_single else None
 
     @property
@@ -58,10 +59,11 @@ class Networks:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters that want gradients, by name."""
+        """All parameters that want gradients, by name; none of frozen modules."""
         return {
             self.name(module_id, name): parameter
             for module_id, module in self.torch_modules.items()
+            if module_id not in self.modules.frozen
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         }
