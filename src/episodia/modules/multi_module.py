@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import final
 
 from episodia.errors import EpisodeKeyError, ModuleError
@@ -13,11 +13,16 @@ from episodia.modules.protocol import Module
 class MultiModule(Mapping[str, Module]):
     """A read-only mapping from module ids to modules. Two ids may stand for the same module.
 
+    Members may be frozen: they act, and learners leave them as they are. So are single weights that want no gradient
+    (`requires_grad_(False)`), and modules without weights. Where a module has one frozen id and one that is not, it learns
+    from what is done under the latter.
+
     Args:
         modules: The modules by their ids.
+        frozen: The ids of those that do not learn.
 
     Raises:
-        ModuleError: If there is none, or if something lacks what a `Module` has.
+        ModuleError: If there is none, if something lacks what a `Module` has, or if `frozen` names another one.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
@@ -27,12 +32,25 @@ class MultiModule(Mapping[str, Module]):
     (True, True, ['left', 'right'])
     """
 
-    def __init__(self, modules: Mapping[str, Module]) -> None:
+    def __init__(self, modules: Mapping[str, Module], *, frozen: Collection[str] = ()) -> None:
         if not modules:
             raise ModuleError("MultiModule: found no modules, expected at least one. Pass a dict of ids and modules.")
         for module_id, module in modules.items():
             _check(module_id, module)
+        # A single string would be taken apart into its letters.
+        ids = frozenset([frozen] if isinstance(frozen, str) else frozen)
+        if not ids <= modules.keys():
+            raise ModuleError(
+                f"MultiModule: found {sorted(map(str, ids - modules.keys()))} in `frozen`, expected some of {list(modules)}. "
+                "Name modules that are there."
+            )
         self._modules = dict(modules)
+        self._frozen = ids
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """The ids of the members that do not learn."""
+        return self._frozen
 
     def __getitem__(self, module_id: str) -> Module:
         try:
@@ -51,7 +69,8 @@ class MultiModule(Mapping[str, Module]):
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{module_id!r}: {type(module).__name__}" for module_id, module in self._modules.items())
-        return f"MultiModule({{{parts}}})"
+        frozen = f", frozen={sorted(map(str, self._frozen))}" if self._frozen else ""
+        return f"MultiModule({{{parts}}}{frozen})"
 
 
 def _check(module_id: str, module: object) -> None:
