@@ -13,8 +13,8 @@ from episodia.connectors.action_masks import action_masks
 from episodia.connectors.action_spaces import RowsOfSpace, change_actions
 from episodia.connectors.exploration import Exploration
 from episodia.connectors.module_outputs import ModuleOutputs
-from episodia.connectors.random_actions import Range, random_actions, random_reals
 from episodia.connectors.schedules import Schedule, schedule_within
+from episodia.modules.random_actions import Range, random_actions, random_reals
 from episodia.trees import leaves, map_batch
 
 

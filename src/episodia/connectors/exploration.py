@@ -16,9 +16,9 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
 from episodia.connectors.module_outputs import ModuleOutputs, check_arrays, module_outputs, needed_column, place_of
-from episodia.connectors.random_actions import Range, range_of
 from episodia.connectors.schedules import Schedule
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
+from episodia.modules.random_actions import Range, range_of
 from episodia.trees import leaves
 
 

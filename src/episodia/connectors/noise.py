@@ -11,9 +11,8 @@ from gymnasium.spaces import Box
 
 from episodia.connectors.action_spaces import RowsOfSpace, change_actions
 from episodia.connectors.exploration import Exploration
-from episodia.connectors.normalize_and_clip import within
-from episodia.connectors.random_actions import Range
 from episodia.connectors.schedules import Schedule, schedule_within
+from episodia.modules.random_actions import Range, within
 
 
 @final

@@ -13,6 +13,7 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
 from episodia.connectors.module_outputs import check_arrays, module_outputs, needed_column
+from episodia.modules.random_actions import float_bounds, within
 
 
 @final
@@ -52,19 +53,6 @@ class BoxBounds:
         if self._dtype.kind != "f" and actions.dtype.kind == "f":
             actions = _whole(np.rint(actions), self._dtype)
         return within(actions, self._low, self._high).astype(self._dtype, copy=False)
-
-
-def within(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
-    """Return `values` clipped to both bounds; for small arrays several times faster than `np.clip`."""
-    clipped: np.ndarray = np.minimum(np.maximum(values, low), high)
-    return clipped
-
-
-def float_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return both bounds as float64; infinite where the space has none, also for whole numbers."""
-    low = np.where(space.bounded_below, space.low, -np.inf)
-    high = np.where(space.bounded_above, space.high, np.inf)
-    return low.astype(np.float64), high.astype(np.float64)
 
 
 def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

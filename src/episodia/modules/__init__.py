@@ -7,6 +7,7 @@ from episodia.modules.lstm import LSTMActorCritic
 from episodia.modules.mlp import MLPActorCritic
 from episodia.modules.multi_module import MultiModule
 from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
+from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [
     "ActionDistribution",
@@ -21,7 +22,11 @@ __all__ = [
     "MLPActorCritic",
     "Module",
     "MultiModule",
+    "RandomModule",
+    "Rule",
+    "RuleModule",
     "ValueModule",
     "default_module",
     "dist_for",
+    "each_row",
 ]

@@ -1,0 +1,191 @@
+"""Modules that act by rules and have no weights. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.errors import EpisodeKeyError, ModuleError
+from episodia.modules.random_actions import Range, random_actions
+from episodia.trees import leaves, map_batch, stack, unstack
+
+
+class Rule(ABC):
+    """A module that says what to do, and learns nothing.
+
+    Batches reach it as NumPy arrays, also those that a pipeline has made tensors of. What it returns goes through the same
+    pipeline as the actions of networks: with the default one, elements of a bounded `Box` are from -1 to 1, and are spread
+    over the bounds afterwards (`NormalizeAndClipActions`).
+
+    Args:
+        observation_space: What observations are made of, for those who ask.
+        action_space: Which actions there are, for those who ask.
+    """
+
+    def __init__(self, observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+    @abstractmethod
+    def act(self, batch: dict[str, Any]) -> Any:
+        """Return one action for each row of `batch`, whose columns are NumPy arrays `[B, ...]`."""
+
+    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `actions`."""
+        return {Columns.ACTIONS: self.act({name: map_batch(_as_array, column) for name, column in batch.items()})}
+
+    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `actions`."""
+        return self.forward_inference(batch)
+
+    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return `actions`."""
+        return self.forward_inference(batch)
+
+    def get_initial_state(self) -> dict[str, Any]:
+        """Return an empty dict."""
+        return {}
+
+    def is_stateful(self) -> bool:
+        """Return False."""
+        return False
+
+
+@final
+class RuleModule(Rule):
+    """A function as a module.
+
+    Args:
+        function: Takes the observations of a batch, NumPy arrays `[B, ...]` in the nesting of the observation space, and
+            returns actions, `[B, ...]` in that of the action space. `each_row` makes one of a function of one observation.
+        observation_space: See `Rule`.
+        action_space: See `Rule`.
+
+    >>> lean = RuleModule(lambda observations: (observations[:, 2] > 0).astype(np.int64))
+    >>> lean.forward_inference({"obs": np.array([[0.0, 0.0, 0.1, 0.0], [0.0, 0.0, -0.1, 0.0]])})
+    {'actions': array([1, 0])}
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.function = function
+
+    def act(self, batch: dict[str, Any]) -> Any:
+        """Return what the function says."""
+        if Columns.OBS not in batch:
+            raise EpisodeKeyError(
+                f"rule: found no column {Columns.OBS!r} in the batch, only {list(batch)}; expected it from "
+                "`AddObservationsFromEpisodesToBatch`. Add that to the pipeline in front of the module."
+            )
+        actions = map_batch(np.asarray, self.function(batch[Columns.OBS]))
+        rows = len(next(leaves(batch[Columns.OBS]))[1])
+        for path, leaf in leaves(actions):
+            if leaf.ndim == 0 or len(leaf) != rows:
+                raise ModuleError(
+                    f"rule {self.function!r}: found actions{path} of the shape {list(leaf.shape)} for {rows} observations, "
+                    "expected one action for each. Return an array with one row for each observation, or wrap the function "
+                    "in `each_row`."
+                )
+        return actions
+
+
+def each_row(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of batches that asks `function`, which takes one observation, for each row.
+
+    >>> RuleModule(each_row(lambda observation: int(observation[0] > 0))).function(np.array([[0.5], [-0.5]]))
+    array([1, 0])
+    """
+
+    def of_batch(observations: Any) -> Any:
+        return stack([function(observation) for observation in unstack(observations)])
+
+    return of_batch
+
+
+@final
+class RandomModule(Rule):
+    """Acts at random: uniformly where the action space has bounds, among the allowed actions where there is a mask.
+
+    Masks are looked for in the batch column `action_mask`, then under that name in the observations.
+
+    Args:
+        observation_space: See `Rule`.
+        action_space: Which actions there are: Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these.
+        real_range: Where actions of a bounded Box lie; what the default pipelines spread over its bounds. None takes the
+            bounds themselves.
+        seed: For the module's random generator.
+
+    >>> module = RandomModule(None, spaces.Discrete(3), seed=0)
+    >>> module.forward_exploration({"obs": np.zeros((4, 2))})
+    {'actions': array([2, 1, 1, 0])}
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any] | None,
+        action_space: Space[Any],
+        *,
+        real_range: Range | None = (-1.0, 1.0),
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.real_range = None if real_range is None else (float(real_range[0]), float(real_range[1]))
+        self.seed = seed
+        self._rng = np.random.default_rng(seed)
+
+    def act(self, batch: dict[str, Any]) -> Any:
+        """Return an action drawn for each row."""
+        observations = batch.get(Columns.OBS)
+        masks = batch.get(Columns.ACTION_MASK)
+        if masks is None and isinstance(observations, dict):
+            masks = observations.get(Columns.ACTION_MASK)
+        rows = len(next(leaves(batch))[1])
+        return self._drawn(self.action_space, rows, masks)
+
+    def _drawn(self, space: Any, rows: int, mask: Any) -> Any:
+        if isinstance(space, spaces.Dict):
+            masks = {} if mask is None else mask
+            return {key: self._drawn(child, rows, masks.get(key)) for key, child in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            masks = (None,) * len(space.spaces) if mask is None else mask
+            return tuple(self._drawn(*pair) for pair in zip(space.spaces, [rows] * len(masks), masks, strict=True))
+        return random_actions(space, (rows,), self._rng, self.real_range, mask).astype(space.dtype, copy=False)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the module was made with beside its spaces."""
+        return {"real_range": None if self.real_range is None else list(self.real_range), "seed": self.seed}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state of the random generator."""
+        return {"generator": dict(self._rng.bit_generator.state)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Draw from now on what the module whose state this is would have drawn.
+
+        Raises:
+            ModuleError: If it is the state of something else; nothing is changed then.
+        """
+        rng = np.random.default_rng(0)
+        try:
+            rng.bit_generator.state = state["generator"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModuleError(
+                f"RandomModule: found a state that does not fit ({error!r}), expected that of a random generator under "
+                "'generator'. Load what `get_state` returned."
+            ) from error
+        self._rng = rng
+
+
+def _as_array(leaf: Any) -> Any:
+    # Tensors are known by what they can do, so that torch need not be there.
+    return leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else leaf
