@@ -13,16 +13,27 @@ from typing import Any
 from episodia.columns import Columns
 from episodia.connectors.collected import as_ragged, is_by_episode
 from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError
 
 Batch = dict[Any, Any]
 
 
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
-    """Write what `make` returns for the episodes of each module under `column`; `batch` is not grouped by module yet."""
-    if episodes.is_grouped:
+    """Write what `make` returns for the episodes of each module under `column`, before or after the mapping."""
+    if is_mapped(batch, episodes):
+        for module_id, rows in episodes.groups().items():
+            batch.setdefault(module_id, {})[column] = make(rows)
+    elif episodes.is_grouped:
         batch[column] = {module_id: make(rows) for module_id, rows in episodes.groups().items()}
     else:
         batch[column] = make(episodes)
+
+
+def place_for(batch: Batch, column: str, module_id: Any, episodes: EpisodeList) -> tuple[Batch, Any]:
+    """Return the dict that a column of one module belongs into, and its key there; before or after the mapping."""
+    if is_mapped(batch, episodes):
+        return batch.setdefault(module_id, {}), column
+    return (batch.setdefault(column, {}), module_id) if episodes.is_grouped else (batch, column)
 
 
 def change_column(
@@ -53,14 +64,31 @@ def has_column(batch: Batch, column: str) -> bool:
     return column in batch or any(isinstance(value, dict) and column in value for value in batch.values())
 
 
+def is_mapped(batch: Batch, episodes: EpisodeList) -> bool:
+    """Tell whether `batch` is grouped by module: `{module_id: {column: ...}}`."""
+    if not batch or not all(isinstance(part, dict) for part in batch.values()):
+        return False
+    modules = episodes.by_module()
+    return all(key in modules for key in batch)
+
+
 def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, Batch, EpisodeList]]:
-    """Yield each module's id, columns and episodes; a batch that is not grouped by module is that of a single one."""
+    """Yield each module's id, columns and episodes; a batch that is not grouped by module is that of a single one.
+
+    Raises:
+        BatchError: If there are several modules, and the batch is not grouped by them yet.
+    """
     groups = episodes.groups()
-    if batch and all(key in groups for key in batch):
+    if is_mapped(batch, episodes):
         for module_id, columns in batch.items():
             yield module_id, columns, groups[module_id]
     elif not episodes.is_grouped:
         yield next(iter(groups)), batch, episodes
+    elif batch and groups:
+        raise BatchError(
+            f"found the columns {list(batch)} of the modules {list(groups)} together, expected a batch that is grouped by "
+            "module. Place this piece after `AgentToModuleMapping`."
+        )
 
 
 def module_of(rl_module: Any, module_id: Any) -> Any:

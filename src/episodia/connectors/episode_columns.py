@@ -8,7 +8,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_column, has_column
+from episodia.connectors.batch_columns import Batch, add_column, has_column, place_for
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList
 
@@ -46,15 +46,11 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
         for module_id, rows in episodes.groups().items():
             for column in rows.extra_columns():
                 if column not in skipped:
-                    self._add_extra(batch, column, module_id, rows, episodes.is_grouped)
+                    # Other modules may have other ones.
+                    holder, key = place_for(batch, column, module_id, episodes)
+                    if key not in holder:
+                        holder[key] = rows.flat(column)
         return batch
-
-    @staticmethod
-    def _add_extra(batch: Batch, column: str, module_id: Any, rows: EpisodeList, is_grouped: bool) -> None:
-        """Add an extra column of one module; other modules may have other ones."""
-        holder, key = (batch.setdefault(column, {}), module_id) if is_grouped else (batch, column)
-        if key not in holder:
-            holder[key] = rows.flat(column)
 
 
 @final

@@ -8,7 +8,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, module_batches, module_of
+from episodia.connectors.batch_columns import Batch, module_batches, module_of, place_for
 from episodia.connectors.collected import as_ragged
 from episodia.connectors.sequences import Sequences, first_rows, padded, sequences
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
@@ -44,17 +44,12 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
         if carried is not None and Columns.OBS in batch:
             batch[Columns.STATE_IN] = Ragged(carried, np.arange(len(episodes) + 1))
             return batch
-        groups = episodes.groups()
-        states = {
-            module_id: states_of(rows, module_of(rl_module, module_id).get_initial_state())
-            for module_id, rows in groups.items()
-            if module_of(rl_module, module_id).is_stateful()
-        }
-        if states and batch and all(key in groups for key in batch):
-            for module_id, column in states.items():
-                batch[module_id][Columns.STATE_IN] = column
-        elif states:
-            batch[Columns.STATE_IN] = states if episodes.is_grouped else next(iter(states.values()))
+        for module_id, rows in episodes.groups().items():
+            module = module_of(rl_module, module_id)
+            if module.is_stateful():
+                states = states_of(rows, module.get_initial_state())
+                holder, key = place_for(batch, Columns.STATE_IN, module_id, episodes)
+                holder[key] = states
         return batch
 
 
