@@ -23,6 +23,7 @@ class Ours:
 
     def __init__(self) -> None:
         self.episode_class = import_module("episodia").SingleAgentEpisode
+        self.logging: dict[str, Any] = {}
 
     def learner(self, *, stateful: bool) -> Any:
         """Return the default learner pipeline with GAE and standardisation."""
@@ -70,6 +71,9 @@ class RLlib:
     def __init__(self) -> None:
         self.episode_class = import_module("ray.rllib.env.single_agent_episode").SingleAgentEpisode
         self._config = import_module("ray.rllib.algorithms.ppo").PPOConfig()
+        # Its runners and learners always pass their logger, which times every piece.
+        logger = import_module("ray.rllib.utils.metrics.metrics_logger").MetricsLogger(root=False)
+        self.logging = {"metrics": logger, "metrics_prefix_key": ("connectors",)}
 
     def learner(self, *, stateful: bool) -> Any:  # RLlib's pipeline asks the module
         """Return PPO's learner pipeline."""

@@ -6,6 +6,8 @@ copied columns bit by bit between the sides, advantages and value targets with a
 
 In rows that end with "recorded", our episodes were recorded in vector steps, as a runner does it; theirs are the same as in
 the other rows. Learner rows record and take them anew each time, outside the timing.
+
+Pipelines are called as runners and learners call them: RLlib's with its metrics logger, except in rows that say "no metrics".
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -77,7 +80,9 @@ class _Bench:
             by_hand = partial(recurrent_batch, data, states, network)
 
         def run(received: Any) -> Any:
-            return pipeline(rl_module=module, batch={}, episodes=received, shared_data={})[MODULE_ID]
+            return pipeline(rl_module=module, batch={}, episodes=received, shared_data={}, **self.side.logging)[
+                MODULE_ID
+            ]
 
         def check() -> Any:
             artificial = self.side.counts_artificial_steps
@@ -101,22 +106,33 @@ class _Bench:
         for count in RUNNING_EPISODES:
             data = trajectories([RUNNING_STEPS] * count)
             if recorded and isinstance(self.side, Ours):
-                # What a runner asks for at each step.
                 data = [replace(row, terminated=False, truncated=False) for row in data]
-                running = recorder_of(data, vector_steps(data)).episodes
+                running = _live(data)
             else:
                 running = partial(list, [running_episode(self.side, trajectory) for trajectory in data])
-            run = partial(_observed, pipeline, module, running)
-            name = f"env-to-module {count} episodes{', recorded' if recorded else ''}"
-            yield Case(name, run, check=lambda run=run: run()["obs"].numpy())
+            for logging, ending in ((self.side.logging, ""), ({}, ", no metrics")):
+                run = partial(_observed, pipeline, module, running, logging)
+                name = f"env-to-module {count} episodes{', recorded' if recorded else ''}{ending}"
+                yield Case(name, run, check=lambda run=run: run()["obs"].numpy())
+
+
+def _live(data: list[Trajectory]) -> Callable[[], Any]:
+    """Return what gives the list that a runner of ours has, as after a step."""
+    live = import_module("episodia.episodes.live_episodes").LiveEpisodes(recorder_of(data, vector_steps(data)))
+
+    def refreshed() -> Any:
+        live.refresh()
+        return live
+
+    return refreshed
 
 
 def _taken(data: list[Trajectory], steps: list[dict[str, Any]]) -> Any:
     return recorder_of(data, steps).take()
 
 
-def _observed(pipeline: Any, module: Any, running: Callable[[], Any]) -> Any:
-    return pipeline(rl_module=module, batch={}, episodes=running(), explore=True, shared_data={})
+def _observed(pipeline: Any, module: Any, running: Callable[[], Any], logging: dict[str, Any]) -> Any:
+    return pipeline(rl_module=module, batch={}, episodes=running(), explore=True, shared_data={}, **logging)
 
 
 def _same(ours: dict[str, np.ndarray], by_hand: dict[str, np.ndarray]) -> None:
