@@ -11,6 +11,7 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, is_by_module, split_by_module
 from episodia.connectors.batch_items import switch_batch_from_column_to_module_ids
 from episodia.episodes import EpisodeList
+from episodia.episodes.live_agents import LiveAgents
 
 # Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
 ROW_OWNERS = "memorized_map_structure"
@@ -73,6 +74,8 @@ class AgentToModuleMapping(ConnectorV2):
 
 def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:
     """Return for each module the position of the episode, and the agent, that each of its rows is for."""
+    if isinstance(episodes, LiveAgents):
+        return episodes.owners_by_module()
     owners = episodes.row_owners()
     return {
         module_id: [owners[position] for position in positions.tolist()]

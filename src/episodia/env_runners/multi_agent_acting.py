@@ -18,6 +18,7 @@ from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.multi_agent_lane import Choice
 from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
 from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EnvRunnerError
 from episodia.modules import MultiModule
 from episodia.trees import map_batch, stack
@@ -59,6 +60,7 @@ class MultiAgentActor:
         self.metrics = RunnerMetrics()
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
         self._observed: list[tuple[str, int]] | None = None
+        self._agents: LiveAgents | None = None
         self._batch: dict[Any, Any] = {}
         self._shared: dict[Any, Any] = {}
 
@@ -73,7 +75,7 @@ class MultiAgentActor:
         self._observed, self._batch, self._shared = None, {}, {}
         started = perf_counter()
         self._batch = self.env_to_module(
-            rl_module=self.modules, episodes=episodes, explore=explore, shared_data=self._shared
+            rl_module=self.modules, episodes=self._live(episodes), explore=explore, shared_data=self._shared
         )
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
@@ -82,6 +84,11 @@ class MultiAgentActor:
             )
         self._observed = moment
         self.metrics.env_to_module_time_s += perf_counter() - started
+
+    def _live(self, episodes: Sequence[MultiAgentEpisode]) -> LiveAgents:
+        if self._agents is None or not self._agents.holds(episodes):
+            self._agents = LiveAgents(episodes)
+        return self._agents
 
     def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
         """Let pieces that users have written see the last observations of an episode; nobody acts on them.
@@ -119,7 +126,7 @@ class MultiAgentActor:
         made = self.module_to_env(
             rl_module=self.modules,
             batch=outputs,
-            episodes=episodes,
+            episodes=self._live(episodes),
             explore=explore and not at_random,
             shared_data=self._shared,
             generator=self.generator,
