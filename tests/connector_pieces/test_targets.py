@@ -222,3 +222,15 @@ def test_a_column_that_is_there_stays():
 
 def test_an_empty_list_gives_empty_columns():
     assert columns_of([ComputeReturnsToGo()], EpisodeList())[Columns.RETURNS_TO_GO].tolist() == []
+
+
+@pytest.mark.parametrize("module", [SumModule(), MemoryModule()])
+def test_without_episodes_there_are_no_advantages_whatever_the_module_takes(module):
+    class Strict(type(module)):
+        def compute_values(self, batch, embeddings=None):
+            assert batch["obs"].shape[-1] == 2, "observations of another space"
+            return super().compute_values(batch, embeddings)
+
+    found = columns_of([AddStatesFromEpisodesToBatch(), GeneralAdvantageEstimation()], EpisodeList(), Strict())
+
+    assert found[Columns.ADVANTAGES].tolist() == found[Columns.VALUE_TARGETS].tolist() == []

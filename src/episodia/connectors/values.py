@@ -32,6 +32,9 @@ def values_and_bootstraps(
             "bootstrapped from it. Place this piece before `BatchIndividualItems`, and add observations with "
             "`AddObservationsFromEpisodesToBatch`."
         )
+    if not len(rows):
+        # Nobody has said how observations are shaped that are not there, so no module could take them.
+        return np.empty(0), np.empty(0)
     tracks = {name: track.map(lambda leaf: as_tensor(leaf, target)) for name, track in tracks.items()}
     # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
     columns.update({name: track.map(as_array) for name, track in tracks.items()} if target.type == "cpu" else tracks)
