@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
+from episodia.connectors.arguments import checked_count
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, module_batches, module_of, place_for
 from episodia.connectors.collected import as_ragged
@@ -109,8 +110,8 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
         """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
         super().__init__(*args, **kwargs)
-        self.max_seq_len = max_seq_len
-        self.burn_in = burn_in
+        self.max_seq_len = None if max_seq_len is None else checked_count(self.name, "max_seq_len", max_seq_len, 1)
+        self.burn_in = checked_count(self.name, "burn_in", burn_in, 0)
 
     writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})

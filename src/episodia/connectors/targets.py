@@ -8,6 +8,7 @@ import numpy as np
 
 from episodia import returns
 from episodia.columns import Columns
+from episodia.connectors.arguments import checked_count, checked_fraction
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, change_column, module_batches, module_of
 from episodia.connectors.collected import as_ragged
@@ -50,11 +51,14 @@ class GeneralAdvantageEstimation(ConnectorV2):
             max_seq_len: For recurrent modules, as in `AddTimeDimToBatchAndZeroPad`.
             device: Where the module is; on the CPU by default.
             **kwargs: As for all connectors.
+
+        Raises:
+            PipelineError: If a number is out of its range.
         """
         super().__init__(*args, **kwargs)
-        self.gamma = gamma
-        self.lambda_ = lambda_
-        self.max_seq_len = max_seq_len
+        self.gamma = checked_fraction(self.name, "gamma", gamma)
+        self.lambda_ = checked_fraction(self.name, "lambda_", lambda_)
+        self.max_seq_len = None if max_seq_len is None else checked_count(self.name, "max_seq_len", max_seq_len, 1)
         self.device = device
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
@@ -90,7 +94,7 @@ class ComputeReturnsToGo(ConnectorV2):
     def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any) -> None:
         """Discount by `gamma` per step."""
         super().__init__(*args, **kwargs)
-        self.gamma = gamma
+        self.gamma = checked_fraction(self.name, "gamma", gamma)
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
@@ -116,8 +120,8 @@ class NStepReturns(ConnectorV2):
     def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
         """Look `n` steps ahead."""
         super().__init__(*args, **kwargs)
-        self.n = n
-        self.gamma = gamma
+        self.n = checked_count(self.name, "n", n, 1)
+        self.gamma = checked_fraction(self.name, "gamma", gamma)
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
