@@ -21,7 +21,7 @@ class Sequences:
     Args:
         steps: Which step stands at each place, counted over all stretches; 0 at padding. int64 [S, L].
         mask: Where there is a step. bool [S, L].
-        counts: How many of the places at the front of each sequence are there for warming up the state only. int64 [S].
+        warmups: How many of the places at the front of each sequence are there for warming up the state only. int64 [S].
         stretches: The stretch that each sequence belongs to. int64 [S].
     """
 
