@@ -67,6 +67,26 @@ def test_an_agent_that_ended_before_the_slice_is_not_in_it():
     assert episode.slice(slice(2, 3), len_lookback_buffer=2).agent_ids == {"wolf"}
 
 
+@pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
+def test_an_agent_whose_observation_at_a_cut_was_replaced_later_is_in_the_slice_with_the_one_before(finalized):
+    """
+    environment step   0   1 ┊ 2   3
+    sensor             O   AO┊ .   O     the observation at 1 is replaced by the one at 3
+    robot              O   AO┊ AO  AO
+    """
+    schedule = scheduled("sensor: O AOR . O", "robot: O AOR AOR AOR", extras=("logp",))
+    chunk = schedule.until(1).stepped().cut(len_lookback_buffer=1)
+    for t in (2, 3):
+        chunk.add_env_step(**schedule.entry(t))
+    part = (chunk.finalize() if finalized else chunk)[:1]
+
+    sensor = part.agent_episodes["sensor"]
+    assert (sensor.t_started, len(sensor), sensor.observations.lookback) == (0, 0, 0)
+    assert part.get_observations(-1, neg_index_as_lookback=True) == schedule.entry(0)["observations"]
+    assert part.get_actions(-1, neg_index_as_lookback=True) == schedule.entry(1)["actions"]
+    part.validate()
+
+
 # --- Rewards that belong to no step ---
 
 

@@ -84,6 +84,25 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
     return picked
 
 
+def pause(episode: SingleAgentEpisode, position: int, lookback: int) -> SingleAgentEpisode:
+    """Return the chunk without steps that begins with the observation at `position`, counted from the first of the lookback."""
+    size = episode.rewards.len_incl_lookback()
+
+    def steps(column: LookbackBuffer) -> LookbackBuffer:
+        # An extra column may have fewer steps of the lookback.
+        stop = max(0, position - (size - column.len_incl_lookback()))
+        return column.share(slice(max(0, stop - lookback), stop), min(stop, lookback))
+
+    picked = _derived(
+        episode,
+        track=lambda column: column.share(slice(position - lookback, position + 1), lookback),
+        steps=steps,
+    )
+    picked.t_started = picked.t = t = episode.t_started + position - episode.observations.lookback
+    picked._weights_versions = versions.between(episode._weights_versions, t - lookback, t + (position == size))
+    return picked
+
+
 def _with_int_bounds(key: slice, where: str) -> slice:
     try:
         key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))

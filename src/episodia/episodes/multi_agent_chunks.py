@@ -101,8 +101,11 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     # Without an observation in the slice it goes on from the one before, as after a cut.
     first = inside.start if inside else last + repeats
     lookback = max(0, first - earliest)
-    index = first - single.observations.lookback
-    chosen = chunks.part(single, slice(index, index + last + repeats - first), lookback)
+    if inside:
+        index = first - single.observations.lookback
+        chosen = chunks.part(single, slice(index, index + last + repeats - first), lookback)
+    else:
+        chosen = chunks.pause(single, first, lookback)
     chosen.is_terminated = ends_here and single.is_terminated
     chosen.is_truncated = ends_here and single.is_truncated
     picked.agent_episodes[agent] = chosen
