@@ -77,25 +77,41 @@ class GetActions(ConnectorV2):
         **kwargs: Any,
     ) -> Batch:
         """Return the batch with actions for every module."""
-        with torch.no_grad():
-            for outputs in module_outputs(batch, rl_module):
-                if Columns.ACTIONS not in outputs.columns:
-                    masks = action_masks(outputs, episodes, shared_data, self.action_mask_key)
-                    self._act(outputs, masks, bool(explore), generator)
+        if torch.is_grad_enabled():
+            # Runners have switched gradients off for the whole sample.
+            with torch.no_grad():
+                self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
+        else:
+            self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
         return batch
+
+    def _act_all(
+        self,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        explore: bool,
+        shared_data: dict[Any, Any] | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        for outputs in module_outputs(batch, rl_module):
+            if Columns.ACTIONS not in outputs.columns:
+                masks = action_masks(outputs, episodes, shared_data, self.action_mask_key)
+                self._act(outputs, masks, explore, generator)
 
     def _act(self, outputs: ModuleOutputs, masks: Any, explore: bool, given: torch.Generator | None) -> None:
         columns = outputs.columns
         inputs = needed_column(outputs, Columns.ACTION_DIST_INPUTS, "the module, unless it returns `actions`")
         distribution = _distribution(outputs.module, inputs, masks, explore)
         if explore and isinstance(distribution, ActionDistribution):
-            actions = distribution.sample(self._generator_for(inputs.device) if self.is_stateful else given)
+            generator = given if self._generator is None else self._generator_for(inputs.device)
+            actions, logp = distribution.sample_with_logp(generator)
         else:
             distribution = distribution if explore else distribution.to_deterministic()
             actions = distribution.sample()
+            logp = distribution.logp(actions)
         columns[Columns.ACTIONS] = actions
-        if Columns.ACTION_LOGP not in columns:
-            columns[Columns.ACTION_LOGP] = distribution.logp(actions)
+        columns.setdefault(Columns.ACTION_LOGP, logp)
 
     def _generator_for(self, device: torch.device) -> torch.Generator | None:
         # A generator only draws on its own device, which is not known before the first batch.

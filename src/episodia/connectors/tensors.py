@@ -97,8 +97,10 @@ def _as_signed(array: np.ndarray) -> np.ndarray:
 
 
 def _moved(tensor: torch.Tensor, device: torch.device, pin_memory: bool) -> torch.Tensor:
-    if tensor.device == device or device.type == "cpu":
-        return tensor.to(device)
+    if device.type == "cpu":
+        return tensor if tensor.is_cpu else tensor.cpu()
+    if tensor.device == device:
+        return tensor
     if pin_memory and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
@@ -106,4 +108,7 @@ def _moved(tensor: torch.Tensor, device: torch.device, pin_memory: bool) -> torc
 
 def as_array(leaf: Any) -> Any:
     """Return a tensor as a NumPy array; anything else as it is."""
-    return leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    # `force` is slower, and needed only for tensors with gradients or on other devices.
+    return leaf.numpy(force=leaf.requires_grad or not leaf.is_cpu)
