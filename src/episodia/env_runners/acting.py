@@ -11,10 +11,12 @@ import torch
 
 from episodia.columns import Columns
 from episodia.connectors.action_masks import IGNORED_ROWS
+from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
 from episodia.connectors.pipeline import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.recurrence import CARRIED_STATES
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.random_batches import RandomActions
+from episodia.env_runners.short_cuts import ToEnv, ToModule
 from episodia.env_runners.stepping import Chosen, Stepper
 from episodia.episodes import EpisodeList
 from episodia.episodes.live_episodes import LiveEpisodes
@@ -60,6 +62,9 @@ class Actor:
         self.metrics = metrics
         self.random = random
         self.mask_key = mask_key
+        self._to_module = ToModule(env_to_module)
+        self._to_env = ToEnv(module_to_env, module)
+        self._scaling = None if module is None else scaling_of(module_to_env)
         self._is_stateful = module is not None and module.is_stateful()
         self._states: Any = None  # what the module has returned last, one row for each lane
         self._batch: dict[str, Any] | None = None
@@ -83,7 +88,10 @@ class Actor:
         self._shared = {}
         if self._is_stateful:
             self._shared[CARRIED_STATES] = self._carried(began, len(episodes))
-        self._batch = self._through(episodes, explore, self._shared)
+            self._batch = self._through(episodes, explore, self._shared)
+        else:
+            batch = self._to_module.batch(episodes)
+            self._batch = self._through(episodes, explore, self._shared) if batch is None else batch
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def observe_ends(self, episodes: EpisodeList, explore: bool) -> None:
@@ -107,11 +115,21 @@ class Actor:
         outputs = self._outputs(explore)
         between = perf_counter()
         metrics.forward_time_s += between - started
+        made = None
+        if stepper.action_masks is None and not self._is_stateful:
+            made = self._to_env.outputs(outputs, episodes, explore, self.generator)
+        if made is None:
+            made = self._back(outputs, episodes, stepper, explore)
+        metrics.module_to_env_time_s += perf_counter() - between
+        return self._chosen(made)
+
+    def _back(self, outputs: dict[str, Any], episodes: LiveEpisodes, stepper: Stepper, explore: bool) -> dict[str, Any]:
+        """Return what the module-to-env pipeline makes of `outputs`."""
         if stepper.action_masks is not None and Columns.ACTION_MASK not in outputs:
             outputs[Columns.ACTION_MASK] = stepper.action_masks
         if stepper.ignored:
             self._shared[IGNORED_ROWS] = stepper.ignored
-        outputs = self.module_to_env(
+        return self.module_to_env(
             rl_module=self.module,
             batch=outputs,
             episodes=episodes,
@@ -119,8 +137,6 @@ class Actor:
             shared_data=self._shared,
             generator=self.generator,
         )
-        metrics.module_to_env_time_s += perf_counter() - between
-        return self._chosen(outputs)
 
     def _outputs(self, explore: bool) -> dict[str, Any]:
         batch = self._batch
@@ -148,7 +164,7 @@ class Actor:
 
     def act_randomly(self, episodes: LiveEpisodes, stepper: Stepper) -> Chosen:
         """Return actions at random. A module with a state is asked nevertheless, so that its state keeps up."""
-        extras = {}
+        extras: dict[str, Any] = {}
         if self._is_stateful:
             self._outputs(explore=False)
             extras[Columns.STATE_OUT] = map_batch(_as_array, self._states)
@@ -158,7 +174,13 @@ class Actor:
         elif self.mask_key is not None:
             masks = _masks_in(episodes, self.mask_key)
         actions = self.random.drawn(_allowing(masks, stepper.ignored))
-        return Chosen(actions, map_batch(_own, actions), extras)
+        return self._chosen({**extras, **self._scaled({Columns.ACTIONS: actions})})
+
+    def _scaled(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Bring random actions from the units of the module to those of the environment."""
+        if self._scaling is None:
+            return outputs
+        return self._scaling(rl_module=self.module, batch=outputs, episodes=())
 
     # --- States -----------------------------------------------------------------------------------------------------
 
@@ -174,6 +196,11 @@ class Actor:
 
     def _initial(self, num_rows: int) -> Any:
         return map_batch(lambda leaf: np.repeat(np.asarray(leaf)[None], num_rows, 0), self.module.get_initial_state())
+
+
+def scaling_of(module_to_env: ModuleToEnvPipeline) -> NormalizeAndClipActions | None:
+    """Return the piece that brings a module's actions into the bounds of the environment."""
+    return next((piece for piece in module_to_env if isinstance(piece, NormalizeAndClipActions)), None)
 
 
 def _replaced(leaf: Any, rows: Sequence[int], start: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.columns import Columns
+from episodia.env_runners.chunk_summaries import Summary, summaries
 from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.metrics import EpisodeTotals
 from episodia.episodes import EpisodeList, SingleAgentEpisode
@@ -29,66 +31,94 @@ class HandOut:
         self._faults = faults
         self._totals = totals
         self._check_finite = check_finite
-        self._waiting: list[SingleAgentEpisode] = []
+        self._waiting: list[EpisodeList] = []
 
     @property
     def steps_waiting(self) -> int:
         """How many steps wait outside of the recorder."""
-        return sum(map(len, self._waiting))
+        return sum(int(chunks.lengths.sum()) for chunks in self._waiting)
+
+    def _summaries(self) -> list[Summary]:
+        return [summary for chunks in self._waiting for summary in summaries(chunks)]
 
     def ids(self) -> list[str]:
         """Return the ids of all episodes of which something waits."""
-        return [chunk.id_ for chunk in self._waiting]
+        return [summary.id_ for summary in self._summaries()]
 
     def whole_episodes(self) -> list[str]:
         """Return the ids of those that wait as a whole."""
-        return [chunk.id_ for chunk in self._waiting if chunk.is_done and not chunk.t_started]
+        return [summary.id_ for summary in self._summaries() if summary.is_done and not summary.t_started]
 
     def collect(self, recorder: Recorder) -> None:
         """Let all that was recorded wait here, running episodes cut where they are."""
-        self._waiting += recorder.take()
+        self._keep(recorder.take())
 
     def collect_finished(self, recorder: Recorder) -> None:
         """Let the episodes wait here that have ended; running ones stay whole."""
-        self._waiting += recorder.take_finished()
+        self._keep(recorder.take_finished())
+
+    def _keep(self, chunks: EpisodeList) -> None:
+        if len(chunks):
+            self._waiting.append(chunks)
 
     def drop(self) -> None:
         """Forget what waits, and count it as dropped."""
-        self._faults.metrics.num_episodes_dropped += len({chunk.id_ for chunk in self._waiting})
+        self._faults.metrics.num_episodes_dropped += len(set(self.ids()))
         self._faults.metrics.num_env_steps_dropped += self.steps_waiting
         self._waiting = []
 
     def everything(self) -> EpisodeList:
         """Hand out all that waits."""
-        return self._handed_out(self._waiting)
+        if len(self._waiting) == 1:
+            # The usual case: what the recorder has made, without a look at its episodes.
+            (chunks,) = self._waiting
+        else:
+            chunks = EpisodeList(chunk for chunks in self._waiting for chunk in chunks)
+        self._check_and_count(chunks)
+        self._waiting = []
+        return chunks
 
     def these(self, ids: list[str]) -> EpisodeList:
         """Hand out the episodes of these ids, in this order; all others go on waiting."""
-        by_id = {chunk.id_: chunk for chunk in self._waiting}
-        return self._handed_out([by_id[id_] for id_ in ids])
+        by_id = {chunk.id_: chunk for chunks in self._waiting for chunk in chunks}
+        chosen = EpisodeList(by_id[id_] for id_ in ids)
+        self._check_and_count(chosen)
+        self._remove(list(chosen))
+        return chosen
 
-    def _handed_out(self, chunks: list[SingleAgentEpisode]) -> EpisodeList:
+    def _remove(self, gone: list[SingleAgentEpisode]) -> None:
+        left = [chunk for chunks in self._waiting for chunk in chunks if not any(chunk is other for other in gone)]
+        self._waiting = [EpisodeList(left)] if left else []
+
+    def _check_and_count(self, chunks: EpisodeList) -> None:
         if self._check_finite:
             self._check(chunks)
-        for chunk in chunks:
-            self._faults.mark(chunk)
-            self._totals.note(chunk, self._faults.metrics)
-        gone = set(map(id, chunks))
-        self._waiting = [chunk for chunk in self._waiting if id(chunk) not in gone]
-        return EpisodeList(chunks)
+        if self._faults.reasons:
+            for chunk in chunks:
+                self._faults.mark(chunk)
+        self._totals.note(chunks, self._faults.metrics)
 
-    def _check(self, chunks: list[SingleAgentEpisode]) -> None:
+    def _check(self, chunks: EpisodeList) -> None:
         """Refuse a chunk with NaN or infinite numbers; it is dropped, all others go on waiting."""
+        columns = (Columns.OBS, Columns.REWARDS)
+        if all(_is_finite(chunks.flat(name, tail=name == Columns.OBS).values) for name in columns if len(chunks)):
+            return
         for chunk in chunks:
             for name, column in (("observation", chunk.observations), ("reward", chunk.rewards)):
                 for path, leaf in leaves(column._storage.lend(slice(0, None))):
-                    if leaf.dtype.kind == "f" and not _is_finite(leaf):
-                        self._waiting = [other for other in self._waiting if other is not chunk]
+                    if not _is_finite(leaf):
+                        self._remove([chunk])
                         self._totals.forget(chunk.id_)
                         raise EnvError(_not_finite(chunk, f"{name}{path}", leaf, column.lookback))
 
 
-def _is_finite(array: np.ndarray) -> bool:
+def _is_finite(batch: Any) -> bool:
+    return all(_is_finite_leaf(leaf) for _, leaf in leaves(batch))
+
+
+def _is_finite_leaf(array: Any) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return True
     # A finite sum has finite terms: one cheap reduction for the usual case.
     return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
 

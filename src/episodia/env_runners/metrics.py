@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, final
 
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.env_runners.chunk_summaries import summaries
+from episodia.episodes import EpisodeList
+
 
 @final
 @dataclass
@@ -77,29 +83,33 @@ class RunnerMetrics:
 
 @final
 class EpisodeTotals:
-    """Adds up chunks until their episode ends."""
+    """Adds up chunks of single-agent episodes until they end."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[float, float]] = {}  # return and duration so far, by episode
 
-    def note(self, chunk: Any, metrics: RunnerMetrics) -> float:
-        """Count a single-agent chunk that is handed out, and return the sum of its rewards.
+    def note(self, chunks: EpisodeList, metrics: RunnerMetrics) -> None:
+        """Count chunks that are handed out, none of which is empty.
 
-        When its episode ends with it, return, length and duration of the whole are added to `metrics`.
+        If an episode ends with its chunk, return, length and duration of the whole are added to `metrics`.
         """
-        rewards = chunk.rewards._storage.batch(slice(chunk.rewards.lookback, None))
-        gained = float(rewards.sum())
-        before, time_s = self._open.pop(chunk.id_, (0.0, 0.0))
-        total, time_s = before + gained, time_s + chunk.get_duration_s()
-        metrics.num_env_steps += len(chunk)
-        if chunk.is_done:
-            metrics.num_episodes += 1
-            metrics.episode_returns.append(total)
-            metrics.episode_lengths.append(chunk.t)
-            metrics.episode_durations_s.append(time_s)
-        else:
-            self._open[chunk.id_] = (total, time_s)
-        return gained
+        if not len(chunks):
+            return
+        rewards = chunks.flat(Columns.REWARDS)
+        gained = np.add.reduceat(rewards.values, rewards.offsets[:-1], dtype=np.float64).tolist()
+        metrics.num_env_steps += int(rewards.offsets[-1])
+        for summary, reward in zip(summaries(chunks), gained, strict=True):
+            total, time_s = reward, summary.duration_s
+            if summary.id_ in self._open:
+                before, time_before_s = self._open.pop(summary.id_)
+                total, time_s = before + total, time_before_s + time_s
+            if summary.is_done:
+                metrics.num_episodes += 1
+                metrics.episode_returns.append(total)
+                metrics.episode_lengths.append(summary.t)
+                metrics.episode_durations_s.append(time_s)
+            else:
+                self._open[summary.id_] = (total, time_s)
 
     def keep_only(self, ids: Iterable[str]) -> None:
         """Forget all episodes but these."""

@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from gymnasium.vector import VectorEnv
 
-from episodia.connectors import ConnectorV2, EnvToModulePipeline, ModuleToEnvPipeline, defaults
+from episodia.connectors import (
+    ConnectorV2,
+    EnvToModulePipeline,
+    ModuleToEnvPipeline,
+    NormalizeAndClipActions,
+    defaults,
+)
 
 Pieces = Sequence[ConnectorV2]
 
@@ -37,6 +43,12 @@ def module_to_env_for(
     return defaults.module_to_env(
         env.single_observation_space, env.single_action_space, custom=list(given or ()), stateful=is_stateful(module)
     )
+
+
+def real_range_of(module: Any, module_to_env: ModuleToEnvPipeline) -> tuple[float, float] | None:
+    """Return of what size a module's real-valued actions are, if their pipeline spreads them over the bounds."""
+    spreads = any(isinstance(piece, NormalizeAndClipActions) and piece.normalize_actions for piece in module_to_env)
+    return (-1.0, 1.0) if module is not None and spreads else None
 
 
 def is_stateful(module: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.random_actions import random_actions
+from episodia.connectors.random_actions import Range, random_actions
 from episodia.spaces import ARRAY_SPACES
 
 
@@ -20,15 +20,19 @@ class RandomActions:
         space: The action space of one lane.
         num_lanes: How many lanes there are.
         rng: Where the randomness comes from.
+        real_range: Stands for the bounds of real-valued actions that have two, where a module's actions are of that size.
 
     >>> RandomActions(spaces.Discrete(3), 2, np.random.default_rng(0)).drawn(np.array([[0, 0, 1], [1, 0, 0]]))
     array([2, 0])
     """
 
-    def __init__(self, space: Space[Any], num_lanes: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, space: Space[Any], num_lanes: int, rng: np.random.Generator, real_range: Range | None = None
+    ) -> None:
         self._space = space
         self._num_lanes = num_lanes
         self.rng = rng
+        self._real_range = real_range
 
     def drawn(self, masks: Any = None) -> Any:
         """Return a batch of actions; `masks` are nested as the space is, None allows everything."""
@@ -43,7 +47,7 @@ class RandomActions:
             return tuple(self._drawn(child, entry) for child, entry in zip(space.spaces, entries, strict=True))
         if not isinstance(space, ARRAY_SPACES):
             return tuple(self._sampled(space) for _ in range(self._num_lanes))
-        actions = random_actions(space, (self._num_lanes,), self.rng, None, masks)
+        actions = random_actions(space, (self._num_lanes,), self.rng, self._real_range, masks)
         return actions.astype(space.dtype, copy=False)
 
     def _sampled(self, space: Space[Any]) -> Any:

@@ -140,7 +140,7 @@ class Rollout:
         stepper, recorder = self._stepper, self.recorder
         if stepper.began:
             self._note_began(stepper.began)
-        stepped = [lane for lane in range(recorder.num_lanes) if lane not in stepper.began]
+        began = stepper.began
         cut = [lane for horizon in self._horizons for lane in horizon.cut(stepper)]
         leaving = cut if isinstance(stepper, NextStep) else stepper.ended
         if stepper.ended:
@@ -150,7 +150,9 @@ class Rollout:
         if leaving:
             # Their last observation goes through the pipeline now, or never.
             self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), manner.explore)
-        self._watcher.on_steps(self, stepped, stepper.ended)
+        if self._watcher.is_listening:
+            stepped = [lane for lane in range(recorder.num_lanes) if lane not in began]
+            self._watcher.on_steps(self, stepped, stepper.ended)
         if leaving:
             stepper.begin_next()
             for horizon in self._horizons:

@@ -16,7 +16,14 @@ from episodia.env_runners.evaluation import Evaluator
 from episodia.env_runners.handing_out import HandOut
 from episodia.env_runners.lane_faults import Faults, OnEnvError
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
-from episodia.env_runners.pipelines import Pieces, commit, device_of, env_to_module_for, module_to_env_for
+from episodia.env_runners.pipelines import (
+    Pieces,
+    commit,
+    device_of,
+    env_to_module_for,
+    module_to_env_for,
+    real_range_of,
+)
 from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.rollout import Manner, Rollout
 from episodia.env_runners.sampling import BatchMode, Wanted, check_settings, wanted
@@ -136,11 +143,14 @@ class SingleAgentEnvRunner:
         module_to_env: ModuleToEnvPipeline | Pieces | None,
         mask_key: str | None,
     ) -> Actor:
+        to_env = module_to_env_for(env, module, module_to_env)
         return Actor(
             module,
             env_to_module_for(env, module, env_to_module),
-            module_to_env_for(env, module, module_to_env),
-            random=RandomActions(env.single_action_space, env.num_envs, self._seeds.rng()),
+            to_env,
+            random=RandomActions(
+                env.single_action_space, env.num_envs, self._seeds.rng(), real_range_of(module, to_env)
+            ),
             generator=self._seeds.generator(device_of(module)),
             metrics=self._faults.metrics,
             mask_key=mask_key,

@@ -1,0 +1,106 @@
+"""The default pipelines without the frame around their pieces.
+
+At one environment, half of the time of a step would go into calling pieces that have next to nothing to do. Where a pipeline
+consists of the default pieces and nothing else, what they do is done here, with the functions that they consist of. The
+results are the same, bit for bit; a pipeline that is edited later is run as a whole from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
+    BatchIndividualItems,
+    ConnectorV2,
+    EnvToModulePipeline,
+    GetActions,
+    ModuleToEnvPipeline,
+    NormalizeAndClipActions,
+    NumpyToTensor,
+    TensorToNumpy,
+)
+from episodia.connectors.module_outputs import ModuleOutputs
+from episodia.connectors.tensors import as_array, as_tensor
+from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.trees import map_batch
+
+_TO_MODULE = (AddObservationsFromEpisodesToBatch, BatchIndividualItems, NumpyToTensor)
+_TO_ENV = (GetActions, TensorToNumpy, NormalizeAndClipActions)
+
+
+@final
+class ToModule:
+    """The default env-to-module pipeline of a module without state."""
+
+    def __init__(self, pipeline: EnvToModulePipeline) -> None:
+        self._pipeline = pipeline
+        self._pieces: Any = None
+
+    def batch(self, episodes: LiveEpisodes) -> dict[str, Any] | None:
+        """Return what the pipeline makes of `episodes`; None if it has to be asked itself."""
+        pieces: tuple[Any, ...] = self._pipeline.connectors
+        if pieces is not self._pieces:
+            self._pieces = pieces
+            self._is_default = _are(pieces, _TO_MODULE) and type(self._pipeline) is EnvToModulePipeline
+            self._device = pieces[-1].device if self._is_default else torch.device("cpu")
+        if not self._is_default:
+            return None
+        device = self._device
+        return {Columns.OBS: map_batch(lambda leaf: as_tensor(leaf, device), episodes.latest(Columns.OBS))}
+
+
+@final
+class ToEnv:
+    """The default module-to-env pipeline of a module without state, where all actions are allowed."""
+
+    def __init__(self, pipeline: ModuleToEnvPipeline, module: Any) -> None:
+        self._pipeline = pipeline
+        self._module = module
+        self._pieces: Any = None
+
+    def outputs(
+        self, outputs: dict[str, Any], episodes: LiveEpisodes, explore: bool, generator: torch.Generator
+    ) -> dict[str, Any] | None:
+        """Return what the pipeline makes of `outputs`; None if it has to be asked itself."""
+        if self._pipeline.connectors is not self._pieces:
+            self._learn(episodes)
+        if not self._is_default or Columns.ACTION_DIST_INPUTS not in outputs or Columns.ACTIONS in outputs:
+            return None
+        columns = dict(outputs)
+        self._get_actions._act(ModuleOutputs(None, columns, self._module), None, explore, generator)
+        arrays = {name: map_batch(as_array, column) for name, column in columns.items()}
+        if self._scaling is not None:
+            arrays = self._scaling(rl_module=self._module, batch=arrays, episodes=episodes)
+            return arrays
+        arrays[Columns.ACTIONS_FOR_ENV] = arrays[Columns.ACTIONS]
+        return arrays
+
+    def _learn(self, episodes: LiveEpisodes) -> None:
+        """Look at the pieces, once for each change of the pipeline."""
+        self._pieces = self._pipeline.connectors
+        pieces: tuple[Any, ...] = self._pieces
+        self._is_default = _are(pieces, _TO_ENV) and type(self._pipeline) is ModuleToEnvPipeline
+        if self._is_default:
+            self._get_actions, _, scaling = pieces
+            key = self._get_actions.action_mask_key
+            self._is_default = key is None or not episodes.has_in_observations(key)
+            changes = (scaling.normalize_actions or scaling.clip_actions) and _has_box(scaling.input_action_space)
+            self._scaling = scaling if changes else None
+
+
+def _are(pieces: tuple[ConnectorV2, ...], kinds: tuple[type[ConnectorV2], ...]) -> bool:
+    return tuple(map(type, pieces)) == kinds
+
+
+def _has_box(space: Space[Any] | None) -> bool:
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_box, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return any(map(_has_box, space.spaces))
+    # Where no space is known, the piece finds it in the module.
+    return space is None or isinstance(space, spaces.Box)
