@@ -81,6 +81,18 @@ class EnvError(EpisodiaError, RuntimeError):
     """An environment failed, and cannot be made anew, or not once more; `__cause__` is what it raised."""
 
 
+class CheckpointError(EpisodiaError, ValueError):
+    """A checkpoint cannot be written or read: something in it cannot be stored, is damaged, missing, or foreign."""
+
+
+class PolicyError(EpisodiaError, ValueError):
+    """A policy was given something that it cannot work with."""
+
+
+class MissingExtraError(EpisodiaError, ImportError):
+    """Something needs a package that is not installed; the message names the extra that brings it."""
+
+
 class ConnectorError(EpisodiaError, RuntimeError):
     """A connector piece failed while a pipeline ran; `__cause__` is what it raised.
 

@@ -1,0 +1,162 @@
+"""Nested states as JSON values, with tensors and arrays kept apart under names.
+
+Dicts, lists, strings, numbers, booleans and None are what they are in JSON. Everything else is a dict with one key that
+begins with `$` and says what it is; keys of the state itself that begin so get another `$` in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor
+
+from episodia.errors import CheckpointError
+from episodia.state.leaves import array_from, array_tensor, tensor_copy
+from episodia.state.limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
+
+_MARK = "$"
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
+    """Return `state` as JSON values, and its tensors and arrays by name.
+
+    Raises:
+        CheckpointError: If something in it is of another type, or too large; the message says where.
+
+    >>> encoded({"weights": np.zeros(2, np.float32), "steps": 3})
+    ({'weights': {'$array': 'weights'}, 'steps': 3}, {'weights': tensor([0., 0.])})
+    """
+    encoder = _Encoder()
+    return encoder.value(state, ()), encoder.tensors
+
+
+def decoded(value: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
+    """Return the state that `encoded` turned into `value` and `tensors`; `where` is the file, for messages.
+
+    Raises:
+        CheckpointError: If they are nothing that `encoded` returns.
+    """
+    decoder = _Decoder(tensors, where)
+    state = decoder.value(value, 0)
+    if decoder.left:
+        raise decoder.error(f"tensors {sorted(decoder.left)[:3]} that nothing refers to", "each to be used once")
+    if not isinstance(state, dict):
+        raise decoder.error(f"a {type(state).__name__}", "a dict")
+    return state
+
+
+@final
+class _Encoder:
+    """Collects tensors while it turns everything else into JSON values."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def value(self, value: Any, path: tuple[Any, ...]) -> Any:
+        if len(path) > MAX_DEPTH:
+            raise _unsaved(path[:4], f"more than {MAX_DEPTH} levels", "fewer")
+        kind = type(value)
+        if isinstance(value, (np.ndarray, np.generic, Tensor)):
+            return self._leaf(value, path)
+        if kind is float and not math.isfinite(value):
+            return {"$float": str(value)}
+        if kind is int and value.bit_length() > MAX_INTEGER_BITS:
+            raise _unsaved(path, f"an integer of {value.bit_length()} bits", f"at most {MAX_INTEGER_BITS}")
+        if kind in (str, int, float, bool, type(None)):
+            return value
+        if kind is list:
+            return self._all(value, path)
+        if kind is tuple:
+            return {"$tuple": self._all(value, path)}
+        if isinstance(value, Mapping):
+            return {self._key(key, path): self.value(child, (*path, key)) for key, child in value.items()}
+        raise _unsaved(path, f"a {kind.__name__}", "JSON values, tuples, NumPy arrays and tensors")
+
+    def _all(self, values: Any, path: tuple[Any, ...]) -> list[Any]:
+        return [self.value(child, (*path, position)) for position, child in enumerate(values)]
+
+    def _key(self, key: Any, path: tuple[Any, ...]) -> str:
+        if type(key) is not str or len(key) > MAX_KEY_LENGTH:
+            raise _unsaved(path, f"the key {repr(key)[:40]}", f"strings of at most {MAX_KEY_LENGTH} characters as keys")
+        return _MARK + key if key.startswith(_MARK) else key
+
+    def _leaf(self, value: Any, path: tuple[Any, ...]) -> dict[str, Any]:
+        name = self._free_name("/".join(map(str, path)) or "state")
+        if len(self.tensors) >= MAX_TENSORS:
+            raise _unsaved(path, f"more than {MAX_TENSORS} tensors and arrays", "fewer")
+        try:
+            if isinstance(value, Tensor):
+                self.tensors[name] = tensor_copy(value)
+                return {"$tensor": name}
+            self.tensors[name], form = array_tensor(np.asarray(value))
+        except CheckpointError as error:
+            raise CheckpointError(f"{_place(path)}: {error}") from None
+        return {"$array" if isinstance(value, np.ndarray) else "$scalar": name, **form}
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self.tensors:
+            name, number = f"{wanted}#{number}", number + 1
+        return name
+
+
+@final
+class _Decoder:
+    """Puts tensors back while it reads JSON values."""
+
+    def __init__(self, tensors: dict[str, Tensor], where: str) -> None:
+        self.left = dict(tensors)
+        self._where = where
+
+    def value(self, value: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise self.error(f"more than {MAX_DEPTH} levels", "fewer")
+        if isinstance(value, list):
+            return [self.value(child, depth + 1) for child in value]
+        if not isinstance(value, dict):
+            return value
+        mark = next((key for key in value if key.startswith(_MARK) and not key.startswith(_MARK * 2)), None)
+        if mark is not None:
+            return self._marked(mark, value, depth)
+        return {key[1:] if key.startswith(_MARK) else key: self.value(child, depth + 1) for key, child in value.items()}
+
+    def _marked(self, mark: str, value: dict[str, Any], depth: int) -> Any:
+        content = value[mark]
+        if mark == "$tuple" and isinstance(content, list) and len(value) == 1:
+            return tuple(self.value(child, depth + 1) for child in content)
+        if mark == "$float" and isinstance(content, str) and content in _NOT_FINITE and len(value) == 1:
+            return _NOT_FINITE[content]
+        if mark == "$tensor" and len(value) == 1:
+            return self._taken(content)
+        if mark in ("$array", "$scalar"):
+            form = {key: child for key, child in value.items() if key != mark}
+            try:
+                array = array_from(self._taken(content), form)
+            except CheckpointError as error:
+                raise self.error(f"an array {content!r} that cannot be read ({error})", "one of a state") from None
+            return array if mark == "$array" else array[()]
+        raise self.error(f"an entry {mark[:40]!r}", "one that this version of the library writes")
+
+    def _taken(self, name: Any) -> Tensor:
+        if not isinstance(name, str) or name not in self.left:
+            raise self.error(f"no tensor {repr(name)[:80]} that was not used before", "each one to be there")
+        return self.left.pop(name)
+
+    def error(self, found: str, expected: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._where}: found {found}, expected {expected}. The file was made by something else; use another checkpoint."
+        )
+
+
+def _place(path: tuple[Any, ...]) -> str:
+    return "state" + "".join(f"[{part!r}]" for part in path)
+
+
+def _unsaved(path: tuple[Any, ...], found: str, expected: str) -> CheckpointError:
+    return CheckpointError(
+        f"{_place(path)}: found {found}, expected {expected}. Convert it before it is saved; nothing was written."
+    )

@@ -1,0 +1,69 @@
+"""Files that are written durably, and read only if they are plain files of the expected size."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from episodia.errors import CheckpointError
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Put a file with `content` at `path`, whole or not at all, on the disk before this returns."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Let the names of the files in a directory reach the disk."""
+    # Where a directory cannot be opened, as on Windows, names are written with the files.
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_plain(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a plain file: no link, no pipe, not larger than `max_bytes`.
+
+    Raises:
+        FileNotFoundError: If there is nothing.
+        CheckpointError: If it is something else.
+    """
+    # Opening a pipe would wait for a writer, and a link may lead anywhere.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, f"what cannot be opened ({error.strerror})") from error
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unreadable(path, "something that is no file")
+        if status.st_size > max_bytes:
+            raise _unreadable(path, f"{status.st_size} bytes, more than {max_bytes}")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            # One more than there should be: it may have grown since.
+            content = file.read(status.st_size + 1)
+    except OSError as error:
+        raise _unreadable(path, f"what cannot be read ({error.strerror})") from error
+    finally:
+        os.close(handle)
+    if len(content) > status.st_size:
+        raise _unreadable(path, "a file that is being written to")
+    return content
+
+
+def _unreadable(path: Path, found: str) -> CheckpointError:
+    return CheckpointError(f"{path}: found {found}, expected a plain file of a checkpoint. Use another checkpoint.")
