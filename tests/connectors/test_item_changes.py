@@ -160,8 +160,41 @@ def test_items_that_do_not_fit_together_leave_the_batch_as_it_was():
 
 
 def test_a_batch_that_is_sorted_by_modules_is_refused():
-    with pytest.raises(BatchError, match="pass the part of one module"):
+    with pytest.raises(BatchError, match="name a column, not a module"):
         change({"left": {"obs": [1]}}, "left", swap)
+
+
+@pytest.mark.parametrize("as_leaf", [np.asarray, torch.as_tensor], ids=["arrays", "tensors"])
+def test_rows_of_nested_arrays_are_items(as_leaf):
+    batch = {"actions": {"gear": as_leaf([1, 2]), "wheel": (as_leaf([[0.5], [1.5]]),)}}
+    change(batch, "actions", lambda item, *_: {"gear": -item["gear"], "wheel": item["wheel"]})
+
+    assert batch["actions"]["gear"].tolist() == [-1, -2]
+    assert batch["actions"]["wheel"][0].tolist() == [[0.5], [1.5]]
+
+
+def test_items_of_all_modules_are_changed_where_the_batch_is_grouped_by_module():
+    batch = {"left": {"actions": np.array([1, 2])}, "right": {"actions": [3]}, "plain": {"obs": [4]}}
+    change(batch, "actions", lambda item, *_: item * 10)
+
+    assert batch["left"]["actions"].tolist() == [10, 20]
+    assert (batch["right"], batch["plain"]) == ({"actions": [30]}, {"obs": [4]})
+
+
+def test_items_of_all_modules_are_changed_where_columns_are_kept_apart_by_module():
+    batch = {name: {"left": ragged([1, 2]), "right": ragged([2])} for name in ("obs", "speed")}
+    change(batch, ["obs", "speed"], lambda items, *_: (items[0] + 1, items[1] * 0))
+
+    assert batch["obs"]["left"].values.tolist() == [1, 2, 3]
+    assert batch["speed"]["right"].values.tolist() == [0, 0]
+
+
+def test_if_the_items_of_a_later_module_fail_no_module_is_changed():
+    batch = {"left": {"actions": [1]}, "right": {"actions": ["stop"]}}
+
+    with pytest.raises(TypeError):
+        change(batch, "actions", lambda item, *_: item + 1)
+    assert batch == {"left": {"actions": [1]}, "right": {"actions": ["stop"]}}
 
 
 # --- In a pipeline --------------------------------------------------------------------------------------------------

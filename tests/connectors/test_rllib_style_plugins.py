@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from episodia import Columns, MultiAgentEpisode, SingleAgentEpisode
-from episodia.connectors import ConnectorV2, EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
+from episodia.connectors import (
+    ConnectorV2,
+    EnvToModulePipeline,
+    LearnerConnectorPipeline,
+    ModuleToAgentUnmapping,
+    ModuleToEnvPipeline,
+    defaults,
+)
 from episodia.episodes.ragged import Ragged
 from tiny_connectors import AddObservations, Call, run, walk
 
@@ -246,6 +253,45 @@ def test_actions_are_clipped_item_by_item():
         1,
         3,
     ]
+
+
+class Stop(ConnectorV2):
+    """Lets one agent stand still."""
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        self.foreach_batch_item_change_in_place(
+            batch, Columns.ACTIONS, lambda action, _eps_id, agent_id, _module_id: 0 if agent_id == "left" else action
+        )
+        return batch
+
+
+def test_an_action_post_processor_is_told_whose_action_it_is_where_there_are_several_modules():
+    shared_data = {}
+    episode = MultiAgentEpisode(
+        "game",
+        observations=[{"left": 1, "right": 2, "up": 3}],
+        agent_to_module_mapping_fn=lambda agent, _: "flat" if agent in ("left", "right") else "steep",
+    )
+    run(defaults.env_to_module(multi_agent=True), [episode], shared_data=shared_data)
+    pieces = [Stop(), ModuleToAgentUnmapping()]
+    actions = {"flat": {"actions": np.array([7, 8])}, "steep": {"actions": np.array([9])}}
+    batch = run(ModuleToEnvPipeline(connectors=pieces), [episode], batch=actions, shared_data=shared_data)
+
+    assert batch[Columns.ACTIONS] == [{"left": 0, "right": 8, "up": 9}]
+
+
+@pytest.mark.parametrize(
+    ("actions", "seen"),
+    [
+        ({"gear": np.array([1, 2])}, [{"gear": 1}, {"gear": 2}]),
+        ((np.array([1, 2]), np.array([3, 4])), [(1, 3), (2, 4)]),
+    ],
+    ids=["Dict", "Tuple"],
+)
+def test_nested_actions_are_paired_with_their_episodes_row_by_row(actions, seen):
+    pairs = ConnectorV2.single_agent_episode_iterator([walk("a"), walk("b")], zip_with_batch_column=actions)
+
+    assert [(episode.id_, item) for episode, item in pairs] == list(zip("ab", seen, strict=True))
 
 
 # --- Several columns by modules -------------------------------------------------------------------------------------

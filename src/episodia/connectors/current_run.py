@@ -60,16 +60,20 @@ def owner_of(episode: SingleAgentEpisode) -> Owner:
     return Owner(episode.multi_agent_episode_id, episode.agent_id, episode.module_id)
 
 
-def owners_of_stretches(count: int) -> list[Owner]:
+def owners_of_stretches(count: int, module_id: Any = None) -> list[Owner]:
     """Return to whom each of `count` stretches of a column belongs; nobody is named where that is not known.
 
-    Stretch i of a column belongs to agent episode i of the running pipeline. Outside of a pipeline, and for a column that
-    has other stretches than the list of episodes (the part of one module), nothing is known.
+    Stretch i of a column belongs to agent episode i of the running pipeline, or of those that `module_id` acts for. Outside
+    of a pipeline, and for a column that has other stretches than that, nothing is known.
     """
     run = current_run()
     if run is None or run.episodes is None:
         return [Owner()] * count
-    episodes = run.episodes.agent_episodes
+    if module_id is None:
+        episodes = run.episodes.agent_episodes
+    else:
+        group = run.episodes.groups().get(module_id)
+        episodes = [] if group is None else group.agent_episodes
     return [owner_of(episode) for episode in episodes] if len(episodes) == count else [Owner()] * count
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from episodia.connectors.current_run import Run, current_run, owner_of
 from episodia.connectors.describing import describe_column
-from episodia.connectors.rows import rows_of
+from episodia.connectors.rows import is_nested_batch, rows_of
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged
@@ -24,8 +24,9 @@ def single_agent_episode_iterator(
         episodes: Single-agent or multi-agent episodes.
         agents_that_stepped_only: Of multi-agent episodes, only yield agents with an observation at the last environment step.
         zip_with_batch_column: A column with an item for each episode; pairs `(episode, item)` are yielded then. It is a list
-            of items in the order of the episodes, or items by episode (the first is taken, and the next one for another
-            chunk of the same episode), or whole stretches of one row each. Agents without a row are left out.
+            of items in the order of the episodes, arrays with such rows, or items by episode (the first is taken, and the
+            next one for another chunk of the same episode), or whole stretches of one row each. Agents without a row are
+            left out.
 
     Raises:
         BatchError: If the column does not have an item for each episode.
@@ -67,6 +68,7 @@ def _zipped(episodes: Any, found: list[SingleAgentEpisode], column: Any) -> Iter
 
 
 def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int, SingleAgentEpisode], Any]:
+    column = rows_of(column) if is_nested_batch(column) else column
     if not isinstance(column, dict):
         if len(column) != len(found):
             raise BatchError(_no_fit(f"{len(column)} items for {len(found)} episodes", column))

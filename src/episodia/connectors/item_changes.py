@@ -10,7 +10,7 @@ import numpy as np
 
 from episodia.connectors.current_run import Owner, current_run, mark, owners_of_stretches
 from episodia.connectors.describing import describe_column, is_collected
-from episodia.connectors.rows import is_tensor, rows_of, stacked
+from episodia.connectors.rows import is_nested_batch, is_tensor, rows_of, stacked
 from episodia.episodes.ragged import Ragged
 from episodia.errors import BatchError
 
@@ -30,7 +30,8 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
     """Replace each item of `column` by what `func(item, eps_id, agent_id, module_id)` makes of it.
 
     Of whole stretches (`Ragged`), all rows are items, the row after the last step included, and the column is a `Ragged`
-    afterwards, perhaps of another shape and dtype. If `func` raises, the batch is as it was.
+    afterwards, perhaps of another shape and dtype. Where columns are kept apart by module, or the batch is grouped by
+    module, the items of all modules are changed. If `func` raises, the batch is as it was.
 
     Args:
         batch: What is changed, in place.
@@ -48,30 +49,59 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
     """
     names = [column] if isinstance(column, str) else list(column)
     try:
-        given = _given_columns(batch, names)
-        items = [_items(name, col) for name, col in given.items()]
-        _check_same_items(given, items)
-        changed = _changed(names, items, func, isinstance(column, str))
         # All are made before any is stored.
-        results = [
-            old.joined([[row[position] for row in group] for group in changed]) for position, old in enumerate(items)
-        ]
+        changes = [_change(part, names, func, isinstance(column, str)) for part in _parts(batch, names)]
     except Exception as error:
         mark(error, ", ".join(names), None)
         raise
-    for name, old, new in zip(names, given.values(), results, strict=True):
-        _store(batch, name, old, new)
+    for part, (given, results) in zip(_parts(batch, names), changes, strict=True):
+        for name, old, new in zip(names, given.values(), results, strict=True):
+            _store(*part.places[name], old, new)
 
 
-def _given_columns(batch: dict[str, Any], names: list[str]) -> dict[str, Any]:
+class _Part(NamedTuple):
+    """The columns of one module (None if there is but one), each with the dict that holds it and its key there."""
+
+    module_id: Any
+    places: dict[str, tuple[dict[Any, Any], Any]]
+    known: list[str]  # the columns that there are
+
+
+def _parts(batch: dict[str, Any], names: list[str]) -> list[_Part]:
+    first = batch.get(names[0])
+    if isinstance(first, dict) and first and all(isinstance(part, Ragged) for part in first.values()):
+        kept_apart = [name for name in names if isinstance(batch.get(name), dict)]
+        return [_Part(module, {name: (batch[name], module) for name in kept_apart}, list(batch)) for module in first]
+    modules = [key for key, part in batch.items() if isinstance(part, dict) and names[0] in part]
+    if first is None and modules:
+        return [
+            _Part(module, {name: (batch[module], name) for name in names}, list(batch[module])) for module in modules
+        ]
+    return [_Part(None, {name: (batch, name) for name in names}, list(batch))]
+
+
+def _change(part: _Part, names: list[str], func: ItemFunction, is_single: bool) -> tuple[dict[str, Any], list[Any]]:
+    """Return the columns of one module as they are, and what is to take their places."""
+    given = _given_columns(part, names)
+    items = [_items(name, col, part.module_id) for name, col in given.items()]
+    _check_same_items(given, items)
+    changed = _changed(names, items, func, is_single)
+    results = [
+        old.joined([[row[position] for row in group] for group in changed]) for position, old in enumerate(items)
+    ]
+    return given, results
+
+
+def _given_columns(part: _Part, names: list[str]) -> dict[str, Any]:
     """Return the columns of these names, their episodes in one order, and with tails either all or none of them."""
+    found: dict[str, Any] = {name: holder.get(key) for name, (holder, key) in part.places.items()}
     for name in names:
-        if batch.get(name) is None:
+        if found.get(name) is None:
             raise BatchError(
-                f"found no column {name!r} in the batch, expected one of {list(batch)}. Place this piece after the one that "
+                f"found no column {name!r} in the batch, expected one of {part.known}. Place this piece after the one that "
                 "writes the column."
             )
-    given = {name: batch[name] for name in names}
+    given = {name: found[name] for name in names}
     first = given[names[0]]
     if is_collected(first):
         # Items by episode are paired by their ids, in whatever order the episodes came.
@@ -84,15 +114,15 @@ def _given_columns(batch: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return given
 
 
-def _store(batch: dict[str, Any], name: str, old: Any, new: Any) -> None:
+def _store(holder: dict[Any, Any], key: Any, old: Any, new: Any) -> None:
     """Put the new items where the old ones are: lists are changed themselves, because others may hold them."""
     if isinstance(old, list):
         old[:] = new
-    elif isinstance(old, dict):
-        for key, items in new.items():
-            old[key][:] = items
+    elif is_collected(old):
+        for owner, items in new.items():
+            old[owner][:] = items
     else:
-        batch[name] = new
+        holder[key] = new
 
 
 def _changed(names: list[str], items: list[_Items], func: ItemFunction, is_single: bool) -> list[list[tuple[Any, ...]]]:
@@ -120,9 +150,9 @@ def _as_row(result: Any, names: list[str]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def _items(name: str, column: Any) -> _Items:
+def _items(name: str, column: Any, module_id: Any) -> _Items:
     if isinstance(column, Ragged):
-        return _items_of_stretches(column)
+        return _items_of_stretches(column, module_id)
     if isinstance(column, list):
         return _Items([Owner()], [column], lambda groups: groups[0])
     if is_collected(column) or (isinstance(column, dict) and not column):
@@ -130,15 +160,15 @@ def _items(name: str, column: Any) -> _Items:
         return _Items(
             [Owner(*key) for key in keys], list(column.values()), lambda groups: dict(zip(keys, groups, strict=True))
         )
-    if isinstance(column, np.ndarray) or is_tensor(column):
-        return _items_of_rows(column)
+    if isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column):
+        return _items_of_rows(column, module_id)
     raise BatchError(
         f"column {name!r}: found {describe_column(column)}, expected items: a list, items by episode, whole stretches of "
-        "episodes, or one array. Of a batch that is sorted by modules, pass the part of one module."
+        "episodes, or arrays. Of a batch that is sorted by modules, name a column, not a module."
     )
 
 
-def _items_of_stretches(column: Ragged) -> _Items:
+def _items_of_stretches(column: Ragged, module_id: Any) -> _Items:
     rows, bounds = rows_of(column.values), column.offsets.tolist()
     groups = [rows[start:stop] for start, stop in pairwise(bounds)]
 
@@ -146,19 +176,19 @@ def _items_of_stretches(column: Ragged) -> _Items:
         flat = [item for group in changed for item in group]
         return column.with_values(stacked(flat)) if flat else column
 
-    return _Items(owners_of_stretches(len(column)), groups, joined)
+    return _Items(owners_of_stretches(len(column), module_id), groups, joined)
 
 
-def _items_of_rows(column: Any) -> _Items:
+def _items_of_rows(column: Any, module_id: Any) -> _Items:
     """Each row of an array is a group of its own: at the present moment, there is one row for each episode."""
-    run = current_run()
+    run, rows = current_run(), rows_of(column)
     is_current = run is not None and run.episodes is not None and run.episodes.is_current
-    owners = owners_of_stretches(len(column)) if is_current else [Owner()] * len(column)
+    owners = owners_of_stretches(len(rows), module_id) if is_current else [Owner()] * len(rows)
 
     def joined(changed: list[list[Any]]) -> Any:
         return stacked([item for group in changed for item in group]) if changed else column
 
-    return _Items(owners, [[item] for item in column], joined)
+    return _Items(owners, [[item] for item in rows], joined)
 
 
 def _check_same_items(given: dict[str, Any], items: list[_Items]) -> None:

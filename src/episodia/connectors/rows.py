@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from episodia.trees import map_batch, rebuild_tuple, stack
+import numpy as np
+
+from episodia.trees import leaves, map_batch, rebuild_tuple, stack
 
 
 def rows_of(batch: Any) -> list[Any]:
@@ -33,7 +35,7 @@ def stacked(items: list[Any]) -> Any:
     if not is_made_of_tensors(items[0]):
         return stack(items)
     torch = sys.modules["torch"]
-    return map_batch(lambda *leaves: torch.stack(leaves), *items)
+    return map_batch(lambda *parts: torch.stack(parts), *items)
 
 
 def is_made_of_tensors(item: Any) -> bool:
@@ -41,6 +43,18 @@ def is_made_of_tensors(item: Any) -> bool:
     while isinstance(item, (dict, tuple)) and item:
         item = next(iter(item.values())) if isinstance(item, dict) else item[0]
     return is_tensor(item)
+
+
+def is_nested_batch(column: Any) -> bool:
+    """Tell whether `column` is a dict or tuple of arrays or tensors, which have one row for each item.
+
+    >>> import numpy as np
+    >>> is_nested_batch({"x": np.zeros(2), "y": (np.zeros((2, 3)),)})
+    True
+    """
+    if not isinstance(column, (dict, tuple)) or not column:
+        return False
+    return all(isinstance(leaf, np.ndarray) or is_tensor(leaf) for _, leaf in leaves(column))
 
 
 def is_tensor(leaf: Any) -> bool:
