@@ -273,3 +273,12 @@ def test_a_state_of_something_else_is_refused_and_changes_nothing(state):
     with pytest.raises(EpisodiaError, match="state"):
         piece.set_state(state)
     assert _draws(piece, 3) == _draws(GetActions(seed=5), 3)
+
+
+def test_actions_are_drawn_also_where_no_episodes_are_known():
+    space = spaces.Discrete(4)
+    batch = {Columns.ACTION_DIST_INPUTS: _inputs(space, 3)}
+
+    found = GetActions(seed=0)(rl_module=Acting(space), batch=batch, episodes=None, explore=True)
+
+    assert found[Columns.ACTIONS].shape == (3,)

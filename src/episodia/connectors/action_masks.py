@@ -20,7 +20,7 @@ IGNORED_ROWS = "_ignored_rows"
 
 
 def action_masks(
-    outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None, key: str | None
+    outputs: ModuleOutputs, episodes: Sequence[Any] | None, shared_data: dict[Any, Any] | None, key: str | None
 ) -> Any:
     """Return the action masks of a module's rows, or None if there are none and everything is allowed.
 
@@ -31,7 +31,7 @@ def action_masks(
 
     Args:
         outputs: What the module put out.
-        episodes: The episodes that it acts in.
+        episodes: The episodes that it acts in; None if they are not known.
         shared_data: Where it was noted to whom each row belongs.
         key: Under which an observation holds its mask; None looks into the batch column only.
 
@@ -40,7 +40,7 @@ def action_masks(
     >>> action_masks(ModuleOutputs(None, {"obs": observations}, None), [], None, "action_mask")
     array([[1, 0, 1]])
     """
-    masks = _found(outputs, episodes, shared_data, key)
+    masks = _found(outputs, () if episodes is None else episodes, shared_data, key)
     ignored = (shared_data or {}).get(IGNORED_ROWS)
     return masks if masks is None or not ignored else map_batch(lambda leaf: _allowing_all(leaf, ignored), masks)
 
