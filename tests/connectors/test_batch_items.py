@@ -97,6 +97,11 @@ def test_items_of_agents_are_not_added_to_a_batch_that_is_sorted_by_modules():
         Connector.add_batch_item({"left module": {}}, "speed", 1, team()["left"])
 
 
+def test_items_of_an_episode_without_a_module_are_not_added_to_a_batch_of_the_default_module():
+    with pytest.raises(BatchError, match=r"sorted by modules.*before `AgentToModuleMapping`"):
+        Connector.add_batch_item({"default_policy": {"obs": [1]}}, "speed", 1, walk("a"))
+
+
 def test_a_batch_is_sorted_by_modules():
     batch = {"obs": {"left": [1], "right": [2]}, "actions": {"right": [3]}}
 

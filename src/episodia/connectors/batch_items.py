@@ -12,6 +12,7 @@ import numpy as np
 
 from episodia.connectors.current_run import mark, owner_of
 from episodia.connectors.describing import describe_column
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
@@ -110,7 +111,8 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
 
 
 def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> tuple[Any, ...]:
-    if episode.module_id is not None and episode.module_id in batch:
+    module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
+    if isinstance(batch.get(module_id), dict):
         raise _refused(
             f"found a batch that is sorted by modules ({list(batch)}), expected one of columns. Items of episodes are added "
             "before the batch is sorted: place this piece before `AgentToModuleMapping`.",
