@@ -93,3 +93,13 @@ def test_a_list_for_all_agents_is_split_by_module():
         "module of a": [1, 2],
         "module of b": [3, 4],
     }
+
+
+def test_one_item_too_many_here_and_one_too_few_there_is_an_error_that_names_the_episode():
+    batch = {}
+    chunks = EpisodeList([drive(2, 0), drive(3, 2)])
+    for episode, count in zip(chunks, (1, 4), strict=True):
+        ConnectorV2.add_n_batch_items(batch, "x", np.zeros(count), count, episode)
+
+    with pytest.raises(BatchError, match=r"found 1 items for the episode \('drive-0-2',\), expected 2"):
+        as_ragged(batch["x"], chunks)

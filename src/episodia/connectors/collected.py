@@ -63,8 +63,20 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
             part = slice(taken[key], taken[key] + count)
             parts.append(map_batch(lambda leaf, part=part: leaf[part], batches[key]))
             taken[key] += count
+    if found == int((counts + tail).sum()):
+        _check_shares(batches, {key: taken[key] for key in keys if key is not None})
     values = map_batch(lambda *leaves_: _joined(leaves_), *parts) if parts else np.empty(0)
     return _fitted(values, counts, found, column)
+
+
+def _check_shares(batches: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, ...], int]) -> None:
+    """Refuse as many items as there are rows in all, if one episode has too many of them and another one too few."""
+    for key, count in wanted.items():
+        if _length(batches[key]) != count:
+            raise BatchError(
+                f"found {_length(batches[key])} items for the episode {key}, expected {count}: one for each of its rows. Add "
+                "each item with the episode that it belongs to."
+            )
 
 
 def _key_in(batches: dict[tuple[Any, ...], Any], episode: Any) -> Any:
