@@ -88,6 +88,13 @@ def test_a_copied_pipeline_is_a_pipeline_of_its_own(copied):
         twin["inner"][0].name = "Other"
 
 
+def test_a_name_that_a_neighbour_has_is_refused_with_the_place_of_the_piece_that_was_to_get_it():
+    pipeline = ConnectorPipelineV2(connectors=[Tiny(), Other()])
+
+    with pytest.raises(PipelineError, match="the name 'Tiny' for the Other at 1, which a Tiny"):
+        pipeline[1].name = "Tiny"
+
+
 def test_a_copied_piece_belongs_to_no_pipeline():
     pipeline = ConnectorPipelineV2(connectors=[Tiny(), Other()])
     twin = copy.deepcopy(pipeline[0])

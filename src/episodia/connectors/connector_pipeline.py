@@ -203,8 +203,9 @@ class ConnectorPipelineV2(ConnectorV2):
         return place.piece
 
     def _check_new_name(self, piece: ConnectorV2, name: str) -> None:
-        for position, other in enumerate(self._pieces):
+        for other in self._pieces:
             if other is not piece and other.name == name:
+                position = next(index for index, one in enumerate(self._pieces) if one is piece)
                 raise PipelineError(name_clash(piece, name, other, position))
 
     def _forget_module(self) -> None:
