@@ -25,7 +25,7 @@ from episodia.connectors.targets import (
     NStepReturns,
     Standardize,
 )
-from episodia.testing.connector_laws import check_connector_laws
+from episodia.testing.connector_laws import check_connector_laws, restored_pieces_go_on_alike
 from valued_modules import MemoryModule, SumModule
 
 lists_of_drives = st.lists(
@@ -143,6 +143,54 @@ class Counts(ConnectorV2):
         return batch
 
 
+class Remembers(ConnectorV2):
+    """Adds how many episodes it has seen while acting."""
+
+    reads, writes, lookback = frozenset(), frozenset({"seen"}), 0
+    is_stateful, seen = True, 0
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        add_column(
+            batch, "seen", episodes, lambda rows: rows.flat(Columns.OBS).map(lambda x: np.full(len(x), self.seen))
+        )
+        self.seen += len(episodes) if episodes.is_current else 0
+        return batch
+
+    def get_state(self, *_, **__):
+        return {"seen": self.seen}
+
+    def set_state(self, state):
+        self.seen = state["seen"]
+
+
+class KeepsObjects(Remembers):
+    """Has a state that only pickle could store."""
+
+    def get_state(self, *_, **__):
+        return {"seen": self.seen, "set": {1, 2}}
+
+
+class Forgets(Remembers):
+    """Takes a state and does nothing with it."""
+
+    def set_state(self, state):
+        pass
+
+
+class ForgetsSomething(Remembers):
+    """Says less than it remembers."""
+
+    def get_state(self, *_, **__):
+        return {"version": 1}
+
+    def set_state(self, state):
+        pass
+
+
+def test_a_stateful_piece_whose_state_is_complete_obeys_the_law_of_states():
+    restored_pieces_go_on_alike(lambda: [Remembers()], [drive(2), drive(0)])
+
+
 victim = drive(3, 4, finalized=False)
 BROKEN = {
     "cutting changes nothing": (lambda: [ForgetsItsLookback()], drive(4)),
@@ -151,6 +199,9 @@ BROKEN = {
     "rewards": (lambda: [WritesIntoTheCallersEpisode(victim)], victim),
     "the form does not matter": (lambda: [CaresForTheForm()], drive(2, finalized=False)),
     "running again changes nothing": (lambda: [Counts()], drive(2)),
+    "restored pieces go on alike: .*'set'.*found a set": (lambda: [KeepsObjects()], drive(2)),
+    "restored pieces go on alike: found the state .*'seen': 0": (lambda: [Forgets()], drive(2)),
+    r"restored pieces go on alike \(after `set_state`\), column 'seen'": (lambda: [ForgetsSomething()], drive(2)),
 }
 
 

@@ -2,24 +2,34 @@
 
 What a piece is held to follows from the kind that it declares: a *causal* piece makes the same rows of an episode however it
 is cut, and at the moment of acting; a *forward-looking* one makes them of its own episode alone; a *batch-wide* one does not
-care in which order episodes come. No piece changes the episodes of its caller, and none cares whether they are finalized.
+care in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
+the episodes of its caller, and none cares whether they are finalized.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors import ConnectorV2, EnvToModulePipeline, Kind, LearnerConnectorPipeline
+from episodia.connectors import (
+    ConnectorPipelineV2,
+    ConnectorV2,
+    EnvToModulePipeline,
+    Kind,
+    LearnerConnectorPipeline,
+    check_state,
+)
 from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
+from episodia.connectors.fingerprints import fingerprint
 from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.episode_list import NotYetError
-from episodia.errors import ConnectorError
+from episodia.errors import ConnectorError, ConnectorStateError
 from episodia.testing.comparing import assert_same_episode
 from episodia.trees import describe, leaves, map_batch
 
@@ -64,7 +74,7 @@ def laws_of(piece: ConnectorV2) -> list[Law]:
         laws.append(order_of_episodes_does_not_matter)
     if piece.kind is Kind.CAUSAL:
         laws += [cutting_changes_nothing, acting_sees_what_learning_sees]
-    return laws
+    return [restored_pieces_go_on_alike, *laws] if piece.is_stateful else laws
 
 
 # --- The laws -------------------------------------------------------------------------------------------------------
@@ -159,6 +169,29 @@ def running_again_changes_nothing(
     _compare("running again changes nothing", first, _rows(pipeline, episodes, rl_module), "the second time")
 
 
+def restored_pieces_go_on_alike(pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None) -> None:
+    """A state is JSON values and arrays; a new piece that is given it is in that state, and makes the same rows."""
+    law = "restored pieces go on alike"
+    kind: Callable[[Pieces], ConnectorPipelineV2] = acting_pipeline
+    try:
+        _rows(acting_pipeline(pieces), episodes, rl_module)
+    except ConnectorError as error:
+        if not isinstance(error.__cause__, NotYetError):
+            raise
+        kind = learner_pipeline  # for learners only
+    original, twin = kind(pieces), kind(pieces)
+    _rows(original, episodes, rl_module)
+    state = original.get_state()
+    try:
+        check_state(state)
+    except ConnectorStateError as error:
+        raise AssertionError(f"{law}: {error}") from error
+    twin.set_state(deepcopy(state))
+    if fingerprint(twin.get_state()) != fingerprint(state):
+        raise AssertionError(f"{law}: found the state {twin.get_state()}, expected {state}, which was set before.")
+    _compare(law, _rows(original, episodes, rl_module), _rows(twin, episodes, rl_module), "after `set_state`")
+
+
 # --- How they are run -----------------------------------------------------------------------------------------------
 
 
@@ -183,7 +216,7 @@ def learner_rows(pieces: Pieces, episodes: Iterable[SingleAgentEpisode], rl_modu
     return _rows(learner_pipeline(pieces), episodes, rl_module)
 
 
-def _rows(pipeline: LearnerConnectorPipeline, episodes: Iterable[SingleAgentEpisode], rl_module: Any) -> dict[str, Any]:
+def _rows(pipeline: ConnectorPipelineV2, episodes: Iterable[SingleAgentEpisode], rl_module: Any) -> dict[str, Any]:
     batch = pipeline(rl_module=rl_module, episodes=EpisodeList(episodes))
     by_module = [columns for columns in batch.values() if isinstance(columns, dict)]
     columns = by_module[0] if by_module and len(batch) == 1 and next(iter(batch)) not in _COLUMN_NAMES else batch
@@ -193,9 +226,13 @@ def _rows(pipeline: LearnerConnectorPipeline, episodes: Iterable[SingleAgentEpis
 _COLUMN_NAMES = frozenset(value for name, value in vars(Columns).items() if name.isupper())
 
 
+def acting_pipeline(pieces: Pieces) -> EnvToModulePipeline:
+    """Return the same as an env-to-module pipeline."""
+    return EnvToModulePipeline(connectors=[*_front(pieces()), *pieces(), BatchIndividualItems()])
+
+
 def _acting_rows(pieces: Pieces, episode: SingleAgentEpisode, rl_module: Any) -> dict[str, Any]:
-    pipeline = EnvToModulePipeline(connectors=[*_front(pieces()), *pieces(), BatchIndividualItems()])
-    batch = pipeline(rl_module=rl_module, episodes=[episode])
+    batch = acting_pipeline(pieces)(rl_module=rl_module, episodes=[episode])
     return {name: map_batch(_as_array, column) for name, column in batch.items()}
 
 
