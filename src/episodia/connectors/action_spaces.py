@@ -64,6 +64,8 @@ class ActionSpaces:
     def __init__(self) -> None:
         self._distinct: list[Space[Any]] = []
         self._representative = PerSpace(self._first_equal)
+        # The last rows that were asked for, the spaces of their agents, and the answer: it is often the same again.
+        self._last: tuple[Any, Any, list[RowsOfSpace]] = (None, None, [])
 
     def of(
         self, outputs: ModuleOutputs, input_space: Space[Any] | None, shared_data: dict[Any, Any] | None
@@ -79,8 +81,11 @@ class ActionSpaces:
         else:
             children: Mapping[Any, Space[Any]] = input_space.spaces if isinstance(input_space, spaces.Dict) else {}
             rows = memorized_rows(shared_data, outputs.module_id)
+            if rows and rows is self._last[0] and input_space is self._last[1]:
+                return self._last[2]
             if rows and all(agent in children for _, agent in rows):
-                return self._by_agent([children[agent] for _, agent in rows])
+                self._last = rows, input_space, self._by_agent([children[agent] for _, agent in rows])
+                return self._last[2]
             space = children.get(outputs.module_id, input_space if own is None else own)
         if space is None:
             raise BatchError(

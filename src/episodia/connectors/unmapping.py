@@ -13,6 +13,9 @@ from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, pl
 from episodia.connectors.rows import rows_of
 from episodia.errors import BatchError
 
+# Where the batch is found as it was before, in the data that both pipelines of a runner share.
+MAPPED_BATCH = "_mapped_batch"
+
 
 @final
 class ModuleToAgentUnmapping(ConnectorV2):
@@ -46,6 +49,8 @@ class ModuleToAgentUnmapping(ConnectorV2):
     ) -> Batch:
         """Return a new batch with a list for each column."""
         unmapped: Batch = {}
+        if shared_data is not None:
+            shared_data[MAPPED_BATCH] = batch
         for outputs in module_outputs(batch, rl_module):
             if outputs.module_id is None:
                 raise BatchError(
@@ -53,21 +58,20 @@ class ModuleToAgentUnmapping(ConnectorV2):
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
             rows = needed_rows(shared_data, outputs.module_id)
+            last = max((position for position, _ in rows), default=-1)
             for column, data in outputs.columns.items():
-                items = _items(outputs, column, data, rows, len(episodes))
+                items = rows_of(data)
+                if len(items) != len(rows) or last >= len(episodes):
+                    raise _other_rows(outputs, column, len(rows), last, len(episodes))
                 dicts = unmapped.setdefault(column, [{} for _ in episodes])
                 for (position, agent), item in zip(rows, items, strict=True):
                     dicts[position][agent] = item
         return unmapped
 
 
-def _items(outputs: ModuleOutputs, column: str, data: Any, rows: list[tuple[int, Any]], num_episodes: int) -> list[Any]:
-    items = rows_of(data)
-    last = max((position for position, _ in rows), default=-1)
-    if len(items) != len(rows) or last >= num_episodes:
-        raise BatchError(
-            f"{place_of(outputs, column)}: found {describe_column(data)} and {num_episodes} episodes, expected {len(rows)} "
-            f"rows, as the module was given, of {last + 1} episodes or more. Let the module return a row for each of its "
-            "observations, and pass the episodes that the env-to-module pipeline was given."
-        )
-    return items
+def _other_rows(outputs: ModuleOutputs, column: str, num_rows: int, last: int, num_episodes: int) -> BatchError:
+    return BatchError(
+        f"{place_of(outputs, column)}: found {describe_column(outputs.columns[column])} and {num_episodes} episodes, expected "
+        f"{num_rows} rows, as the module was given, of {last + 1} episodes or more. Let the module return a row for each of "
+        "its observations, and pass the episodes that the env-to-module pipeline was given."
+    )
