@@ -5,12 +5,15 @@ comes late, who waits, who is paid, who dies. `replayed` makes of a log what a p
 """
 
 import copy
+from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 from gymnasium import spaces
 
 from episodia import MultiAgentEpisode
 from episodia.env_runners.multi_agent_env import MultiAgentEnv
+from episodia.testing import assert_same_multi_agent_episode
 
 OBSERVATIONS = spaces.Box(-1, 10**6, (4,), np.int64)
 ACTIONS = spaces.Discrete(5)
@@ -23,13 +26,22 @@ class ScriptedEnv(MultiAgentEnv):
     Its `log` has for each episode a list: what the reset returned, then pairs of what a step was given and returned.
     """
 
-    def __init__(self, index=0, kind="random", num_agents=3, longest=9, reuses_buffers=False, tells_episode=True):
+    def __init__(
+        self,
+        index=0,
+        kind="random",
+        num_agents=3,
+        longest=9,
+        reuses_buffers=False,
+        tells_episode=True,
+        tells_infos=True,
+    ):
         self.index, self.kind, self.longest = index, kind, longest
         self.possible_agents = [f"agent {number}" for number in range(num_agents)]
         self.observation_spaces = dict.fromkeys(self.possible_agents, OBSERVATIONS)
         self.action_spaces = dict.fromkeys(self.possible_agents, ACTIONS)
         self.buffers = {agent: np.zeros(4, np.int64) for agent in self.possible_agents} if reuses_buffers else None
-        self.tells_episode = tells_episode
+        self.tells_episode, self.tells_infos = tells_episode, tells_infos
         self.log, self.seeds, self.closed = [], [], 0
 
     def reset(self, *, seed=None, options=None):
@@ -96,7 +108,7 @@ class ScriptedEnv(MultiAgentEnv):
         return float(self.rng.integers(-8, 9) / 4)
 
     def infos(self, agents):
-        return {agent: {"seen": self.t} for agent in agents if self.rng.random() < 0.3}
+        return {agent: {"seen": self.t} for agent in agents if self.rng.random() < 0.3 and self.tells_infos}
 
     def noted(self, entry):
         self.log[-1].append(copy.deepcopy(entry))
@@ -184,3 +196,21 @@ def replayed(log, like, ends=(), with_tags=True):
         if episode.is_done:
             break
     return [*chunks, episode]
+
+
+def by_episode(samples):
+    """Return the chunks of each episode, in order, by (environment, number of the episode)."""
+    chunks = defaultdict(list)
+    for chunk in samples:
+        _, env, number = chunk.id_.split("-")
+        chunks[int(env), int(number)].append(chunk)
+    return chunks
+
+
+def assert_recorded_as_by_a_plain_loop(samples, envs, with_tags=True):
+    for (env, number), found in by_episode(samples).items():
+        ends = [(chunk.env_t, follows.env_lookback) for chunk, follows in pairwise(found)]
+        expected = replayed(envs[env].log[number], found[0], ends, with_tags)
+        for chunk, other in zip(found, expected, strict=True):
+            chunk.validate()
+            assert_same_multi_agent_episode(chunk, other.finalize(), ignore=["times"])

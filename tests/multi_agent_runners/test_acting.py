@@ -150,8 +150,8 @@ MASKS = [np.array(mask, np.int8) for mask in ([1, 0, 0], [0, 0, 1], [0, 1, 1])]
 @pytest.mark.parametrize("module", [None, MLPActorCritic, LSTMActorCritic])
 def test_masks_in_infos_are_respected(turns, at_random, module):
     env = Walkers(turns=turns, masks=MASKS)
-    runner = MultiAgentEnvRunner(env, module and module(VECTORS, spaces.Discrete(3)), seed=0)
-    runner.sample(num_timesteps=60, random_actions=at_random)
+    runner = MultiAgentEnvRunner(env, module and module(VECTORS, spaces.Discrete(3), (4,)), seed=0)
+    runner.sample(num_timesteps=24, random_actions=at_random)
 
     assert all(MASKS[step % 12 % 3][action] for step, actions in enumerate(env.received) for action in actions.values())
 

@@ -1,33 +1,11 @@
 """What a runner records is what a plain loop over the environments would have recorded, whatever the agents do."""
 
-from collections import defaultdict
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
-from episodia.testing import assert_same_multi_agent_episode
-from scripted_agents import KINDS, Echo, makers, replayed
-
-
-def by_episode(samples):
-    """Return the chunks of each episode, in order, by (environment, number of the episode)."""
-    chunks = defaultdict(list)
-    for chunk in samples:
-        _, env, number = chunk.id_.split("-")
-        chunks[int(env), int(number)].append(chunk)
-    return chunks
-
-
-def assert_recorded_as_by_a_plain_loop(samples, envs, with_tags=True):
-    for (env, number), found in by_episode(samples).items():
-        ends = [(chunk.env_t, follows.env_lookback) for chunk, follows in pairwise(found)]
-        expected = replayed(envs[env].log[number], found[0], ends, with_tags)
-        for chunk, other in zip(found, expected, strict=True):
-            chunk.validate()
-            assert_same_multi_agent_episode(chunk, other.finalize(), ignore=["times"])
+from scripted_agents import KINDS, Echo, assert_recorded_as_by_a_plain_loop, by_episode, makers, replayed
 
 
 @settings(max_examples=60)

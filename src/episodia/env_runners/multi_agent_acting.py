@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, final
 
@@ -11,20 +12,52 @@ import torch
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors import ConnectorPipelineV2, ConnectorV2, NormalizeAndClipActions
+from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
+    AgentToModuleMapping,
+    BatchIndividualItems,
+    ConnectorPipelineV2,
+    ConnectorV2,
+    EnvToModulePipeline,
+    FlattenObservations,
+    GetActions,
+    MeanStdFilter,
+    ModuleToAgentUnmapping,
+    ModuleToEnvPipeline,
+    NormalizeAndClipActions,
+    NumpyToTensor,
+    OneHotObservations,
+    TensorToNumpy,
+)
 from episodia.connectors.random_actions import Range
 from episodia.connectors.routing import ROW_OWNERS
+from episodia.connectors.unmapping import MAPPED_BATCH
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.multi_agent_lane import Choice
 from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
+from episodia.env_runners.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EnvRunnerError
 from episodia.modules import MultiModule
-from episodia.trees import map_batch, stack
+from episodia.trees import SCALAR_TYPES, map_batch, private, stack
 
-# What pipelines put out and episodes do not store.
-_NOT_STORED = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.OBS})
+# Pieces that need nothing of an episode but its last observation and its spaces.
+_WITHOUT_EPISODES = frozenset(
+    {
+        AddObservationsFromEpisodesToBatch,
+        AgentToModuleMapping,
+        BatchIndividualItems,
+        FlattenObservations,
+        GetActions,
+        MeanStdFilter,
+        ModuleToAgentUnmapping,
+        NormalizeAndClipActions,
+        NumpyToTensor,
+        OneHotObservations,
+        TensorToNumpy,
+    }
+)
 
 SpaceOf = Callable[[int, Any], Space[Any]]
 
@@ -47,8 +80,8 @@ class MultiAgentActor:
     def __init__(
         self,
         modules: MultiModule | None,
-        env_to_module: ConnectorPipelineV2,
-        module_to_env: ConnectorPipelineV2,
+        env_to_module: EnvToModulePipeline,
+        module_to_env: ModuleToEnvPipeline,
         rng: np.random.Generator,
         generator: torch.Generator,
     ) -> None:
@@ -59,24 +92,36 @@ class MultiAgentActor:
         self.generator = generator
         self.metrics = RunnerMetrics()
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
+        self._is_stateful = any(self._stateful.values())
+        self._to_module = MultiAgentToModule(env_to_module)
+        self._to_env = MultiAgentToEnv(module_to_env, modules)
+        self._has_plain_observations = False
         self._observed: list[tuple[str, int]] | None = None
         self._agents: LiveAgents | None = None
         self._batch: dict[Any, Any] = {}
         self._shared: dict[Any, Any] = {}
 
-    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool) -> None:
+    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool, ahead: int = 0) -> None:
         """Let the last observations of `episodes` go through the env-to-module pipeline, once, however often it is called.
 
         Called after each step, before chunks are cut, so that what pieces write into episodes reaches every observation.
+
+        Args:
+            episodes: The running episodes.
+            explore: Whether modules explore.
+            ahead: How many steps more than the episodes the environments have made.
         """
-        moment = [(episode.id_, episode.env_t) for episode in episodes]
+        moment = [(episode.id_, episode.env_t + ahead) for episode in episodes]
         if self.modules is None or moment == self._observed:
             return
         self._observed, self._batch, self._shared = None, {}, {}
         started = perf_counter()
-        self._batch = self.env_to_module(
-            rl_module=self.modules, episodes=self._live(episodes), explore=explore, shared_data=self._shared
-        )
+        agents, shared = self._live(episodes), self._shared
+        batch = None if self._is_stateful else self._to_module.batch(agents, shared)
+        self._has_plain_observations = batch is not None
+        if batch is None:
+            batch = self.env_to_module(rl_module=self.modules, episodes=agents, explore=explore, shared_data=shared)
+        self._batch = batch
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
                 "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
@@ -89,6 +134,18 @@ class MultiAgentActor:
         if self._agents is None or not self._agents.holds(episodes):
             self._agents = LiveAgents(episodes)
         return self._agents
+
+    @property
+    def looks_at_last_observations_only(self) -> bool:
+        """Whether both pipelines can do without episodes that are up to date."""
+        return self.modules is not None and all(
+            type(piece) in _WITHOUT_EPISODES for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env))
+        )
+
+    @property
+    def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
+        """Who acted last, and what was put out for them, module by module."""
+        return self._agents, self._shared.get(MAPPED_BATCH, {})
 
     def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
         """Let pieces that users have written see the last observations of an episode; nobody acts on them.
@@ -103,7 +160,13 @@ class MultiAgentActor:
         self._observed = None
 
     def act(
-        self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf, *, explore: bool, at_random: bool
+        self,
+        episodes: Sequence[MultiAgentEpisode],
+        space_of: SpaceOf,
+        *,
+        explore: bool,
+        at_random: bool,
+        ahead: int = 0,
     ) -> list[Choice]:
         """Return what the agents of each episode do.
 
@@ -112,37 +175,46 @@ class MultiAgentActor:
             space_of: Returns the action space of an agent, by the position of its episode.
             explore: Whether modules explore.
             at_random: Whether actions are drawn at random. Recurrent modules run all the same, so that their states go on.
+            ahead: See `observe`.
         """
         if self.modules is None:
             return self._without_modules(episodes, space_of)
-        self.observe(episodes, explore=explore)
+        self.observe(episodes, explore=explore, ahead=ahead)
         started = perf_counter()
         outputs = self._outputs(self.modules, explore, at_random)
         between = perf_counter()
         self.metrics.forward_time_s += between - started
         if at_random:
             outputs = self._at_random(outputs, episodes, space_of)
-        self._add_masks(outputs, episodes)
-        made = self.module_to_env(
-            rl_module=self.modules,
-            batch=outputs,
-            episodes=self._live(episodes),
-            explore=explore and not at_random,
-            shared_data=self._shared,
-            generator=self.generator,
-        )
-        choices = _choices(made, len(episodes))
+        if not ahead:  # steps that episodes do not have yet are without infos
+            self._add_masks(outputs, episodes)
+        choices = self._chosen(outputs, self._live(episodes), explore and not at_random)
         self.metrics.module_to_env_time_s += perf_counter() - between
         return choices
 
+    def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
+        """Return what the module-to-env pipeline makes of `outputs`."""
+        if self._has_plain_observations:
+            choices = self._to_env.choices(outputs, agents, self._shared, explore, self.generator)
+            if choices is not None:
+                return choices
+        made = self.module_to_env(
+            rl_module=self.modules,
+            batch=outputs,
+            episodes=agents,
+            explore=explore,
+            shared_data=self._shared,
+            generator=self.generator,
+        )
+        return _choices(made, len(agents))
+
     def _outputs(self, modules: MultiModule, explore: bool, at_random: bool) -> dict[Any, Any]:
         outputs: dict[Any, Any] = {}
-        with torch.no_grad():
-            for module_id, columns in self._batch.items():
-                module = modules[module_id]
-                forward = module.forward_exploration if explore else module.forward_inference
-                is_needed = self._stateful[module_id] or not at_random
-                outputs[module_id] = dict(forward(columns)) if is_needed else {}
+        for module_id, columns in self._batch.items():
+            module = modules[module_id]
+            forward = module.forward_exploration if explore else module.forward_inference
+            is_needed = self._stateful[module_id] or not at_random
+            outputs[module_id] = dict(forward(columns)) if is_needed else {}
         return outputs
 
     def _at_random(
@@ -171,11 +243,12 @@ class MultiAgentActor:
     def _without_modules(self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf) -> list[Choice]:
         """Draw actions in the units of the environment."""
         owners = EpisodeList(episodes).current().row_owners()
-        choices = [Choice({}, {}, {}) for _ in episodes]
+        choices = [Choice({}, {}, dict) for _ in episodes]
         for (position, agent), action in zip(
             owners, random_items(episodes, owners, space_of, self.rng, None), strict=True
         ):
-            choices[position].actions[agent] = choices[position].for_env[agent] = action
+            choices[position].actions[agent] = action
+            choices[position].for_env[agent] = private(action)
         return choices
 
     def _real_range(self) -> Range | None:
@@ -204,7 +277,7 @@ def _is_shipped(piece: ConnectorV2) -> bool:
 def _choices(made: dict[str, Any], count: int) -> list[Choice]:
     """Return what each episode's agents do, from `{column: [{agent: item}, ...]}`."""
     if not made:  # nobody acts
-        return [Choice({}, {}, {}) for _ in range(count)]
+        return [Choice({}, {}, dict) for _ in range(count)]
     actions = made.get(Columns.ACTIONS)
     if not isinstance(actions, list):
         raise EnvRunnerError(
@@ -212,12 +285,23 @@ def _choices(made: dict[str, Any], count: int) -> list[Choice]:
             "agents for each episode. Let `ModuleToAgentUnmapping` be the last piece."
         )
     for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
-    stored = {name: dicts for name, dicts in made.items() if name not in _NOT_STORED}
+    stored = {name: dicts for name, dicts in made.items() if name not in NOT_STORED}
     choices = []
-    for position, own in enumerate(actions):
-        extras: dict[Any, dict[str, Any]] = {agent: {} for agent in own} if stored else {}
-        for name, dicts in stored.items():
-            for agent, item in dicts[position].items():
-                extras[agent][name] = item
-        choices.append(Choice(own, for_env[position], extras))
+    for position, chosen in enumerate(actions):
+        columns = {name: dicts[position] for name, dicts in stored.items()}
+        choices.append(Choice(chosen, _received(for_env[position]), partial(_extras, chosen, columns)))
     return choices
+
+
+def _extras(agents: Iterable[Any], columns: dict[str, dict[Any, Any]]) -> dict[Any, dict[str, Any]]:
+    """Return `{agent: {name: output}}` of `{name: {agent: output}}`."""
+    extras: dict[Any, dict[str, Any]] = {agent: {} for agent in agents}
+    for name, items in columns.items():
+        for agent, item in items.items():
+            extras[agent][name] = item
+    return extras
+
+
+def _received(actions: dict[Any, Any]) -> dict[Any, Any]:
+    """Return copies for the environment: it may change its actions, and what is recorded must not change with them."""
+    return {agent: item if type(item) in SCALAR_TYPES else private(item) for agent, item in actions.items()}

@@ -12,13 +12,14 @@ import torch
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.callbacks import Listeners, notify
-from episodia.env_runners.multi_agent_acting import MultiAgentActor, pieces
+from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_harvest import CountStepsBy, Wanted
 from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_modules import as_modules, default_mapping, load_weights, weights_of
 from episodia.env_runners.multi_agent_players import Players
 from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
+from episodia.env_runners.pipelines import Pieces, commit, device_of
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError
 
@@ -47,8 +48,8 @@ class MultiAgentEnvRunner:
         *,
         num_envs: int = 1,
         agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None,
-        env_to_module: EnvToModulePipeline | None = None,
-        module_to_env: ModuleToEnvPipeline | None = None,
+        env_to_module: EnvToModulePipeline | Pieces | None = None,
+        module_to_env: ModuleToEnvPipeline | Pieces | None = None,
         seed: int | None = None,
         explore: bool = True,
         rollout_fragment_length: int = 200,
@@ -68,8 +69,8 @@ class MultiAgentEnvRunner:
             num_envs: How many environments there are.
             agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is
                 one module for all, or each agent has the module of its own name.
-            env_to_module: The pipeline in front of the modules; the default one if None.
-            module_to_env: The pipeline behind the modules.
+            env_to_module: The pipeline in front of the modules, or pieces to put into the default one.
+            module_to_env: The pipeline behind the modules, or pieces to put into the default one.
             seed: What seeds of environments, random numbers and ids of episodes are derived from.
             explore: Whether modules explore, where `sample` does not say it.
             rollout_fragment_length: Steps for each environment, where `sample` does not say how many.
@@ -119,7 +120,7 @@ class MultiAgentEnvRunner:
         self._actor = MultiAgentActor(
             self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
         )
-        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks))
+        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), horizon)
         self._num_evaluations = 0
 
     def _pipelines(self, env_to_module: Any, module_to_env: Any) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
@@ -128,10 +129,15 @@ class MultiAgentEnvRunner:
             "stateful": self.modules is not None and any(module.is_stateful() for module in self.modules.values()),
         }
         observation_space, action_space = map(joint, self._spaces)
-        if env_to_module is None:
-            env_to_module = defaults.env_to_module(observation_space, action_space, **given)
-        if module_to_env is None:
-            module_to_env = defaults.module_to_env(observation_space, action_space, **given)
+        if not isinstance(env_to_module, EnvToModulePipeline):
+            device = next(map(device_of, (self.modules or {}).values()), None)
+            custom = list(env_to_module or ())
+            env_to_module = defaults.env_to_module(
+                observation_space, action_space, **given, custom=custom, device=device
+            )
+        if not isinstance(module_to_env, ModuleToEnvPipeline):
+            custom = list(module_to_env or ())
+            module_to_env = defaults.module_to_env(observation_space, action_space, **given, custom=custom)
         return env_to_module, module_to_env
 
     def _new_episode(self, id_: str) -> MultiAgentEpisode:
@@ -212,17 +218,15 @@ class MultiAgentEnvRunner:
         )
         mode = (self._arguments["explore"] if explore is None else explore, random_actions)
         players = self._players
-        samples = EpisodeList(
-            players.play(wanted, mode, self.lookback, force_reset=force_reset, on_complete=self._commit)
-        )
+        with torch.no_grad():
+            played = players.play(wanted, mode, self.lookback, force_reset=force_reset, on_complete=self._commit)
+        samples = EpisodeList(played)
         notify(players.listeners.on_sample_end, env_runner=self, samples=samples)
         return samples
 
     def _commit(self) -> None:
         """Let pieces use the statistics that they have collected; during one call they stay as they are."""
-        for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env)):
-            if callable(commit := getattr(piece, "commit", None)):
-                commit()
+        commit([self.env_to_module, self.module_to_env])
 
     # --- Beside sampling --------------------------------------------------------------------------------------------
 

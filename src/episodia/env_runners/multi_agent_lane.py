@@ -22,11 +22,12 @@ _ALL = "__all__"
 
 
 class Choice(NamedTuple):
-    """What the agents of one episode do, as it is recorded, as the environment receives it, and what belongs to it."""
+    """What the agents of one episode do, as it is recorded and as the environment receives it, and what belongs to it."""
 
     actions: dict[Any, Any]
     for_env: dict[Any, Any]
-    extras: dict[Any, dict[str, Any]]
+    # Returns the extra model outputs of each agent; called if somebody wants them, as most steps are recorded without.
+    extras: Callable[[], dict[Any, dict[str, Any]]]
 
 
 @dataclass
@@ -130,23 +131,28 @@ class Lane:
             else:
                 return observations, infos
 
-    def step(self, episode: MultiAgentEpisode, choice: Choice) -> None:
-        """Step the environment, and record it; if it fails, the episode is dropped or truncated.
-
-        Raises:
-            EnvError: If the environment fails, and must not be made anew.
-            EpisodeError: If what it returns does not fit the episode.
-        """
+    def advance(self, choice: Choice) -> StepResult | Exception:
+        """Step the environment, and return what it returned or raised; `settle` has to follow."""
         self.is_mid_step = True
         try:
-            result: StepResult = self.env.step(choice.for_env)
-            _, _, _, _, _ = result
+            observations, rewards, terminateds, truncateds, infos = self.env.step(choice.for_env)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            return error
+        return observations, rewards, terminateds, truncateds, infos
+
+    def settle(self, episode: MultiAgentEpisode, choice: Choice, outcome: StepResult | Exception) -> None:
+        """Record a step; if the environment has failed, the episode is dropped or truncated, and the environment made anew.
+
+        Raises:
+            EnvError: If it must not be made anew.
+            EpisodeError: If what it returned does not fit the episode.
+        """
+        if isinstance(outcome, Exception):
             self._give_up_episode(episode)
-            self._remake(error, "step")
+            self._remake(outcome, "step")
             return
         try:
-            self._record(episode, choice, result)
+            self._record(episode, choice, outcome)
         except EpisodiaError as error:
             raise self._located(error) from error
         self.is_mid_step = False
@@ -165,7 +171,7 @@ class Lane:
             _without_common(infos),
             terminateds=terminateds,
             truncateds=truncateds,
-            extra_model_outputs=choice.extras,
+            extra_model_outputs=choice.extras(),
         )
         if episode.is_done:
             self._in_a_row = 0
@@ -257,12 +263,12 @@ def env_steps_back(episode: MultiAgentEpisode, steps: int) -> int:
 
 def _changes_columns(episode: MultiAgentEpisode, choice: Choice, observations: Any) -> bool:
     """Tell whether a step that is completed has other extra columns than the agent's chunk has so far."""
-    waiting = episode._hanging_extra_model_outputs_end
+    waiting, extras = episode._hanging_extra_model_outputs_end, choice.extras()
     for agent in observations:
         single = episode.agent_episodes.get(agent)
         if single is None or not len(single):
             continue
-        completed = choice.extras.get(agent, {}) if agent in choice.actions else waiting.get(agent)
+        completed = extras.get(agent, {}) if agent in choice.actions else waiting.get(agent)
         if completed is not None and completed.keys() != single.extra_model_outputs.keys():
             return True
     return False

@@ -9,8 +9,10 @@ from typing import Any, final
 
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
+from episodia.env_runners.multi_agent_bulk import BulkRecording
+from episodia.env_runners.multi_agent_env import StepResult
 from episodia.env_runners.multi_agent_harvest import Harvest, Wanted
-from episodia.env_runners.multi_agent_lane import Lane
+from episodia.env_runners.multi_agent_lane import Choice, Lane
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
 from episodia.episodes import MultiAgentEpisode
 
@@ -26,13 +28,16 @@ class Players:
         lanes: The environments.
         actor: Who chooses actions.
         listeners: Who wants to be told.
+        horizon: After how many steps episodes are truncated.
 
     Attributes:
         num_begun: How many episodes have begun.
         weights_version: The version of the weights.
     """
 
-    def __init__(self, runner: Any, lanes: list[Lane], actor: MultiAgentActor, listeners: Listeners) -> None:
+    def __init__(
+        self, runner: Any, lanes: list[Lane], actor: MultiAgentActor, listeners: Listeners, horizon: int | None
+    ) -> None:
         self._runner = runner
         self._lanes = lanes
         self._actor = actor
@@ -40,6 +45,7 @@ class Players:
         self.num_begun = 0
         self.weights_version: int | None = None
         self._harvest = Harvest()
+        self._bulk = BulkRecording(actor, horizon)
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._earlier: list[list[MultiAgentEpisode]] = [[] for _ in lanes]
         self._mode = (True, False)  # whether modules explore, and whether actions are drawn at random
@@ -89,9 +95,11 @@ class Players:
                 on_complete()
                 return self._harvest.take_whole(wanted.num_episodes)
             self._play_steps(wanted, on_complete)
+            self._bulk.flush()
             self._cut_running()
             return self._harvest.take_all()
         finally:
+            self._bulk.flush()
             self._metrics.common.sample_time_s += perf_counter() - started
 
     def _prepare(self, mode: tuple[bool, bool], lookback: int) -> None:
@@ -104,6 +112,9 @@ class Players:
             if mode != self._mode and lane.episode is not None:
                 lane.has_old_actions = True
         self._mode = mode
+        self._bulk.is_open = (
+            not mode[1] and not self.listeners.on_episode_step and self._actor.looks_at_last_observations_only
+        )
 
     def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
@@ -114,14 +125,15 @@ class Players:
             is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
             if is_complete:
                 on_complete()
-            self._actor.observe([lane.running for lane in self._lanes], explore=self._mode[0])
+            self._actor.observe([lane.running for lane in self._lanes], explore=self._mode[0], ahead=len(self._bulk))
 
     def _recorded(self, wanted: Wanted) -> int:
         """Return how many steps could be handed out."""
         episodes = [lane.episode for lane in self._lanes if lane.episode is not None]
         if wanted.count_steps_by == "env_steps":
-            return self._harvest.env_steps + sum(map(len, episodes))
-        return self._harvest.agent_steps + sum(episode.agent_steps() for episode in episodes)
+            return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
+        running = sum(episode.agent_steps() for episode in episodes)
+        return self._harvest.agent_steps + running + self._bulk.num_agent_steps
 
     def _begin_all(self) -> None:
         for lane in self._lanes:
@@ -159,18 +171,36 @@ class Players:
             lambda position, agent: lanes[position].env.get_action_space(agent),
             explore=explore,
             at_random=at_random,
+            ahead=len(self._bulk),
         )
-        started = perf_counter()
-        for lane, episode, choice in zip(lanes, episodes, choices, strict=True):
+        common, started = self._metrics.common, perf_counter()
+        outcomes: list[StepResult | Exception] = []
+        try:
+            outcomes.extend(lane.advance(choice) for lane, choice in zip(lanes, choices, strict=True))
+        finally:
+            stepped = perf_counter()
+            common.env_step_time_s += stepped - started
+            # After an interrupt, what other environments have returned is recorded all the same.
+            if len(outcomes) < len(lanes) or not self._bulk.record(lanes, episodes, choices, outcomes):
+                self._bulk.flush()
+                self._settle(list(zip(lanes, episodes, choices, outcomes, strict=False)))
+            common.record_time_s += perf_counter() - stepped
+
+    def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | Exception]]) -> None:
+        """Record a step of each lane; what one of them raises does not keep the others from it."""
+        first: Exception | None = None
+        for lane, episode, choice, outcome in stepped:
             try:
-                lane.step(episode, choice)
-            finally:
-                self._count_failures(lane)
-            if self.listeners.on_episode_step and lane.episode is not None:
-                self._notify("on_episode_step", lane, episode=lane.episode)
-            if lane.cut_off or (lane.episode is not None and lane.episode.is_done):
-                self._collect(lane)
-        self._metrics.common.env_step_time_s += perf_counter() - started
+                lane.settle(episode, choice, outcome)
+                if self.listeners.on_episode_step and lane.episode is not None:
+                    self._notify("on_episode_step", lane, episode=lane.episode)
+                if lane.cut_off or (lane.episode is not None and lane.episode.is_done):
+                    self._collect(lane)
+            except Exception as error:  # noqa: BLE001  # raised below
+                first = first or error
+            self._count_failures(lane)
+        if first is not None:
+            raise first
 
     # --- What is ready ----------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class LiveAgents(EpisodeList):
         self._owners = super().row_owners()
         self._own_rows = super()._rows()
         self._modules = super().by_module()
-        self._live_groups: dict[Any, EpisodeList] = {
+        self._live_groups = {
             module_id: LiveRows([self._own_rows[position] for position in positions.tolist()])
             for module_id, positions in self._modules.items()
         }
@@ -82,14 +82,27 @@ class LiveAgents(EpisodeList):
 
     def groups(self) -> dict[Any, EpisodeList]:
         """Return the agents of each module as a list of their own."""
-        return self._live_groups
+        return {**self._live_groups}
+
+    def show(self, module_id: Any, observations: np.ndarray) -> None:
+        """Let `observations` be the last ones of a module's agents, whose episodes do not have them yet."""
+        self._live_groups[module_id].shown = observations
+
+    def show_none(self) -> None:
+        """Look into the episodes again."""
+        for group in self._live_groups.values():
+            group.shown = None
 
 
 @final
 class LiveRows(EpisodeList):
-    """The agents of one module at the present moment."""
+    """The agents of one module at the present moment.
 
-    __slots__ = ("_offsets",)
+    Attributes:
+        shown: Their last observations, if their episodes do not have them yet.
+    """
+
+    __slots__ = ("_offsets", "shown")
 
     def __init__(self, rows: list[SingleAgentEpisode]) -> None:
         """List agents' own episodes."""
@@ -97,6 +110,7 @@ class LiveRows(EpisodeList):
         self._episodes = rows
         self.is_current = True
         self._offsets = np.arange(len(rows) + 1)
+        self.shown: np.ndarray | None = None
 
     def current(self) -> EpisodeList:
         """Return this list, which speaks of the present moment anyway."""
@@ -104,6 +118,8 @@ class LiveRows(EpisodeList):
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return one row for each agent; see `EpisodeList.flat`."""
+        if column == Columns.OBS and self.shown is not None:
+            return Ragged(self.shown, self._offsets)
         if column == Columns.OBS:
             rows = self._episodes
             storages = [row.observations._storage for row in rows]
