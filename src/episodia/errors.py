@@ -124,3 +124,7 @@ class ConnectorError(EpisodiaError, RuntimeError):
         self.column = column
         self.episode_id = episode_id
         self.detail = detail
+
+
+class TrainingError(EpisodiaError, ValueError):
+    """A training cannot be set up, saved or resumed like this."""

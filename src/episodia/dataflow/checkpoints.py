@@ -1,0 +1,68 @@
+"""Trainings on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from episodia.dataflow.setup import Setup
+from episodia.dataflow.training import Training
+from episodia.errors import TrainingError
+from episodia.state import load_state, save_state
+
+_FORMAT = "episodia training 1"
+CHECKPOINT_NAME = "checkpoint"
+
+
+def save_training(path: str | Path, training: Training) -> None:
+    """Write all of `training` but its history into the directory `path`, whole or not at all.
+
+    From then on this training and one that is loaded do the same: both begin new episodes next.
+
+    Raises:
+        CheckpointError: If it cannot be written.
+        MissingExtraError: If safetensors is not installed.
+    """
+    setup = None if training.setup is None else training.setup.to_dict()
+    save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state()})
+
+
+def load_training(path: str | Path, *, setup: Setup | None = None) -> Training:
+    """Return the training that was saved into the directory `path`, or into `checkpoint` in it.
+
+    Args:
+        path: The directory of a checkpoint, or that of a run.
+        setup: What it was built from; needed only if the checkpoint cannot know, as with environments that a function makes.
+
+    Raises:
+        CheckpointError: If there is no checkpoint, or if it is damaged.
+        TrainingError: If it holds something else, or if `setup` is needed.
+        MissingExtraError: If safetensors is not installed.
+    """
+    directory = checkpoint_directory(path)
+    state = load_state(directory)
+    if state.get("format") != _FORMAT:
+        raise TrainingError(
+            f"{directory}: found the format {state.get('format')!r}, expected {_FORMAT!r}. Pass what a training has saved."
+        )
+    training = Training.of(_setup_of(directory, state["setup"]) if setup is None else setup)
+    try:
+        training.set_state(state)
+    except BaseException:
+        training.close()
+        raise
+    return training
+
+
+def checkpoint_directory(path: str | Path) -> Path:
+    """Return the directory of the checkpoint itself, also if `path` is that of a run."""
+    inner = Path(path) / CHECKPOINT_NAME
+    return inner if inner.is_dir() else Path(path)
+
+
+def _setup_of(directory: Path, data: Any) -> Setup:
+    if data is None:
+        raise TrainingError(
+            f"{directory}: found no setup, as it was none of plain values; expected one. Pass `setup=`, the one that was used."
+        )
+    return Setup.from_dict(data)

@@ -1,0 +1,116 @@
+"""How much is collected at a time, and how it is learned from; and which algorithms have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, NamedTuple, final
+
+from episodia.errors import TrainingError
+from episodia.learners import A2CConfig, AlgorithmConfig, PPOConfig, ReinforceConfig
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What happens between two policies.
+
+    Args:
+        num_envs: How many environments are played in at once.
+        num_timesteps: How many steps are collected, in all environments together.
+        num_episodes: How many whole episodes are collected instead, if it is not None.
+        num_epochs: How many passes over what was collected.
+        minibatch_size: How many steps make a gradient step; None takes all at once.
+
+    Raises:
+        TrainingError: If a number is no positive integer.
+
+    >>> Recipe(num_timesteps=256).wanted, Recipe(num_episodes=4).wanted
+    ({'num_timesteps': 256}, {'num_episodes': 4})
+    """
+
+    num_envs: int = 8
+    num_timesteps: int = 1024
+    num_episodes: int | None = None
+    num_epochs: int = 1
+    minibatch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            may_be_none = each.name in ("num_episodes", "minibatch_size")
+            if not (value is None and may_be_none) and (type(value) is not int or value < 1):
+                raise TrainingError(
+                    f"Recipe: found `{each.name}={value!r}`, expected a positive integer. Pass such a number."
+                )
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """What to ask a runner's `sample` for."""
+        if self.num_episodes is not None:
+            return {"num_episodes": self.num_episodes}
+        return {"num_timesteps": self.num_timesteps}
+
+
+class Named(NamedTuple):
+    """An algorithm that can be asked for by name."""
+
+    config: type[AlgorithmConfig]
+    recipe: Recipe
+
+
+# What solves CartPole fast with every seed that was tried; tests/learning says how fast.
+ALGORITHMS: Mapping[str, Named] = MappingProxyType(
+    {
+        "ppo": Named(PPOConfig, Recipe(num_timesteps=512, num_epochs=8, minibatch_size=256)),
+        "a2c": Named(A2CConfig, Recipe(num_timesteps=128)),
+        "reinforce": Named(ReinforceConfig, Recipe(num_episodes=8)),
+    }
+)
+
+
+def named(name: str) -> Named:
+    """Return the algorithm of this name.
+
+    Raises:
+        TrainingError: If there is none.
+    """
+    if name not in ALGORITHMS:
+        raise TrainingError(
+            f"algorithm: found {name!r}, expected one of {list(ALGORITHMS)}. Choose one of these, or pass a config."
+        )
+    return ALGORITHMS[name]
+
+
+def name_of(config: AlgorithmConfig) -> str | None:
+    """Return the name of the algorithm that `config` belongs to; None if it has no name."""
+    return next((name for name, known in ALGORITHMS.items() if known.config is type(config)), None)
+
+
+def chosen(
+    algorithm: str | AlgorithmConfig, options: Mapping[str, Any]
+) -> tuple[AlgorithmConfig, Recipe, dict[str, Any]]:
+    """Return the algorithm's config and its recipe with `options`, and the options that belong to neither.
+
+    >>> config, recipe, others = chosen("ppo", {"gamma": 0.9, "num_envs": 2, "hidden": (8,)})
+    >>> config.gamma, recipe.num_envs, others
+    (0.9, 2, {'hidden': (8,)})
+    """
+    known = named(algorithm) if isinstance(algorithm, str) else None
+    config_names = {each.name for each in fields(known.config)} if known else set()
+    recipe_names = {each.name for each in fields(Recipe)}
+    of_config = {name: value for name, value in options.items() if name in config_names}
+    of_recipe = {name: value for name, value in options.items() if name in recipe_names}
+    others = {name: value for name, value in options.items() if name not in {*of_config, *of_recipe}}
+    if isinstance(algorithm, str):
+        config: AlgorithmConfig = named(algorithm).config(**of_config)
+    else:
+        config = algorithm
+    usual = ALGORITHMS.get(name_of(config) or "")
+    recipe = usual.recipe if usual else Recipe()
+    return config, Recipe(**{**_as_dict(recipe), **of_recipe}), others
+
+
+def _as_dict(recipe: Recipe) -> dict[str, Any]:
+    return {each.name: getattr(recipe, each.name) for each in fields(recipe)}

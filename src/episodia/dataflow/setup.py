@@ -1,0 +1,158 @@
+"""What a training with one module is made of, as plain data that a checkpoint can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeAlias, final
+
+import gymnasium as gym
+import torch
+from gymnasium import Space
+
+from episodia.dataflow.recipes import Recipe, chosen, name_of, named
+from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import TrainingError
+from episodia.learners import AlgorithmConfig, Learner
+from episodia.modules import default_module
+
+MakeEnv: TypeAlias = Callable[[], Any]
+
+_PLAIN = (bool, int, float, str, type(None))
+_MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """An algorithm, an environment, a recipe, a network, a seed: everything that a training follows from.
+
+    Args:
+        algorithm: The algorithm.
+        env: A gymnasium id, or a function that makes an environment.
+        recipe: How much is collected at a time, and how it is learned from.
+        network: Arguments of `default_module`.
+        seed: Where all randomness comes from.
+        device: Where the learner computes.
+
+    >>> setup = Setup.of("ppo", "CartPole-v1", num_envs=2, gamma=0.98, hidden=(32,))
+    >>> setup.recipe.num_envs, setup.algorithm.gamma, setup.network
+    (2, 0.98, {'hidden': (32,)})
+    """
+
+    algorithm: AlgorithmConfig
+    env: str | MakeEnv
+    recipe: Recipe
+    network: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    device: str = "cpu"
+
+    @classmethod
+    def of(
+        cls, algorithm: str | AlgorithmConfig, env: str | MakeEnv, *, seed: int = 0, device: str = "cpu", **options: Any
+    ) -> Setup:
+        """Return the usual setup of an algorithm, with some things done differently.
+
+        Args:
+            algorithm: Its name, or its config.
+            env: A gymnasium id, or a function that makes an environment.
+            seed: Where all randomness comes from.
+            device: Where the learner computes.
+            **options: Fields of the algorithm's config if it is given by name, fields of `Recipe`, arguments of
+                `default_module`.
+
+        Raises:
+            TrainingError: If there is no such algorithm or option.
+            LearnerError: If a number of the algorithm is out of its range.
+        """
+        config, recipe, network = chosen(algorithm, options)
+        unknown = sorted(set(network) - set(_MODULE_OPTIONS))
+        if unknown:
+            known = sorted({*(each.name for each in (*fields(config), *fields(recipe))), *_MODULE_OPTIONS})
+            raise TrainingError(
+                f"training: found the options {unknown}, expected some of {known}. Correct their names."
+            )
+        return cls(algorithm=config, env=env, recipe=recipe, network=network, seed=seed, device=device)
+
+    def build(self) -> tuple[SingleAgentEnvRunner, Learner]:
+        """Return a runner and a learner, each with a network of its own; both have the same weights.
+
+        Raises:
+            EnvRunnerError: If the environment cannot be made.
+        """
+        spaces = _spaces(self.env)
+        networks = [
+            default_module(*spaces, **dict(self.network), generator=torch.Generator().manual_seed(self.seed))
+            for _ in range(2)
+        ]
+        learner = Learner(
+            networks[0],
+            self.algorithm,
+            observation_space=spaces[0],
+            action_space=spaces[1],
+            seed=self.seed,
+            device=self.device,
+        )
+        runner = SingleAgentEnvRunner(
+            self.env,
+            networks[1],
+            num_envs=self.recipe.num_envs,
+            seed=self.seed,
+            lookback=learner.pipeline.lookback,
+        )
+        return runner, learner
+
+    # --- As plain data ----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return JSON values that `from_dict` understands; None if something is no plain value, as a function is none."""
+        name = name_of(self.algorithm)
+        numbers = _changed(self.algorithm)
+        if (
+            name is None
+            or not isinstance(self.env, str)
+            or not all(isinstance(each, _PLAIN) for each in numbers.values())
+        ):
+            return None
+        recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
+        network = {key: list(value) if key == "hidden" else value for key, value in self.network.items()}
+        options = {**numbers, **recipe, **network}
+        return {"algorithm": name, "env": self.env, "seed": self.seed, "device": self.device, "options": options}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Setup:
+        """Return the setup that `to_dict` turned into `data`.
+
+        Raises:
+            TrainingError: If it is something else.
+        """
+        if set(data) != {"algorithm", "env", "seed", "device", "options"} or not isinstance(data["env"], str):
+            raise TrainingError(
+                f"setup: found {sorted(data)}, expected what `Setup.to_dict` returns. It was made by something else."
+            )
+        named(data["algorithm"])
+        return cls.of(data["algorithm"], data["env"], seed=data["seed"], device=data["device"], **data["options"])
+
+
+def _changed(config: AlgorithmConfig) -> dict[str, Any]:
+    """Return the fields of `config` that are not as usual."""
+    usual = {
+        each.name: each.default_factory() if each.default_factory is not MISSING else each.default
+        for each in fields(config)
+    }
+    return {name: getattr(config, name) for name in usual if getattr(config, name) != usual[name]}
+
+
+def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
+    try:
+        made = gym.make(env) if isinstance(env, str) else env()
+    except (gym.error.Error, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingError(
+            f"cannot make the environment {env!r}: {reason} Pass the id of one that is registered and installed."
+        ) from error
+    try:
+        observation_space = getattr(made, "single_observation_space", made.observation_space)
+        return observation_space, getattr(made, "single_action_space", made.action_space)
+    finally:
+        made.close()

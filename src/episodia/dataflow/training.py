@@ -1,0 +1,216 @@
+"""The loop: collect, update, hand over the weights."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from time import perf_counter
+from typing import Any, Self, TypeAlias, final
+
+from episodia.dataflow.interrupts import deferred_interrupts
+from episodia.dataflow.recipes import Recipe
+from episodia.dataflow.setup import Setup
+from episodia.env_runners import RunnerMetrics
+from episodia.errors import TrainingError
+from episodia.learners import ALL_MODULES, Learner, Metrics
+
+# What is known after an update, by name. Losses are there once there was something to learn from.
+Record: TypeAlias = dict[str, float]
+
+# How many finished episodes the mean return is of.
+WINDOW = 20
+
+_COUNTERS = ("iteration", "steps", "episodes")
+
+
+class StoppedBy(Enum):
+    """Why a training stopped."""
+
+    STEPS = "steps"
+    TARGET = "target"
+    INTERRUPT = "interrupt"
+
+
+@final
+class Training:
+    """A runner and a learner in a loop, with a memory of how well it goes.
+
+    Args:
+        runner: Collects: a `SingleAgentEnvRunner`, or a `MultiAgentEnvRunner`.
+        learner: Learns from what was collected.
+        recipe: How much is collected at a time, and how it is learned from.
+        setup: What runner and learner were built from, if it is known.
+
+    >>> with Training.of(Setup.of("ppo", "CartPole-v1", num_envs=2, num_timesteps=64)) as training:
+    ...     training.run(steps=128)
+    ...     training.iteration, list(training.history[-1])[:3]
+    <StoppedBy.STEPS: 'steps'>
+    (2, ['iteration', 'steps', 'episodes'])
+    """
+
+    def __init__(self, runner: Any, learner: Learner, recipe: Recipe, *, setup: Setup | None = None) -> None:
+        self.runner = runner
+        self.learner = learner
+        self.recipe = recipe
+        self.setup = setup
+        self.history: list[Record] = []
+        self.iteration = self.steps = self.episodes = 0
+        self.time_s = 0.0
+        self.stopped_by: StoppedBy | None = None
+        self._recent: deque[float] = deque(maxlen=WINDOW)
+        self._begin_anew = False
+
+    @classmethod
+    def of(cls, setup: Setup) -> Self:
+        """Return a training with the runner and the learner of `setup`."""
+        runner, learner = setup.build()
+        return cls(runner, learner, setup.recipe, setup=setup)
+
+    def __repr__(self) -> str:
+        return f"Training({self.runner!r}, steps={self.steps}, return_mean={self.return_mean:.5g})"
+
+    @property
+    def return_mean(self) -> float:
+        """The mean return of the latest finished episodes, at most `WINDOW`; NaN as long as there is none."""
+        return math.fsum(self._recent) / len(self._recent) if self._recent else math.nan
+
+    # --- The loop ---------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        steps: int,
+        target: float | None = None,
+        watchers: Sequence[Callable[[Record], object]] = (),
+    ) -> StoppedBy:
+        """Train until there is a reason to stop, and return it.
+
+        A first Ctrl-C stops after the update that is going on; a second one is a KeyboardInterrupt at once.
+
+        Args:
+            steps: Of environments, at least so many in all, those of earlier calls included.
+            target: Stop earlier if the mean return of the last `WINDOW` finished episodes has reached this.
+            watchers: Are called after each update with what is known then.
+        """
+        self.stopped_by = StoppedBy.STEPS
+        with deferred_interrupts() as interrupted:
+            while self.steps < steps:
+                record = self.step()
+                for watcher in watchers:
+                    watcher(record)
+                if target is not None and len(self._recent) == WINDOW and self.return_mean >= target:
+                    self.stopped_by = StoppedBy.TARGET
+                    break
+                if interrupted.is_set():
+                    self.stopped_by = StoppedBy.INTERRUPT
+                    break
+        return self.stopped_by
+
+    def step(self) -> Record:
+        """Collect, update, hand over the weights; return what is known then."""
+        started = perf_counter()
+        episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._begin_anew)
+        metrics = self.learner.update(
+            episodes, num_epochs=self.recipe.num_epochs, minibatch_size=self.recipe.minibatch_size
+        )
+        self.iteration += 1
+        self._hand_over_weights()
+        self._begin_anew = False
+        return self._noted(metrics, perf_counter() - started)
+
+    def _hand_over_weights(self) -> None:
+        weights: Any = self.learner.get_weights()
+        # A runner for one agent has one module, without a name.
+        if not hasattr(self.runner, "modules"):
+            weights = next(iter(weights.values()))
+        self.runner.set_weights(weights, version=self.iteration)
+
+    def _noted(self, metrics: Metrics, took_s: float) -> Record:
+        found = self.runner.get_metrics()
+        played: RunnerMetrics = getattr(found, "common", found)
+        self.steps += played.num_env_steps
+        self.episodes += played.num_episodes
+        self.time_s += took_s
+        self._recent.extend(played.episode_returns)
+        record: Record = {
+            "iteration": self.iteration,
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "return_mean": self.return_mean,
+            "steps_per_s": played.num_env_steps / took_s,
+            "time_s": self.time_s,
+            **_flat(metrics),
+        }
+        self.history.append(record)
+        return record
+
+    def evaluate(self, num_episodes: int = 100) -> list[float]:
+        """Return the returns of whole episodes that are played beside the training, without exploring."""
+        return [float(episode.get_return()) for episode in self.runner.evaluate(num_episodes)]
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that a training of the same setup needs to go on as this one will: arrays, tensors, JSON values.
+
+        Environments are not part of it. To go on alike, both begin new episodes with the next `step`.
+        """
+        self._begin_anew = True
+        progress = {name: getattr(self, name) for name in (*_COUNTERS, "time_s")}
+        return {
+            "runner": self.runner.get_state(),
+            "learner": self.learner.get_state(),
+            "progress": {**progress, "recent_returns": list(self._recent)},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the training with this state would.
+
+        Raises:
+            TrainingError: If it is no such state.
+            LearnerError: If it is that of a training with another learner.
+            EnvRunnerError: If it is that of a training with another runner.
+        """
+        missing = [part for part in ("runner", "learner", "progress") if part not in state]
+        if missing:
+            raise TrainingError(
+                f"state of a training: found no {missing}, expected what `get_state` returned. Pass that."
+            )
+        before = self.learner.get_state()
+        self.learner.set_state(state["learner"])
+        try:
+            self.runner.set_state(state["runner"])
+        except BaseException:
+            self.learner.set_state(before)
+            raise
+        progress = state["progress"]
+        self.iteration, self.steps, self.episodes = (int(progress[name]) for name in _COUNTERS)
+        self.time_s = float(progress["time_s"])
+        self._recent = deque(progress["recent_returns"], maxlen=WINDOW)
+        self._begin_anew = True
+
+    # --- The end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the environments; a second time nothing happens."""
+        self.runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _flat(metrics: Metrics) -> Record:
+    """Return what was measured of each module; under its name if there are several."""
+    modules = [module_id for module_id in metrics if module_id != ALL_MODULES]
+    prefixes = {module_id: f"{module_id}/" if len(modules) > 1 else "" for module_id in modules}
+    return {
+        f"{prefixes[module_id]}{name}": value
+        for module_id in modules
+        for name, value in metrics[module_id].items()
+        if name != "num_steps"
+    }
