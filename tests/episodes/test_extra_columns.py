@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from episodia import SingleAgentEpisode
+from episodia.errors import EpisodeError, SpaceError
 
 
 def chunks_with(*outputs, finalize=False):
@@ -114,3 +116,37 @@ def test_a_column_of_the_chunk_before_can_still_be_looked_back_at_until_the_firs
     assert chunk.get_extra_model_outputs("logp", -1) == -1.0
     chunk.add_env_step(3, 0, 0.0)
     assert "logp" not in chunk.extra_model_outputs
+
+
+@pytest.mark.parametrize("name", ["observations", "actions", "rewards", "infos"])
+def test_an_extra_output_with_the_name_of_another_column_hides_nothing_of_it(name):
+    episode = SingleAgentEpisode("walk", action_space=Discrete(3))
+    episode.add_env_reset(0)
+    episode.add_env_step(1, 2, 0.5, extra_model_outputs={name: 7})
+
+    episode.finalize()
+
+    columns = [episode.get_observations(), episode.get_actions(), episode.get_rewards()]
+    assert [type(column) for column in columns] == [np.ndarray] * 3
+    assert [column.tolist() for column in columns] == [[0, 1], [2], [0.5]]
+    assert episode.get_extra_model_outputs(name).tolist() == [7]
+
+
+def test_bounds_and_lengths_are_checked_whatever_extra_outputs_are_called():
+    columns = {"observations": [0, 1], "actions": [9], "rewards": [0.0], "len_lookback_buffer": 0}
+    outside = SingleAgentEpisode(**columns, action_space=Discrete(3), extra_model_outputs={"actions": [1]})
+    with pytest.raises(SpaceError, match="actions"):
+        outside.validate()
+    with pytest.raises(EpisodeError, match="'actions': 2"):
+        SingleAgentEpisode(**{**columns, "actions": [1, 2]}, extra_model_outputs={"actions": [1]})
+
+
+def test_a_damaged_column_in_a_state_is_found_behind_an_extra_output_of_its_name():
+    episode = SingleAgentEpisode("walk")
+    episode.add_env_reset(0)
+    episode.add_env_step(1, 2, 0.5, extra_model_outputs={"actions": 7})
+    state = episode.get_state()
+    state["actions"] = {}
+
+    with pytest.raises(EpisodeError, match="column 'actions'"):
+        SingleAgentEpisode.from_state(state)

@@ -62,7 +62,7 @@ def _column_state(column: LookbackBuffer) -> dict[str, Any]:
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
     check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
-    for name, column in {**{name: state[name] for name in _COLUMNS}, **state["extra_model_outputs"]}.items():
+    for name, column in [*((name, state[name]) for name in _COLUMNS), *state["extra_model_outputs"].items()]:
         check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
     return _build(cls, state, _copied_storage, copy.deepcopy(state["custom_data"]))
 

@@ -135,56 +135,59 @@ def check_lengths(episode: SingleAgentEpisode) -> None:
     """Refuse columns of different lengths."""
     steps = len(episode.rewards)
     observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
-    expected = {
-        "observations": observations,
-        "infos": observations,
-        "actions": steps,
-        "rewards": episode.t - episode.t_started,
-    }
-    found = {name: len(getattr(episode, name)) for name in expected}
-    for key, column in episode.extra_model_outputs.items():
-        expected[key], found[key] = steps, len(column)
-    if found != expected:
-        wrong = {name: count for name, count in found.items() if count != expected[name]}
+    expected = [
+        ("observations", episode.observations, observations),
+        ("infos", episode.infos, observations),
+        ("actions", episode.actions, steps),
+        ("rewards", episode.rewards, episode.t - episode.t_started),
+        *((key, column, steps) for key, column in episode.extra_model_outputs.items()),
+    ]
+    wrong = {name: len(column) for name, column, count in expected if len(column) != count}
+    if wrong:
         raise EpisodeError(
             f"episode {episode.id_!r}: found columns of different lengths: {wrong} next to {steps} rewards. Expected "
             f"{_LENGTHS} (all after the lookback)."
         )
 
 
-def array_columns(episode: SingleAgentEpisode) -> dict[str, LookbackBuffer]:
-    """Return the columns that become arrays: all but the infos."""
-    return {
-        "observations": episode.observations,
-        "actions": episode.actions,
-        "rewards": episode.rewards,
-        **episode.extra_model_outputs,
-    }
+def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer]]:
+    """Return the columns that become arrays, all but the infos, with their names.
+
+    Pairs, because an extra model output may be called "rewards" too.
+    """
+    return [
+        ("observations", episode.observations),
+        ("actions", episode.actions),
+        ("rewards", episode.rewards),
+        *episode.extra_model_outputs.items(),
+    ]
 
 
-def stacked(episode: SingleAgentEpisode) -> dict[str, Storage]:
+def stacked(episode: SingleAgentEpisode) -> list[Storage]:
     """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
-    storages = {}
-    for name, column in array_columns(episode).items():
+    storages = []
+    for name, column in array_columns(episode):
         try:
-            storages[name] = column.stacked()
-            column.check_bounds(storages[name])
+            storage = column.stacked()
+            column.check_bounds(storage)
         except EpisodiaError as error:
             raise_with_place(episode, error, name)
+        storages.append(storage)
     return storages
 
 
-def adopt_stacked(episode: SingleAgentEpisode, storages: dict[str, Storage]) -> None:
+def adopt_stacked(episode: SingleAgentEpisode, storages: list[Storage]) -> None:
     """Make `episode` finalized, on what `stacked` returned; this cannot fail."""
-    for name, column in array_columns(episode).items():
-        column.adopt_stacked(storages[name])
+    for (_, column), storage in zip(array_columns(episode), storages, strict=True):
+        column.adopt_stacked(storage)
     episode.infos.finalized = True
 
 
 def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) -> None:
     """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
     steps = min(steps, episode.rewards.len_incl_lookback())
-    for column in (episode.infos, *array_columns(episode).values()):
+    episode.infos.lookback = steps
+    for _, column in array_columns(episode):
         column.lookback = steps
     episode.t_started = t_started
     episode.t = t_started + len(episode.rewards)
