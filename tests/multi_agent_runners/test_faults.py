@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
-from episodia.errors import EnvError, EpisodeError
+from episodia.errors import EnvError, EnvRunnerError, EpisodeError
 from scripted_agents import KINDS, Echo, ScriptedEnv
 
 
@@ -202,3 +202,34 @@ def test_closing_twice_is_fine():
     runner.close()
 
     assert made[0].closed >= 1
+
+
+def not_a_number(result):
+    return result[0], dict.fromkeys(result[1], float("nan")), *result[2:]
+
+
+@pytest.mark.parametrize("check_finite", [True, False])
+def test_nan_is_refused_where_it_comes_from_unless_it_is_allowed(check_finite):
+    runner, _ = runner_with({}, {"at": [3], "fault": not_a_number}, num_envs=2, check_finite=check_finite)
+    if check_finite:
+        with pytest.raises(EnvError, match=r"environment 1, episode '0-1-\d', agent 'agent 0', t=\d"):
+            runner.sample(num_timesteps=40)
+    samples = runner.sample(num_timesteps=40)
+
+    returns = [chunk.get_return() for chunk in samples]
+    assert np.isnan(returns).any() == (not check_finite)
+
+
+def test_an_episode_that_was_truncated_because_of_a_failure_says_why():
+    runner, made = runner_with({"at": [2], "fault": crash}, on_env_error="truncate")
+    made[0].longest = 10**6
+
+    assert runner.sample(num_timesteps=30)[0].custom_data["env_error"] == "ZeroDivisionError: oh no"
+
+
+def test_a_closed_runner_does_not_sample():
+    runner, _ = runner_with()
+    runner.close()
+
+    with pytest.raises(EnvRunnerError, match="closed"):
+        runner.sample(num_timesteps=3)

@@ -154,3 +154,9 @@ def test_handed_out_chunks_do_not_change_any_more():
     assert len(chunk) == 5
     for agent, single in chunk.agent_episodes.items():
         assert np.array_equal(single.get_observations(), observations[agent])
+
+
+def test_complete_episodes_are_what_is_sampled_without_a_number_if_so_wished():
+    runner, _ = runner_of(3, batch_mode="complete_episodes")
+
+    assert [episode.is_done for episode in runner.sample()] == [True] * 3

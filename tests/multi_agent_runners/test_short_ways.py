@@ -189,3 +189,14 @@ def test_what_does_not_look_like_the_step_before_goes_the_long_way(flushed):
     assert 20 < sum(flushed) < 50
     assert [info.get("count") for info in infos] == [None if t % 7 or not t else t for t in range(51)]
     assert chunk.agent_episodes["right"].get_rewards().sum() == 50 + 4
+
+
+def test_the_horizon_is_kept_also_where_steps_are_kept_back(flushed):
+    make, _ = makers(**{**BULK, "longest": 1})
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=0, horizon=9)
+    for env in runner.envs:
+        env.longest = 10**6
+    episodes = runner.sample(num_timesteps=90)
+
+    assert sum(flushed) > 20
+    assert {(len(episode), episode.is_truncated, episode.is_terminated) for episode in episodes} == {(9, True, False)}

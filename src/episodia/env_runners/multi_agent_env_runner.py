@@ -13,13 +13,13 @@ import torch
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
-from episodia.env_runners.multi_agent_harvest import CountStepsBy, Wanted
 from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_modules import as_modules, default_mapping, load_weights, weights_of
-from episodia.env_runners.multi_agent_players import Players
+from episodia.env_runners.multi_agent_players import CountStepsBy, Manner, Players
 from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
 from episodia.env_runners.pipelines import Pieces, commit, device_of
+from episodia.env_runners.sampling import BatchMode, check_settings, wanted
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError
 
@@ -52,6 +52,7 @@ class MultiAgentEnvRunner:
         module_to_env: ModuleToEnvPipeline | Pieces | None = None,
         seed: int | None = None,
         explore: bool = True,
+        batch_mode: BatchMode = "truncate_episodes",
         rollout_fragment_length: int = 200,
         count_steps_by: CountStepsBy = "env_steps",
         lookback: int = 0,
@@ -59,6 +60,7 @@ class MultiAgentEnvRunner:
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int = 3,
+        check_finite: bool = True,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
@@ -73,7 +75,10 @@ class MultiAgentEnvRunner:
             module_to_env: The pipeline behind the modules, or pieces to put into the default one.
             seed: What seeds of environments, random numbers and ids of episodes are derived from.
             explore: Whether modules explore, where `sample` does not say it.
-            rollout_fragment_length: Steps for each environment, where `sample` does not say how many.
+            batch_mode: What `sample` returns if it is not told: chunks of `rollout_fragment_length` steps for each
+                environment (`"truncate_episodes"`), or as many whole episodes as there are environments
+                (`"complete_episodes"`).
+            rollout_fragment_length: See `batch_mode`.
             count_steps_by: Whether steps are counted that environments make, or that agents complete.
             lookback: How many of its own steps each agent looks back at least, for pipelines of learners. What the
                 runner's own pipelines need is derived.
@@ -81,20 +86,25 @@ class MultiAgentEnvRunner:
             callbacks: See `Callbacks`.
             on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew.
+            check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
 
         Raises:
             EnvRunnerError: If the arguments do not fit together.
         """
         source = EnvSource(env)
         _check(source, num_envs, on_env_error, horizon)
+        check_settings(batch_mode, rollout_fragment_length)
+        _checked_count(count_steps_by)
         self._arguments: dict[str, Any] = {
             "explore": explore,
+            "batch_mode": batch_mode,
             "rollout_fragment_length": rollout_fragment_length,
             "count_steps_by": count_steps_by,
             "lookback": lookback,
             "horizon": horizon,
             "on_env_error": on_env_error,
             "max_restarts": max_restarts,
+            "check_finite": check_finite,
         }
         self._env = env
         self._can_make_more = source.can_remake
@@ -120,8 +130,11 @@ class MultiAgentEnvRunner:
         self._actor = MultiAgentActor(
             self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
         )
-        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), horizon)
+        self._players = Players(
+            self, self._lanes, self._actor, Listeners(callbacks), horizon=horizon, checks_finite=check_finite
+        )
         self._num_evaluations = 0
+        self._is_closed = False
 
     def _pipelines(self, env_to_module: Any, module_to_env: Any) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
         given: dict[str, Any] = {
@@ -133,7 +146,7 @@ class MultiAgentEnvRunner:
             device = next(map(device_of, (self.modules or {}).values()), None)
             custom = list(env_to_module or ())
             env_to_module = defaults.env_to_module(
-                observation_space, action_space, **given, custom=custom, device=device
+                observation_space, action_space, **given, custom=custom, device=device, module=self.modules
             )
         if not isinstance(module_to_env, ModuleToEnvPipeline):
             custom = list(module_to_env or ())
@@ -198,8 +211,8 @@ class MultiAgentEnvRunner:
         first that begin, and not the first that end, which would favour short ones.
 
         Args:
-            num_timesteps: How many steps are wanted; `rollout_fragment_length` for each environment if neither is given.
-            num_episodes: How many episodes are wanted.
+            num_timesteps: How many steps are wanted.
+            num_episodes: How many episodes are wanted. With neither, `batch_mode` decides.
             explore: Whether modules explore; by default what the runner was made with.
             random_actions: Draw actions at random, among those that action masks allow.
             force_reset: Begin new episodes in all environments.
@@ -210,16 +223,17 @@ class MultiAgentEnvRunner:
             EpisodeError: If an environment returns what does not fit.
             ConnectorError: If a piece of a pipeline fails.
         """
-        wanted = Wanted.of(
-            num_timesteps,
-            num_episodes,
-            count_steps_by or self._arguments["count_steps_by"],
-            default_timesteps=self._arguments["rollout_fragment_length"] * self.num_envs,
+        if self._is_closed:
+            raise EnvRunnerError("sample: found a runner that is closed, expected an open one. Make another.")
+        settings = self._arguments
+        goal = wanted(
+            num_timesteps, num_episodes, settings["batch_mode"], settings["rollout_fragment_length"], self.num_envs
         )
-        mode = (self._arguments["explore"] if explore is None else explore, random_actions)
+        count_steps_by = _checked_count(count_steps_by or settings["count_steps_by"])
+        manner = Manner(settings["explore"] if explore is None else explore, random_actions, count_steps_by)
         players = self._players
         with torch.no_grad():
-            played = players.play(wanted, mode, self.lookback, force_reset=force_reset, on_complete=self._commit)
+            played = players.play(goal, manner, self.lookback, force_reset=force_reset, on_complete=self._commit)
         samples = EpisodeList(played)
         notify(players.listeners.on_sample_end, env_runner=self, samples=samples)
         return samples
@@ -323,6 +337,9 @@ class MultiAgentEnvRunner:
 
     def close(self) -> None:
         """Close all environments; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         for lane in self._lanes:
             lane.close()
 
@@ -345,6 +362,13 @@ def _check(source: EnvSource, num_envs: int, on_env_error: str, horizon: int | N
         raise EnvRunnerError(f"found on_env_error={on_env_error!r}, expected one of ('drop', 'truncate').")
     if horizon is not None and horizon < 1:
         raise EnvRunnerError(f"found horizon={horizon!r}, expected a positive integer or None.")
+
+
+def _checked_count(count_steps_by: Any) -> CountStepsBy:
+    if count_steps_by not in ("env_steps", "agent_steps"):
+        raise EnvRunnerError(f"found count_steps_by={count_steps_by!r}, expected one of ('env_steps', 'agent_steps').")
+    counted: CountStepsBy = count_steps_by
+    return counted
 
 
 def _recorded(by_agent: Any) -> Any:

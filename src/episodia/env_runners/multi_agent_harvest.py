@@ -1,56 +1,10 @@
-"""Chunks and episodes that are ready to be handed out, and how many are wanted."""
+"""Chunks and episodes that are ready to be handed out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 from episodia.episodes import MultiAgentEpisode
-from episodia.errors import EnvRunnerError
-
-CountStepsBy = Literal["env_steps", "agent_steps"]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a call of `sample` asks for: steps or whole episodes.
-
-    >>> Wanted.of(None, None, "env_steps", default_timesteps=100)
-    Wanted(num_timesteps=100, num_episodes=None, count_steps_by='env_steps')
-    """
-
-    num_timesteps: int | None
-    num_episodes: int | None
-    count_steps_by: CountStepsBy
-
-    @classmethod
-    def of(
-        cls,
-        num_timesteps: int | None,
-        num_episodes: int | None,
-        count_steps_by: CountStepsBy,
-        *,
-        default_timesteps: int,
-    ) -> Wanted:
-        """Return what is wanted, `default_timesteps` if nothing is said.
-
-        Raises:
-            EnvRunnerError: If both are given, or one is not a positive number.
-        """
-        if num_timesteps is not None and num_episodes is not None:
-            raise EnvRunnerError(
-                f"sample: found num_timesteps={num_timesteps} and num_episodes={num_episodes}, expected one of the two."
-            )
-        for name, number in (("num_timesteps", num_timesteps), ("num_episodes", num_episodes)):
-            if number is not None and (type(number) is not int or number < 1):
-                raise EnvRunnerError(f"sample: found {name}={number!r}, expected a positive integer.")
-        if count_steps_by not in ("env_steps", "agent_steps"):
-            raise EnvRunnerError(
-                f"found count_steps_by={count_steps_by!r}, expected one of ('env_steps', 'agent_steps')."
-            )
-        if num_timesteps is None and num_episodes is None:
-            num_timesteps = default_timesteps
-        return cls(num_timesteps, num_episodes, count_steps_by)
 
 
 @final

@@ -148,7 +148,7 @@ class Lane:
             EpisodeError: If what it returned does not fit the episode.
         """
         if isinstance(outcome, Exception):
-            self._give_up_episode(episode)
+            self._give_up_episode(episode, f"{type(outcome).__name__}: {outcome}")
             self._remake(outcome, "step")
             return
         try:
@@ -198,13 +198,14 @@ class Lane:
         """Drop or truncate an episode whose last step was interrupted."""
         self.is_mid_step = False
         if self.episode is not None and not self.episode.is_done:
-            self._give_up_episode(self.episode)
+            self._give_up_episode(self.episode, "interrupted")
 
-    def _give_up_episode(self, episode: MultiAgentEpisode) -> None:
+    def _give_up_episode(self, episode: MultiAgentEpisode, reason: str) -> None:
         self.is_mid_step = False
         if self._settings.on_env_error == "truncate" and len(episode):
             # The step that failed is a step that has brought nothing; agents that wait keep their last observation.
             episode.add_env_step({}, {}, {}, truncateds={_ALL: True})
+            episode.custom_data["env_error"] = reason
         else:
             self.episode = None
             failures = self._noted_failures()

@@ -5,16 +5,29 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_bulk import BulkRecording
 from episodia.env_runners.multi_agent_env import StepResult
-from episodia.env_runners.multi_agent_harvest import Harvest, Wanted
+from episodia.env_runners.multi_agent_finite import check_finite
+from episodia.env_runners.multi_agent_harvest import Harvest
 from episodia.env_runners.multi_agent_lane import Choice, Lane
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
+from episodia.env_runners.sampling import Wanted
 from episodia.episodes import MultiAgentEpisode
+from episodia.errors import EpisodiaError
+
+CountStepsBy: TypeAlias = Literal["env_steps", "agent_steps"]
+
+
+class Manner(NamedTuple):
+    """How a call of `sample` plays."""
+
+    explore: bool
+    at_random: bool
+    count_steps_by: CountStepsBy = "env_steps"
 
 
 @final
@@ -29,6 +42,7 @@ class Players:
         actor: Who chooses actions.
         listeners: Who wants to be told.
         horizon: After how many steps episodes are truncated.
+        checks_finite: Whether to refuse NaN and infinite numbers.
 
     Attributes:
         num_begun: How many episodes have begun.
@@ -36,7 +50,14 @@ class Players:
     """
 
     def __init__(
-        self, runner: Any, lanes: list[Lane], actor: MultiAgentActor, listeners: Listeners, horizon: int | None
+        self,
+        runner: Any,
+        lanes: list[Lane],
+        actor: MultiAgentActor,
+        listeners: Listeners,
+        *,
+        horizon: int | None,
+        checks_finite: bool,
     ) -> None:
         self._runner = runner
         self._lanes = lanes
@@ -46,9 +67,10 @@ class Players:
         self.weights_version: int | None = None
         self._harvest = Harvest()
         self._bulk = BulkRecording(actor, horizon)
+        self._checks_finite = checks_finite
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._earlier: list[list[MultiAgentEpisode]] = [[] for _ in lanes]
-        self._mode = (True, False)  # whether modules explore, and whether actions are drawn at random
+        self._manner = Manner(explore=True, at_random=False)
         self._metrics = MultiAgentMetrics()
         actor.metrics = self._metrics.common
         for lane in lanes:
@@ -70,7 +92,7 @@ class Players:
     def play(
         self,
         wanted: Wanted,
-        mode: tuple[bool, bool],
+        manner: Manner,
         lookback: int,
         *,
         force_reset: bool,
@@ -80,20 +102,20 @@ class Players:
 
         Args:
             wanted: How many steps or episodes.
-            mode: Whether modules explore, and whether actions are drawn at random.
+            manner: Whether modules explore, whether actions are drawn at random, and which steps are counted.
             lookback: How many of its own steps each agent can look back to in a chunk that goes on.
             force_reset: Whether to begin new episodes everywhere.
             on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
         """
         started = perf_counter()
         try:
-            self._prepare(mode, lookback)
-            if force_reset or wanted.num_episodes is not None:
+            self._prepare(manner, lookback)
+            if force_reset or wanted.episodes is not None:
                 self.abandon_episodes()
-            if wanted.num_episodes is not None:
-                self._play_episodes(wanted.num_episodes)
+            if wanted.episodes is not None:
+                self._play_episodes(wanted.episodes)
                 on_complete()
-                return self._harvest.take_whole(wanted.num_episodes)
+                return self._harvest.take_whole(wanted.episodes)
             self._play_steps(wanted, on_complete)
             self._bulk.flush()
             self._cut_running()
@@ -102,35 +124,37 @@ class Players:
             self._bulk.flush()
             self._metrics.common.sample_time_s += perf_counter() - started
 
-    def _prepare(self, mode: tuple[bool, bool], lookback: int) -> None:
+    def _prepare(self, manner: Manner, lookback: int) -> None:
         """Settle what an earlier call has left behind."""
         for lane in self._lanes:
             lane.lookback = lookback
             if lane.is_mid_step:
                 lane.give_up()
             self._collect(lane)
-            if mode != self._mode and lane.episode is not None:
+            if manner[:2] != self._manner[:2] and lane.episode is not None:
                 lane.has_old_actions = True
-        self._mode = mode
+        self._manner = manner
         self._bulk.is_open = (
-            not mode[1] and not self.listeners.on_episode_step and self._actor.looks_at_last_observations_only
+            not manner.at_random and not self.listeners.on_episode_step and self._actor.looks_at_last_observations_only
         )
 
     def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
-        is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
+        is_complete = self._recorded() >= (wanted.steps or 0)
         while not is_complete:
             self._begin_all()
             self._step(self._lanes)
             self._begin_all()
-            is_complete = self._recorded(wanted) >= (wanted.num_timesteps or 0)
+            is_complete = self._recorded() >= (wanted.steps or 0)
             if is_complete:
                 on_complete()
-            self._actor.observe([lane.running for lane in self._lanes], explore=self._mode[0], ahead=len(self._bulk))
+            self._actor.observe(
+                [lane.running for lane in self._lanes], explore=self._manner.explore, ahead=len(self._bulk)
+            )
 
-    def _recorded(self, wanted: Wanted) -> int:
+    def _recorded(self) -> int:
         """Return how many steps could be handed out."""
         episodes = [lane.episode for lane in self._lanes if lane.episode is not None]
-        if wanted.count_steps_by == "env_steps":
+        if self._manner.count_steps_by == "env_steps":
             return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
         running = sum(episode.agent_steps() for episode in episodes)
         return self._harvest.agent_steps + running + self._bulk.num_agent_steps
@@ -164,13 +188,12 @@ class Players:
 
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
-        explore, at_random = self._mode
         episodes = [lane.running for lane in lanes]
         choices = self._actor.act(
             episodes,
             lambda position, agent: lanes[position].env.get_action_space(agent),
-            explore=explore,
-            at_random=at_random,
+            explore=self._manner.explore,
+            at_random=self._manner.at_random,
             ahead=len(self._bulk),
         )
         common, started = self._metrics.common, perf_counter()
@@ -212,15 +235,21 @@ class Players:
         if episode is None or not episode.is_done:
             return
         lane.episode = None
-        self._actor.observe_end(episode, explore=self._mode[0])
+        self._actor.observe_end(episode, explore=self._manner.explore)
         self._keep(lane, episode)
         if self.listeners.on_episode_end:
             self._notify("on_episode_end", lane, episode=_joined(self._earlier[lane.index]))
             self._earlier[lane.index] = []
 
     def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
-        """Finalize a chunk, count it, and let it wait to be handed out."""
-        chunk.finalize()
+        """Finalize a chunk, count it, and let it wait to be handed out; one that cannot be handed out is dropped."""
+        try:
+            chunk.finalize()
+            if self._checks_finite:
+                check_finite(chunk, lane.index)
+        except EpisodiaError:
+            lane.episode = None
+            raise
         self._totals[lane.index].note(chunk, self._metrics)
         self._harvest.add(lane.order, chunk)
         if self.listeners.on_episode_end:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors import (
@@ -28,7 +29,6 @@ from episodia.connectors.routing import ROW_OWNERS
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.connectors.unmapping import MAPPED_BATCH
 from episodia.env_runners.multi_agent_lane import Choice
-from episodia.env_runners.short_cuts import _has_box
 from episodia.episodes.live_agents import LiveAgents
 from episodia.modules import MultiModule
 from episodia.trees import map_batch
@@ -153,3 +153,11 @@ class _Extras:
 
 def _row(column: Any, row: int) -> Any:
     return map_batch(lambda leaf: leaf[row], column)
+
+
+def _has_box(space: Space[Any]) -> bool:
+    """Tell whether actions are scaled or clipped anywhere in `space`."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        children = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return any(map(_has_box, children))
+    return isinstance(space, spaces.Box)

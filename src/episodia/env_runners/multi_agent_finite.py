@@ -1,0 +1,41 @@
+"""Numbers that no environment should return."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from episodia.episodes import LookbackBuffer, MultiAgentEpisode
+from episodia.errors import EnvError
+from episodia.trees import leaves
+
+
+def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
+    """Check that the observations and rewards of all agents in a finalized chunk are finite.
+
+    Raises:
+        EnvError: Naming environment, episode, agent and time step.
+    """
+    for agent, single in chunk.agent_episodes.items():
+        for name, column in (("observations", single.observations), ("rewards", single.rewards)):
+            for path, array in leaves(column.data):
+                if not _is_finite(array):
+                    t = _first_bad(array, column) + single.t_started
+                    raise EnvError(
+                        f"environment {env_index}, episode {chunk.id_!r}, agent {agent!r}, t={t}: found NaN or an infinite "
+                        f"number in its {name}{path}, expected finite ones. This chunk is dropped; all others come with the "
+                        "next `sample()`. Correct the environment, or allow such numbers with `check_finite=False`."
+                    )
+
+
+def _is_finite(array: Any) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return True
+    # A finite sum has finite terms: one cheap reduction for the usual case.
+    return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
+
+
+def _first_bad(array: np.ndarray, column: LookbackBuffer) -> int:
+    return int(np.argwhere(~np.isfinite(array))[0][0]) - column.lookback
