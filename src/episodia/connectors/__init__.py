@@ -20,12 +20,14 @@ from episodia.connectors.observations import (
     AddObservationsFromEpisodesToBatch,
 )
 from episodia.connectors.one_hot import OneHotObservations
+from episodia.connectors.piece_codec import register_connector
 from episodia.connectors.pipeline import (
     ConnectorPipelineV2,
     EnvToModulePipeline,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
+from episodia.connectors.policy import Policy
 from episodia.connectors.preprocessing import (
     MultiAgentObservationPreprocessor,
     ObservationPreprocessor,
@@ -89,6 +91,7 @@ __all__ = [
     "ObservationPreprocessor",
     "OneHotObservations",
     "PiecewiseLinearSchedule",
+    "Policy",
     "PrevActionsPrevRewards",
     "RemoveSingleTsTimeRankFromBatch",
     "ScaleRewards",
@@ -105,4 +108,5 @@ __all__ = [
     "change_column",
     "change_observations",
     "check_state",
+    "register_connector",
 ]

@@ -7,6 +7,7 @@ from episodia.modules.lstm import LSTMActorCritic
 from episodia.modules.mlp import MLPActorCritic
 from episodia.modules.multi_module import MultiModule
 from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
+from episodia.modules.registry import register_module
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "default_module",
     "dist_for",
     "each_row",
+    "register_module",
 ]

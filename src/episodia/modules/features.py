@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, final
 
+import numpy as np
 import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
@@ -59,7 +60,7 @@ def _features(space: Space[Any] | None, path: str, box: MakeBoxFeatures) -> Feat
     if isinstance(space, spaces.Discrete):
         return _OneHot(path, (), [(int(space.start), int(space.n))])
     if isinstance(space, spaces.MultiDiscrete):
-        starts = torch.broadcast_to(torch.as_tensor(space.start), space.nvec.shape).reshape(-1).tolist()
+        starts = np.broadcast_to(space.start, space.nvec.shape).ravel().tolist()
         return _OneHot(path, space.nvec.shape, list(zip(starts, space.nvec.ravel().tolist(), strict=True)))
     if isinstance(space, spaces.Box):
         return box(space, path)
