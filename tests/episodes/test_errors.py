@@ -330,6 +330,15 @@ def test_setting_outside_is_refused(form, column, index):
     assert_refused(form(running()), lambda e: SET[column](e, new_data=0, at_indices=index), EpisodeIndexError, *words)
 
 
+@both_forms
+@pytest.mark.parametrize("index", [0, np.int64(0), np.array(0)], ids=repr)
+@pytest.mark.parametrize("data", [[1.0], (1.0,), np.ones(1)], ids=repr)
+def test_one_reward_is_no_list_whatever_kind_of_int_the_index_is(form, index, data):
+    call = lambda e: e.set_rewards(new_data=data, at_indices=index)  # noqa: E731
+
+    assert_refused(form(running()), call, EpisodeError, "rewards", "a number")
+
+
 REFUSED_ROWS = {
     "another shape": ("observations", np.zeros(3, np.float32), 0, SpaceError, "the shape [2]"),
     "another dtype": ("observations", np.zeros(2), 0, SpaceError, "the dtype float32"),

@@ -96,6 +96,17 @@ def as_count(name: str, value: object, where: str) -> int:
     raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
 
 
+def is_single(index: object) -> bool:
+    """Tell whether `index` means one item: an int of any kind.
+
+    >>> is_single(np.int64(2)), is_single([2]), is_single(slice(2))
+    (True, False, False)
+    """
+    if isinstance(index, (bool, np.bool_)):
+        return False
+    return type(index) is int or (hasattr(index, "__index__") and not np.ndim(index))  # type: ignore[arg-type]
+
+
 def as_list(indices: object) -> Sequence[int] | np.ndarray:
     """Return `indices` if it is a list, tuple, range or one-dimensional integer array."""
     if isinstance(indices, np.ndarray):

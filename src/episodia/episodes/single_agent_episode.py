@@ -14,7 +14,7 @@ from episodia.episodes import chunks, display, episode_state, logged_arrays
 from episodia.episodes import single_agent_columns as columns
 from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import Index, as_count
+from episodia.episodes.indexing import Index, as_count, is_single
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 
@@ -340,7 +340,7 @@ class SingleAgentEpisode:
     def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
         try:
-            several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and type(at_indices) is not int
+            several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and not is_single(at_indices)
             columns.check_rewards(new_data if several else [new_data])
         except EpisodiaError as error:
             stepping.raise_with_place(self, error, "rewards")
