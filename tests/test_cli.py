@@ -49,8 +49,8 @@ def registered():
         del gym.registry[name]
 
 
-def test_the_demo_shows_one_row_per_episode():
-    run = _run("demo", "--episodes", "3")
+def test_the_first_look_shows_one_row_per_episode():
+    run = _run("episodes", "--episodes", "3")
     rows = [line for line in run.stdout.splitlines() if line.startswith(("0-0 ", "0-1 ", "0-2 "))]
 
     assert (run.returncode, run.stderr) == (0, "")
@@ -58,8 +58,8 @@ def test_the_demo_shows_one_row_per_episode():
     assert all("terminated" in row and set(row) & set(cli.SPARKS) for row in rows)
 
 
-def test_the_demo_shows_fill_cut_and_finalize(capsys):
-    assert cli.main(["demo"]) == 0
+def test_the_first_look_shows_fill_cut_and_finalize(capsys):
+    assert cli.main(["episodes"]) == 0
 
     shown = capsys.readouterr().out
 
@@ -71,7 +71,7 @@ def test_the_demo_shows_fill_cut_and_finalize(capsys):
 def test_the_same_seed_shows_the_same(capsys):
     shown = []
     for seed in ["7", "7", "8"]:
-        cli.main(["demo", "--seed", seed])
+        cli.main(["episodes", "--seed", seed])
         shown.append(capsys.readouterr().out)
 
     assert shown[0] == shown[1]
@@ -79,14 +79,14 @@ def test_the_same_seed_shows_the_same(capsys):
 
 
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "Blackjack-v1", "Pendulum-v1", "MountainCar-v0"])
-def test_the_demo_plays_other_environments(env, capsys):
-    assert cli.main(["demo", "--env", env, "--episodes", "2"]) == 0
+def test_the_first_look_plays_other_environments(env, capsys):
+    assert cli.main(["episodes", "--env", env, "--episodes", "2"]) == 0
     assert "episodes: 2, steps: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("env", ["NoSuchEnv-v0", "no_such_module:Env-v0", "CartPole-v99", "not an id", ""])
 def test_an_unknown_environment_is_one_line_and_exit_code_2(env, capsys):
-    code = cli.main(["demo", "--env", env])
+    code = cli.main(["episodes", "--env", env])
     shown = capsys.readouterr()
 
     assert code == 2
@@ -98,7 +98,7 @@ def test_an_unknown_environment_is_one_line_and_exit_code_2(env, capsys):
 @pytest.mark.parametrize("arguments", [["--episodes", "0"], ["--episodes", "x"], ["--seed", "-1"]])
 def test_bad_numbers_are_refused_with_exit_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["demo", *arguments])
+        cli.main(["episodes", *arguments])
 
     assert stopped.value.code == 2
     assert arguments[0] in capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_an_interrupt_shows_what_was_collected(patience, registered, capsys):
     name = registered("Endless-v0", entry_point=_Endless)
     _Endless.patience = patience
 
-    code = cli.main(["demo", "--env", name])
+    code = cli.main(["episodes", "--env", name])
     shown = capsys.readouterr()
 
     assert code == 130
@@ -120,14 +120,14 @@ def test_an_interrupt_shows_what_was_collected(patience, registered, capsys):
 def test_progress_appears_when_collecting_takes_long(monkeypatch, capsys):
     monkeypatch.setattr(cli, "PROGRESS_EVERY_S", 0.0)
 
-    cli.main(["demo", "--episodes", "2"])
+    cli.main(["episodes", "--episodes", "2"])
 
     assert "episode 2 of 2" in capsys.readouterr().err
 
 
 def test_without_a_verb_the_help_is_shown(capsys):
     assert cli.main([]) == 0
-    assert "demo" in capsys.readouterr().out
+    assert "episodes" in capsys.readouterr().out
 
 
 def test_the_version_is_shown():
@@ -135,14 +135,14 @@ def test_the_version_is_shown():
 
 
 def test_a_terminal_without_unicode_gets_ascii():
-    run = _run("demo", env={"PYTHONIOENCODING": "ascii"})
+    run = _run("episodes", env={"PYTHONIOENCODING": "ascii"})
 
     assert run.returncode == 0
     assert run.stdout.isascii()
 
 
 def test_a_reader_that_goes_away_is_no_traceback():
-    command = [sys.executable, "-m", "episodia", "demo"]
+    command = [sys.executable, "-m", "episodia", "episodes"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         complaints = process.stderr.read()

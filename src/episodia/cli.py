@@ -1,19 +1,26 @@
-"""The command line, `python -m episodia`: a first look at what episodes are and what they answer."""
+"""The command line, `python -m episodia`: training, evaluating, and a first look at episodes."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
+import json
 import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
 from episodia.episodes import SingleAgentEpisode
+from episodia.errors import EpisodiaError, TrainingError
+
+if TYPE_CHECKING:
+    from episodia.dataflow import Training
 
 EXIT_OK = 0
 EXIT_USAGE = 2
@@ -24,6 +31,7 @@ SPARK_WIDTH = 32
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_ASCII = "_.-=+*#@"
 PROGRESS_EVERY_S = 2.0
+SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except EpisodiaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USAGE
     except BrokenPipeError:
         # The reader (`head`, a pager) has gone. Python's own flush at exit must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -55,17 +66,59 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=importlib.metadata.version("episodia"))
     verbs = parser.add_subparsers(dest="verb", metavar="verb")
-    demo = verbs.add_parser(
-        "demo",
-        help="collect a few episodes with random actions and show them",
-        description="Collect a few episodes with random actions and show what an episode can tell.",
+    _add_training_verbs(verbs)
+    episodes = _verb(verbs, "episodes", "collect a few episodes with random actions and show what they can tell")
+    episodes.add_argument("--env", default="CartPole-v1", metavar="ID", help="a gymnasium environment")
+    episodes.add_argument("--episodes", type=_positive, default=5, metavar="N", help="how many to collect")
+    episodes.add_argument("--seed", type=_natural, default=0, metavar="N", help="of environment and actions")
+    episodes.set_defaults(run=_episodes)
+    return parser
+
+
+def _add_training_verbs(verbs: Any) -> None:
+    demo = _verb(verbs, "demo", "train a policy for CartPole until it is solved, and show how it went")
+    demo.add_argument("--steps", type=_positive, default=100_000, metavar="N", help="stop after so many")
+    demo.add_argument("--seed", type=_natural, default=0, metavar="N", help="of everything")
+    demo.add_argument("--out", default="runs", metavar="DIR", help="where to put the folder of the run")
+    demo.set_defaults(run=_demo)
+
+    train = _verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
+    train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
+    train.add_argument("env", nargs="?", help="a gymnasium environment, such as CartPole-v1")
+    train.add_argument("--steps", type=_positive, default=100_000, metavar="N", help="stop after so many in all")
+    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return has reached this")
+    train.add_argument("--seed", type=_natural, default=0, metavar="N", help="of everything")
+    train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
+    train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
+    train.add_argument("--checkpoint-every", type=_positive, metavar="N", help="save also after so many steps each")
+    help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
+    train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    train.set_defaults(run=_train)
+
+    evaluation = _verb(verbs, "eval", "play episodes with a policy that was trained")
+    evaluation.add_argument("checkpoint", help="the folder of a run, or of its checkpoint")
+    evaluation.add_argument("--episodes", type=_positive, default=100, metavar="N", help="how many to play")
+    evaluation.set_defaults(run=_evaluate)
+
+
+def _verb(verbs: Any, name: str, description: str) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=description,
+        description=f"{description[0].upper()}{description[1:]}.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    demo.add_argument("--env", default="CartPole-v1", metavar="ID", help="a gymnasium environment")
-    demo.add_argument("--episodes", type=_positive, default=5, metavar="N", help="how many to collect")
-    demo.add_argument("--seed", type=_natural, default=0, metavar="N", help="of environment and actions")
-    demo.set_defaults(run=_demo)
-    return parser
+    return verb
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _positive(text: str) -> int:
@@ -83,12 +136,76 @@ def _whole_number(text: str, least: int) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from episodia.dataflow import train  # noqa: PLC0415  # torch takes a second, which other verbs need not wait for
+
+    print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
+    out = _free_folder(Path(options.out) / "demo")
+    with train("ppo", "CartPole-v1", steps=options.steps, target=SOLVED, seed=options.seed, out=out) as training:
+        return _show_training(training, out)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from episodia.dataflow import resume, train  # noqa: PLC0415  # see `_demo`
+
+    limits = {"steps": options.steps, "target": options.target, "checkpoint_every": options.checkpoint_every}
+    if options.resume is not None:
+        if options.algorithm or options.set or options.out:
+            raise TrainingError(
+                "train: found --resume beside other settings, expected it alone: the run has them. Leave them out."
+            )
+        out = Path(options.resume)
+        training = resume(out, **limits)
+    else:
+        if options.env is None:
+            raise TrainingError(
+                "train: found no environment, expected `train ppo CartPole-v1`, for example. Name both."
+            )
+        name = f"{options.algorithm}-{options.env}-{options.seed}".replace("/", "-")
+        out = Path(options.out) if options.out else _free_folder(Path("runs") / name)
+        training = train(options.algorithm, options.env, seed=options.seed, out=out, **limits, **dict(options.set))
+    with training:
+        return _show_training(training, out)
+
+
+def _show_training(training: Training, out: Path) -> int:
+    line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
+    print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
+    reason = training.stopped_by.value if training.stopped_by else "steps"
+    print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
+    if reason == "interrupt":
+        print(f"Go on with:  python -m episodia train --resume {out}")
+        return EXIT_INTERRUPTED
+    _show_returns(training.evaluate(100))
+    print(f"\nIn {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    return EXIT_OK
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from episodia.dataflow import load_training  # noqa: PLC0415  # see `_demo`
+
+    with load_training(options.checkpoint) as training:
+        _show_returns(training.evaluate(options.episodes))
+    return EXIT_OK
+
+
+def _show_returns(returns: Sequence[float]) -> None:
+    spread = f"standard deviation {np.std(returns):.4g}, from {min(returns):.5g} to {max(returns):.5g}"
+    print(f"{len(returns)} evaluation episodes: mean return {np.mean(returns):.5g}, {spread}")
+
+
+def _free_folder(wanted: Path) -> Path:
+    name, numbers = wanted.name, itertools.count(2)
+    while wanted.exists():
+        wanted = wanted.with_name(f"{name}-{next(numbers)}")
+    return wanted
+
+
+def _episodes(options: argparse.Namespace) -> int:
     try:
         env: gym.Env[Any, Any] = gym.make(options.env)
     except (gym.error.Error, ImportError) as error:
         reason = " ".join(str(error).split())
-        print(f"error: cannot make the environment {options.env!r}: {reason}", file=sys.stderr)
-        return EXIT_USAGE
+        raise TrainingError(f"cannot make the environment {options.env!r}: {reason}") from error
     episodes: list[SingleAgentEpisode] = []
     try:
         collect_randomly(env, episodes, num_episodes=options.episodes, seed=options.seed)

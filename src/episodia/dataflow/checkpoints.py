@@ -27,12 +27,13 @@ def save_training(path: str | Path, training: Training) -> None:
     save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state()})
 
 
-def load_training(path: str | Path, *, setup: Setup | None = None) -> Training:
+def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads: int | None = 1) -> Training:
     """Return the training that was saved into the directory `path`, or into `checkpoint` in it.
 
     Args:
         path: The directory of a checkpoint, or that of a run.
         setup: What it was built from; needed only if the checkpoint cannot know, as with environments that a function makes.
+        torch_threads: See `Training`.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if it is damaged.
@@ -45,7 +46,8 @@ def load_training(path: str | Path, *, setup: Setup | None = None) -> Training:
         raise TrainingError(
             f"{directory}: found the format {state.get('format')!r}, expected {_FORMAT!r}. Pass what a training has saved."
         )
-    training = Training.of(_setup_of(directory, state["setup"]) if setup is None else setup)
+    setup = _setup_of(directory, state["setup"]) if setup is None else setup
+    training = Training.of(setup, torch_threads=torch_threads)
     try:
         training.set_state(state)
     except BaseException:

@@ -12,7 +12,9 @@ from typing import Any, Self, TypeAlias, final
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
+from episodia.dataflow.torch_threads import computing_with
 from episodia.env_runners import RunnerMetrics
+from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
 from episodia.learners import ALL_MODULES, Learner, Metrics
 
@@ -42,6 +44,8 @@ class Training:
         learner: Learns from what was collected.
         recipe: How much is collected at a time, and how it is learned from.
         setup: What runner and learner were built from, if it is known.
+        torch_threads: With how many threads torch computes in `run` and `evaluate`. One is the fastest for small networks, by
+            far where other programs want the cores too. None leaves it as it is.
 
     >>> with Training.of(Setup.of("ppo", "CartPole-v1", num_envs=2, num_timesteps=64)) as training:
     ...     training.run(steps=128)
@@ -50,11 +54,20 @@ class Training:
     (2, ['iteration', 'steps', 'episodes'])
     """
 
-    def __init__(self, runner: Any, learner: Learner, recipe: Recipe, *, setup: Setup | None = None) -> None:
+    def __init__(
+        self,
+        runner: Any,
+        learner: Learner,
+        recipe: Recipe,
+        *,
+        setup: Setup | None = None,
+        torch_threads: int | None = 1,
+    ) -> None:
         self.runner = runner
         self.learner = learner
         self.recipe = recipe
         self.setup = setup
+        self.torch_threads = torch_threads
         self.history: list[Record] = []
         self.iteration = self.steps = self.episodes = 0
         self.time_s = 0.0
@@ -63,10 +76,10 @@ class Training:
         self._begin_anew = False
 
     @classmethod
-    def of(cls, setup: Setup) -> Self:
+    def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
         """Return a training with the runner and the learner of `setup`."""
         runner, learner = setup.build()
-        return cls(runner, learner, setup.recipe, setup=setup)
+        return cls(runner, learner, setup.recipe, setup=setup, torch_threads=torch_threads)
 
     def __repr__(self) -> str:
         return f"Training({self.runner!r}, steps={self.steps}, return_mean={self.return_mean:.5g})"
@@ -95,7 +108,7 @@ class Training:
             watchers: Are called after each update with what is known then.
         """
         self.stopped_by = StoppedBy.STEPS
-        with deferred_interrupts() as interrupted:
+        with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
             while self.steps < steps:
                 record = self.step()
                 for watcher in watchers:
@@ -148,7 +161,9 @@ class Training:
 
     def evaluate(self, num_episodes: int = 100) -> list[float]:
         """Return the returns of whole episodes that are played beside the training, without exploring."""
-        return [float(episode.get_return()) for episode in self.runner.evaluate(num_episodes)]
+        with computing_with(self.torch_threads):
+            episodes = self.runner.evaluate(num_episodes)
+        return [_total_return(episode) for episode in episodes]
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -202,6 +217,13 @@ class Training:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
+    """Return what all agents have earned."""
+    if isinstance(episode, SingleAgentEpisode):
+        return float(episode.get_return())
+    return math.fsum(float(single.get_return()) for single in episode.agent_episodes.values() if len(single))
 
 
 def _flat(metrics: Metrics) -> Record:

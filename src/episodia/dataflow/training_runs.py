@@ -12,7 +12,6 @@ from episodia.dataflow.learning_curve import save_learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
 from episodia.dataflow.setup import MakeEnv, Setup
-from episodia.dataflow.torch_threads import computing_with
 from episodia.dataflow.training import Record, Training
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.learners import AlgorithmConfig
@@ -46,8 +45,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
             end, and at the first Ctrl-C. None writes nothing.
         checkpoint_every: Write the checkpoint also after so many steps each.
         progress: Whether to show how it goes, on stderr.
-        torch_threads: With how many threads torch computes meanwhile: one is the fastest for small networks, and its results
-            do not depend on the machine's load. None leaves it as it is.
+        torch_threads: See `Training`.
         **options: See `Setup.of`.
 
     Raises:
@@ -58,10 +56,10 @@ def train(  # noqa: PLR0913  # each is an independent choice
     (True, <StoppedBy.STEPS: 'steps'>)
     >>> training.close()
     """
+    setup = Setup.of(algorithm, env, seed=seed, **options)
+    training = Training.of(setup, torch_threads=torch_threads)
     directory = None if out is None else _new_directory(Path(out))
-    training = Training.of(Setup.of(algorithm, env, seed=seed, **options))
-    with computing_with(torch_threads):
-        _run(training, directory, steps, target, checkpoint_every, progress)
+    _run(training, directory, steps, target, checkpoint_every, progress)
     return training
 
 
@@ -72,8 +70,8 @@ def resume(
     target: float | None = None,
     checkpoint_every: int | None = None,
     progress: bool = True,
-    torch_threads: int | None = 1,
     setup: Setup | None = None,
+    torch_threads: int | None = 1,
 ) -> Training:
     """Go on with the training whose run is in the directory `out`, from its last checkpoint, as if it had never stopped.
 
@@ -86,18 +84,17 @@ def resume(
         target: See `train`.
         checkpoint_every: See `train`.
         progress: See `train`.
-        torch_threads: See `train`.
         setup: Needed if the run was not made of plain values, see `load_training`.
+        torch_threads: See `Training`.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if it is damaged.
         TrainingError: If it is that of something else.
     """
-    training = load_training(out, setup=setup)
+    training = load_training(out, setup=setup, torch_threads=torch_threads)
     directory = Path(out)
     training.history = MetricsFile(directory / METRICS_NAME).keep_until(training.iteration)
-    with computing_with(torch_threads):
-        _run(training, directory, steps, target, checkpoint_every, progress)
+    _run(training, directory, steps, target, checkpoint_every, progress)
     return training
 
 
