@@ -48,3 +48,6 @@ class Columns:
     RETURNS_TO_GO: Final = "returns_to_go"
     DISCOUNTS: Final = "discounts"  # how much a value after the step (or the n steps) counts
     LOSS_MASK: Final = "loss_mask"
+
+
+COLUMN_NAMES: Final = frozenset(value for name, value in vars(Columns).items() if name.isupper())

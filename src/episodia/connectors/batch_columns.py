@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from episodia.columns import Columns
-from episodia.connectors.collected import as_ragged, is_by_episode
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.describing import is_collected
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 
@@ -118,7 +119,7 @@ def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[
 
 def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
     """Return the rows of each module of a column that plugins wrote for all episodes."""
-    if is_by_episode(column):
+    if is_collected(column):
         return {module_id: as_ragged(column, rows) for module_id, rows in episodes.groups().items()}
     whole = as_ragged(column, episodes)
     return {module_id: whole.select(positions) for module_id, positions in episodes.by_module().items()}

@@ -119,8 +119,7 @@ def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> 
             column,
             episode,
         )
-    owner = owner_of(episode)
-    return (owner.eps_id,) if owner.agent_id is None else tuple(owner)
+    return owner_of(episode).key
 
 
 def _refused(message: str, column: str, episode: SingleAgentEpisode | None) -> BatchError:

@@ -6,7 +6,8 @@ from typing import Any, final
 
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, module_batches
-from episodia.connectors.collected import as_ragged, is_by_episode
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.describing import is_collected
 from episodia.episodes import EpisodeList, Ragged
 
 
@@ -29,6 +30,6 @@ class BatchIndividualItems(ConnectorV2):
 
 def plain(column: Any, rows: EpisodeList) -> Any:
     """Return `column` as a nested batch of its step rows; what is a batch already is returned as it is."""
-    if isinstance(column, list) or is_by_episode(column):
+    if isinstance(column, list) or is_collected(column):
         column = as_ragged(column, rows)
     return column.body().values if isinstance(column, Ragged) else column

@@ -13,7 +13,7 @@ import numpy as np
 
 from episodia.connectors.batch_items import BatchedNdArray
 from episodia.connectors.current_run import owner_of
-from episodia.connectors.describing import describe_column
+from episodia.connectors.describing import describe_column, is_collected
 from episodia.connectors.rows import is_tensor, stacked
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.ragged import offsets_of
@@ -31,16 +31,11 @@ def as_ragged(column: Any, rows: EpisodeList) -> Ragged:
     """
     if isinstance(column, Ragged):
         return column
-    if is_by_episode(column):
+    if is_collected(column):
         return _from_episodes(column, rows)
     values = _batch_of(column) if isinstance(column, list) else column
     counts = rows.row_counts
     return _fitted(values, counts, _length(values), column)
-
-
-def is_by_episode(column: Any) -> bool:
-    """Tell whether items are filed under the ids of their episodes."""
-    return isinstance(column, dict) and bool(column) and all(isinstance(key, tuple) for key in column)
 
 
 def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> Ragged:

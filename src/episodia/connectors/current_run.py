@@ -23,6 +23,11 @@ class Owner(NamedTuple):
     agent_id: Any = None
     module_id: Any = None
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What items are filed under in a batch: the episode alone, or with agent and module."""
+        return (self.eps_id,) if self.agent_id is None else tuple(self)
+
 
 @final
 class Run:

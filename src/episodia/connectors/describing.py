@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from episodia.columns import Columns
+from episodia.columns import COLUMN_NAMES
 from episodia.connectors.rows import is_tensor
 from episodia.episodes.ragged import Ragged
 from episodia.trees import describe
-
-_KNOWN = frozenset(value for name, value in vars(Columns).items() if name.isupper())
 
 _LONGEST_TEXT = 160
 
@@ -23,7 +21,7 @@ def columns_of(batch: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """
     for key, column in batch.items():
         # The observations of a Dict space may well have a part that is called 'obs'.
-        if isinstance(column, dict) and key not in _KNOWN and not _KNOWN.isdisjoint(column):
+        if isinstance(column, dict) and key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(column):
             yield from ((f"{key}/{name}", part) for name, part in column.items())
         else:
             yield str(key), column

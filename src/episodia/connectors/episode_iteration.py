@@ -76,8 +76,7 @@ def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int,
     taken: dict[tuple[Any, ...], int] = {}
 
     def item_of(_: int, episode: SingleAgentEpisode) -> Any:
-        owner = owner_of(episode)
-        key = (owner.eps_id,) if owner.agent_id is None else tuple(owner)
+        key = owner_of(episode).key
         position = taken.get(key, 0)
         taken[key] = position + 1
         if position >= len(column.get(key, ())):

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from episodia.columns import Columns
+from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batch_columns import Batch, module_of
 from episodia.connectors.describing import describe_batch, describe_column
 from episodia.connectors.rows import is_made_of_tensors
 from episodia.errors import BatchError
 from episodia.trees import leaves
-
-_COLUMNS = frozenset(value for name, value in vars(Columns).items() if name.isupper())
 
 
 class ModuleOutputs(NamedTuple):
@@ -42,7 +40,7 @@ def module_outputs(batch: Batch, rl_module: Any) -> Iterator[ModuleOutputs]:
     >>> [outputs.module_id for outputs in module_outputs({"left": {"actions": [1]}, "right": {"actions": [2]}}, None)]
     ['left', 'right']
     """
-    if not _COLUMNS.isdisjoint(batch):
+    if not COLUMN_NAMES.isdisjoint(batch):
         yield ModuleOutputs(None, batch, rl_module)
         return
     for module_id, columns in batch.items():

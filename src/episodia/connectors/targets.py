@@ -184,8 +184,8 @@ class AddLossMask(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            actions = rows.flat(Columns.T)
-            columns[Columns.LOSS_MASK] = actions.with_values(np.ones(actions.num_steps, np.bool_))
+            times = rows.flat(Columns.T)
+            columns[Columns.LOSS_MASK] = times.with_values(np.ones(times.num_steps, np.bool_))
         return batch
 
 

@@ -48,16 +48,11 @@ class UnBatchToIndividualItems(ConnectorV2):
         """Return a batch with items by episode in each column."""
         filed = {}
         for outputs in module_outputs(batch, rl_module):
-            keys = [_key(episode) for episode in episodes_of_rows(outputs.module_id, episodes, shared_data)]
+            keys = [owner_of(episode).key for episode in episodes_of_rows(outputs.module_id, episodes, shared_data)]
             filed[outputs.module_id] = {
                 column: _filed(outputs, column, data, keys) for column, data in outputs.columns.items()
             }
         return filed.get(None, filed)
-
-
-def _key(episode: Any) -> tuple[Any, ...]:
-    owner = owner_of(episode)
-    return (owner.eps_id,) if owner.agent_id is None else tuple(owner)
 
 
 def _filed(outputs: ModuleOutputs, column: str, data: Any, keys: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], Any]:
