@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.connectors.action_masks import IGNORED_ROWS
 from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
 from episodia.connectors.pipeline import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.recurrence import CARRIED_STATES
+from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.short_cuts import ToEnv, ToModule
@@ -126,7 +126,9 @@ class Actor:
     def _back(self, outputs: dict[str, Any], episodes: LiveEpisodes, stepper: Stepper, explore: bool) -> dict[str, Any]:
         """Return what the module-to-env pipeline makes of `outputs`."""
         if stepper.action_masks is not None and Columns.ACTION_MASK not in outputs:
-            outputs[Columns.ACTION_MASK] = stepper.action_masks
+            # With the time axis of all other columns, if they have one.
+            has_time_axis = self._shared.get(ADDED_TIME_AXIS)
+            outputs[Columns.ACTION_MASK] = stepper.action_masks[:, None] if has_time_axis else stepper.action_masks
         if stepper.ignored:
             self._shared[IGNORED_ROWS] = stepper.ignored
         return self.module_to_env(

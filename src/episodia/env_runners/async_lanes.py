@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 from gymnasium import Space, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from episodia.env_runners.sync_lanes import Make, Step
+from episodia.errors import EnvError, EpisodiaError
 
 # What a dead or silent worker looks like from here.
 LOST_WORKER = (EOFError, ConnectionError, multiprocessing.TimeoutError)
@@ -61,6 +63,24 @@ class AsyncLanes(AsyncVectorEnv):
             vector_infos[env_num] = env_info
         return vector_infos
 
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """Raise what one of the workers has raised that could not go on."""
+        if all(successes):
+            return
+        try:
+            lane, _, error, trace = self.error_queue.get(timeout=_PATIENCE_S)
+        except queue.Empty:
+            # What cannot be pickled never arrives.
+            lanes = [lane for lane, success in enumerate(successes) if not success]
+            raise EnvError(
+                f"environments {lanes}: found that their workers have failed, and did not tell why; expected steps."
+            ) from None
+        if isinstance(error, EpisodiaError):
+            raise error
+        raise EnvError(
+            f"environment {lane}: found {type(error).__name__}: {error}, expected a step. Its worker says:\n{trace}"
+        )
+
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in each lane."""
         self.reset_async(seed=seed, options=options)
@@ -87,10 +107,10 @@ class AsyncLanes(AsyncVectorEnv):
         for pipe in self.parent_pipes:
             if pipe is not None:
                 pipe.close()
-        queue = getattr(self, "error_queue", None)
-        if queue is not None:
-            queue.close()
-            queue.cancel_join_thread()
+        errors = getattr(self, "error_queue", None)
+        if errors is not None:
+            errors.close()
+            errors.cancel_join_thread()
 
 
 def _join(processes: list[Any]) -> None:

@@ -40,7 +40,8 @@ class Horizon:
         self._t += 1
         self._t[list(stepper.began)] = 0
         idle = stepper.recorder.idle_lanes
-        self._due = [lane for lane in np.flatnonzero(self._t >= self._steps).tolist() if lane not in idle]
+        self._t[idle] = 0
+        self._due = np.flatnonzero(self._t >= self._steps).tolist()
         truncate_lanes(stepper.recorder, self._due)
         stepper.ended = [*stepper.ended, *self._due]
         return self._due

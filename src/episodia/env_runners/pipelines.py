@@ -31,6 +31,7 @@ def env_to_module_for(
         custom=list(given or ()),
         stateful=is_stateful(module),
         device=device_of(module),
+        module=module,
     )
 
 

@@ -101,7 +101,7 @@ def _set_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     actor.module_to_env.set_state(state["module_to_env"])
     actor.generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))
     actor.random.rng.bit_generator.state = state["rng"]
-    set_episode_numbers(rollout.recorder, state["episode_numbers"])
+    set_episode_numbers(rollout.recorder, int(state["seed"]), state["episode_numbers"])
     seeds.seed, seeds.num_resets = int(state["seed"]), int(state["num_resets"])
     seeds.num_evaluations = int(state["num_evaluations"])
     rollout.recorder.weights_version = state["weights_version"]

@@ -62,6 +62,7 @@ class ToEnv:
         self._pipeline = pipeline
         self._module = module
         self._pieces: Any = None
+        self._scaling: NormalizeAndClipActions | None = None
 
     def outputs(
         self, outputs: dict[str, Any], episodes: LiveEpisodes, explore: bool, generator: torch.Generator
@@ -75,8 +76,7 @@ class ToEnv:
         self._get_actions._act(ModuleOutputs(None, columns, self._module), None, explore, generator)
         arrays = {name: map_batch(as_array, column) for name, column in columns.items()}
         if self._scaling is not None:
-            arrays = self._scaling(rl_module=self._module, batch=arrays, episodes=episodes)
-            return arrays
+            return self._scaling(rl_module=self._module, batch=arrays, episodes=episodes)
         arrays[Columns.ACTIONS_FOR_ENV] = arrays[Columns.ACTIONS]
         return arrays
 

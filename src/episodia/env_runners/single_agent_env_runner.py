@@ -127,7 +127,8 @@ class SingleAgentEnvRunner:
         made = self._source.build()
         try:
             actor = self._new_actor(made, module, env_to_module, module_to_env, action_mask_key)
-            self._rollout = self._new_rollout(made, actor, lookback)
+            self._lookback = lookback
+            self._rollout = self._new_rollout(made, actor)
             self._watcher.on_created(self._rollout)
         except BaseException:
             if self._source.is_renewable:
@@ -156,12 +157,12 @@ class SingleAgentEnvRunner:
             mask_key=mask_key,
         )
 
-    def _new_rollout(self, env: VectorEnv[Any, Any, Any], actor: Actor, lookback: int) -> Rollout:
+    def _new_rollout(self, env: VectorEnv[Any, Any, Any], actor: Actor) -> Rollout:
         recorder = Recorder(
             env.single_observation_space,
             env.single_action_space,
             env.num_envs,
-            lookback=max(lookback, actor.env_to_module.lookback, actor.module_to_env.lookback),
+            lookback=max(self._lookback, actor.env_to_module.lookback, actor.module_to_env.lookback),
             seed=self._seeds.seed,
         )
         recorder.weights_version = 0
@@ -262,6 +263,11 @@ class SingleAgentEnvRunner:
     def _prepare(self, goal: Wanted, manner: Manner, force_reset: bool) -> None:
         """See to it that what is played next fits to what is there."""
         rollout = self._rollout
+        needed = max(self.env_to_module.lookback, self.module_to_env.lookback)
+        if needed > rollout.recorder.lookback:
+            # A pipeline was changed. Running episodes do not have the steps any more that it looks back to.
+            rollout.recorder.lookback = needed
+            force_reset = True
         if force_reset:
             rollout.needs_reset = True
         if force_reset or self._last_manner not in (None, manner):

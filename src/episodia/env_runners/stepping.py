@@ -52,6 +52,8 @@ class Stepper(ABC):
         self._faults = faults
         self._mask_key = mask_key
         self._space = env.single_observation_space
+        # Lanes whose next episode is still to begin; `ended` may have more of them, which somebody else has cut.
+        self._over: Sequence[int] = ()
 
     def reset(self, seed: Any) -> None:
         """Begin an episode in each lane; what running ones have is recorded, and they do not go on."""
@@ -90,18 +92,17 @@ class NextStep(Stepper):
 
     def __init__(self, env: Any, recorder: Recorder, faults: Faults, *, mask_key: str | None) -> None:
         super().__init__(env, recorder, faults, mask_key=mask_key)
-        self._waiting: Sequence[int] = ()  # lanes that are reset by the next step
-        self._resets: np.ndarray | None = None  # the same as a mask
+        self._resets: np.ndarray | None = None  # those lanes, as a mask
 
     def reset(self, seed: Any) -> None:
         """Begin an episode in each lane; see `Stepper.reset`."""
         super().reset(seed)
-        self._waiting, self._resets = (), None
+        self._over, self._resets = (), None
 
     def step(self, chosen: Chosen) -> int:
         """Take a step; lanes that have ended take none, and begin."""
         observations, rewards, terminateds, truncateds, infos = self.env.step(chosen.for_env)
-        began, resets = self._waiting, self._resets
+        began, resets = self._over, self._resets
         if infos:
             if self._faults.happened(infos):
                 began = self._faults.settled(infos, self.recorder)
@@ -113,14 +114,14 @@ class NextStep(Stepper):
             observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras, resets=resets
         )
         self.began = began
-        self.ended = self._waiting = self.recorder.idle_lanes
-        self._resets = _mask(self._waiting, self.recorder.num_lanes) if self._waiting else None
+        self.ended = self._over = self.recorder.idle_lanes
+        self._resets = _mask(self._over, self.recorder.num_lanes) if self._over else None
         return self.recorder.num_lanes - len(began)
 
     @property
     def ignored(self) -> Sequence[int]:
         """See `Stepper.ignored`."""
-        return self._waiting
+        return self._over
 
 
 @final
@@ -135,20 +136,21 @@ class SameStep(Stepper):
         if ended:
             last, last_infos = _last_of_episodes(self._space, observations, infos, ended, self.recorder.num_lanes)
         self.recorder.step(last, chosen.actions, rewards, terminateds, truncateds, last_infos, chosen.extras)
-        self.began, self.ended = (), ended
+        self.began = ()
+        self.ended = self._over = ended
         self._next = observations, _without_final(infos)
         self._looked_at(self._next[1])
         return self.recorder.num_lanes
 
     def begin_next(self) -> None:
         """Begin with the observations that came along."""
-        if not self.ended:
+        if not self._over:
             return
         observations, infos = self._next
         by_lane = infos_by_lane(infos, self.recorder.num_lanes)
-        first = taken_rows(self._space, observations, self.ended)
-        self.recorder.reset(first, [by_lane[lane] for lane in self.ended], lanes=list(self.ended))
-        self.began = self.ended
+        first = taken_rows(self._space, observations, self._over)
+        self.recorder.reset(first, [by_lane[lane] for lane in self._over], lanes=list(self._over))
+        self.began = self._over
 
     @property
     def ignored(self) -> Sequence[int]:
@@ -165,21 +167,22 @@ class Disabled(Stepper):
         observations, rewards, terminateds, truncateds, infos = self.env.step(chosen.for_env)
         infos = self._looked_at(infos)
         self.recorder.step(observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras)
-        self.began, self.ended = (), self.recorder.idle_lanes
+        self.began = ()
+        self.ended = self._over = self.recorder.idle_lanes
         return self.recorder.num_lanes
 
     def begin_next(self) -> None:
         """Reset the lanes that have ended."""
-        if not self.ended:
+        if not self._over:
             return
         # The dict is made anew, because gymnasium takes the mask out of it.
-        mask = _mask(self.ended, self.recorder.num_lanes)
+        mask = _mask(self._over, self.recorder.num_lanes)
         observations, infos = self.env.reset(options={"reset_mask": mask})
         by_lane = infos_by_lane(infos, self.recorder.num_lanes)
-        first = taken_rows(self._space, observations, self.ended)
-        self.recorder.reset(first, [by_lane[lane] for lane in self.ended], lanes=list(self.ended))
+        first = taken_rows(self._space, observations, self._over)
+        self.recorder.reset(first, [by_lane[lane] for lane in self._over], lanes=list(self._over))
         self._looked_at(infos)
-        self.began = self.ended
+        self.began = self._over
 
     @property
     def ignored(self) -> Sequence[int]:

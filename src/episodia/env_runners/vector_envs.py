@@ -102,8 +102,7 @@ class EnvSource:
                 f"found {type(made).__name__} from the function that makes the environment, expected a gymnasium.Env or a "
                 "VectorEnv. Wrap it into one."
             )
-        made.close()
-        return self._lanes(self.env)  # type: ignore[arg-type]  # it has just made an Env
+        return self._lanes(_FirstOf(made, self.env))
 
     def _check_size(self, env: VectorEnv[Any, Any, Any]) -> None:
         if self.num_envs is not None and self.num_envs != env.num_envs:
@@ -128,6 +127,20 @@ class EnvSource:
         env.close()
         checked = [partial(_checked, make) for make in makes]
         return AsyncLanes(checked, timeout_s=self.step_timeout_s, context=self.async_context, space=space)
+
+
+@final
+class _FirstOf:
+    """Makes environments; the first one is there already."""
+
+    def __init__(self, first: gym.Env[Any, Any], make: Any) -> None:
+        self._first: gym.Env[Any, Any] | None = first
+        self._make = make
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        first, self._first = self._first, None
+        made: gym.Env[Any, Any] = self._make() if first is None else first
+        return made
 
 
 def _limited(make: Make, horizon: int | None) -> gym.Env[Any, Any]:

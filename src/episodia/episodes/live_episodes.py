@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ from episodia.columns import Columns
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged
+from episodia.episodes.recent_windows import recent_windows
 from episodia.episodes.recorder import Recorder
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
@@ -69,6 +71,11 @@ class LiveEpisodes(EpisodeList):
         space = self._recorder._layout.observation_space
         return isinstance(space, spaces.Dict) and key in space.spaces
 
+    def space_of(self, column: str) -> spaces.Space[Any] | None:
+        """Return the space of the items of `column`, None if it is not known."""
+        layout = self._recorder._layout
+        return {Columns.OBS: layout.observation_space, Columns.ACTIONS: layout.action_space}.get(column)
+
     @property
     def row_counts(self) -> np.ndarray:
         """One row for each lane."""
@@ -83,3 +90,14 @@ class LiveEpisodes(EpisodeList):
         if column in (Columns.OBS, Columns.INFOS):
             return Ragged(self._recorder.latest(column), self._offsets)
         return super().flat(column, tail=tail)
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs that are recorded."""
+        return list(self._recorder._layout.extras)
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+        """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
+        values = recent_windows(self._recorder, column, shifts, fill)
+        if values is None:
+            return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
+        return Ragged(values, self._offsets, 0, every)

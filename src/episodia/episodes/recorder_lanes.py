@@ -65,8 +65,8 @@ def episode_numbers(recorder: Recorder) -> list[int]:
     return list(recorder._numbers)
 
 
-def set_episode_numbers(recorder: Recorder, numbers: list[int]) -> None:
-    """Let the next episode of each lane have this number in its id.
+def set_episode_numbers(recorder: Recorder, seed: int, numbers: list[int]) -> None:
+    """Let the ids of the next episodes consist of `seed`, their lane, and the number of that lane.
 
     Raises:
         EpisodeError: If there is not one number for each lane.
@@ -75,4 +75,5 @@ def set_episode_numbers(recorder: Recorder, numbers: list[int]) -> None:
         raise EpisodeError(
             f"recorder: found {len(numbers)} numbers, expected one for each of {recorder.num_lanes} lanes."
         )
+    recorder._seed = str(seed)
     recorder._numbers = [int(number) for number in numbers]
