@@ -1,0 +1,164 @@
+"""Horizons, callbacks and metrics."""
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from episodia.env_runners import Callbacks, RunnerMetrics, SingleAgentEnvRunner
+from episodia.errors import EnvRunnerError
+from episodia.modules import MLPActorCritic
+from episodia.testing import assert_same_episode
+from scripted_envs import ScriptedEnv, assert_every_step_once, places
+
+
+def cartpole(kind=MLPActorCritic, seed=2):
+    env = gym.make("CartPole-v1")
+    return kind(env.observation_space, env.action_space, generator=torch.Generator().manual_seed(seed))
+
+
+def runner_for(module=None, **kwargs):
+    return SingleAgentEnvRunner("CartPole-v1", module, **{"num_envs": 3, "seed": 7, **kwargs})
+
+
+def assert_same(left, right):
+    assert [episode.id_ for episode in left] == [episode.id_ for episode in right]
+    for mine, other in zip(left, right, strict=True):
+        assert_same_episode(mine, other, ignore=("times",))
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
+def test_a_horizon_truncates_and_resets(kind):
+    make = partial(ScriptedEnv, 9)
+    env = make if kind == "ours" else gym.vector.SyncVectorEnv([make] * 3, autoreset_mode=kind)
+    settings = {"num_envs": 3} if kind == "ours" else {}
+    with SingleAgentEnvRunner(env, seed=0, horizon=4, **settings) as runner:
+        episodes = runner.sample(num_episodes=12)
+
+    lengths = [len(episode) for episode in episodes]
+    assert max(lengths) == 4
+    assert min(lengths) < 4
+    for episode in episodes:
+        rows = places(episode)
+        assert rows[:, 2].tolist() == list(range(len(episode) + 1))
+        assert episode.is_terminated != episode.is_truncated or len(episode) == 4
+
+
+@pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
+def test_a_soft_horizon_truncates_and_the_environment_goes_on(kind):
+    make = partial(ScriptedEnv, 9)
+    env = make if kind == "ours" else gym.vector.SyncVectorEnv([make] * 3, autoreset_mode=kind)
+    settings = {"num_envs": 3} if kind == "ours" else {}
+    with SingleAgentEnvRunner(env, seed=0, soft_horizon=2, **settings) as runner:
+        episodes = [episode for _ in range(4) for episode in runner.sample(num_timesteps=15)]
+
+    going_on = [episode for episode in episodes if places(episode)[0, 2] in (2, 4, 6) and episode.t_started == 0]
+    assert going_on
+    for episode in episodes:
+        assert episode.t <= 2
+        steps = places(episode)[:, 2]
+        assert (np.diff(steps) == 1).all()
+        assert steps[0] - episode.t_started in (0, 2, 4, 6, 8)
+
+
+def test_a_vector_environment_that_cannot_reset_lanes_has_no_horizon():
+    env = gym.make_vec("CartPole-v1", num_envs=2)
+
+    with pytest.raises(EnvRunnerError, match="max_episode_steps"):
+        SingleAgentEnvRunner(env, horizon=5)
+
+
+# --- Callbacks --------------------------------------------------------------------------------------------------------
+
+
+class Diary(Callbacks):
+    def __init__(self):
+        self.lines = []
+
+    def on_environment_created(self, *, env, **kwargs):
+        self.lines.append(("created", env.num_envs))
+
+    def on_episode_start(self, *, episode, env_index, **kwargs):
+        self.lines.append(("start", episode.id_, len(episode), env_index))
+
+    def on_episode_step(self, *, episode, **kwargs):
+        self.lines.append(("step", episode.id_, episode.t))
+
+    def on_episode_end(self, *, episode, **kwargs):
+        self.lines.append(("end", episode.id_, len(episode), episode.is_done, float(episode.get_return())))
+
+    def on_sample_end(self, *, samples, **kwargs):
+        self.lines.append(("sample", len(samples)))
+
+
+@pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
+def test_callbacks_are_told_everything_in_order_and_see_whole_episodes(kind):
+    make = partial(ScriptedEnv, 4)
+    env = make if kind == "ours" else gym.vector.SyncVectorEnv([make] * 2, autoreset_mode=kind)
+    diary = Diary()
+    settings = {"num_envs": 2} if kind == "ours" else {}
+    with SingleAgentEnvRunner(env, seed=0, callbacks=[diary], **settings) as runner:
+        chunks = [chunk for _ in range(5) for chunk in runner.sample(num_timesteps=5)]
+
+    steps = assert_every_step_once(chunks, longest=4)
+    ends = [line for line in diary.lines if line[0] == "end"]
+    assert diary.lines[0] == ("created", 2)
+    assert sum(line[0] == "step" for line in diary.lines) == sum(map(len, chunks))
+    assert sum(line[0] == "sample" for line in diary.lines) == 5
+    assert len(ends) == sum(chunk.is_done for chunk in chunks)
+    for id_ in {chunk.id_ for chunk in chunks}:
+        told = [line[0] for line in diary.lines if line[1] == id_]
+        length = sum(len(chunk) for chunk in chunks if chunk.id_ == id_)
+        is_done = any(chunk.is_done for chunk in chunks if chunk.id_ == id_)
+        assert told == ["start", *["step"] * length, *(["end"] if is_done else [])]
+    for _, id_, length, is_done, gained in ends:
+        of_it = [chunk for chunk in chunks if chunk.id_ == id_]
+        assert is_done
+        assert length == sum(map(len, of_it))
+        assert gained == sum(chunk.get_return() for chunk in of_it)
+    assert steps
+
+
+def test_functions_are_callbacks_too():
+    ended = []
+    with runner_for(callbacks=[{"on_episode_end": lambda *, episode, **_: ended.append(episode.id_)}]) as runner:
+        episodes = runner.sample(num_episodes=4)
+
+    assert {episode.id_ for episode in episodes} <= set(ended)
+
+
+# --- Metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_those_of_whole_episodes():
+    with runner_for(cartpole()) as runner:
+        chunks = [chunk for _ in range(6) for chunk in runner.sample(num_timesteps=20)]
+        metrics = runner.get_metrics()
+        after = runner.get_metrics()
+
+    lengths = [chunk.t for chunk in chunks if chunk.is_done]
+    assert metrics.num_env_steps == sum(map(len, chunks))
+    assert sorted(metrics.episode_lengths) == sorted(lengths)
+    assert metrics.episode_returns == [float(length) for length in metrics.episode_lengths]
+    assert metrics.num_episodes == len(lengths) > 3
+    parts = metrics.env_step_time_s + metrics.forward_time_s + metrics.env_to_module_time_s
+    assert 0 < parts + metrics.module_to_env_time_s < metrics.sample_time_s
+    assert after == RunnerMetrics()
+
+
+def test_merged_metrics_add_up():
+    with runner_for() as runner:
+        parts = []
+        for _ in range(3):
+            runner.sample(num_timesteps=30)
+            parts.append(runner.get_metrics())
+
+    merged = RunnerMetrics.merged(parts)
+    assert merged.num_env_steps == sum(part.num_env_steps for part in parts)
+    assert merged.episode_returns == [value for part in parts for value in part.episode_returns]
+    assert merged.as_dict()["episode_return_max"] == max(merged.episode_returns)
