@@ -106,20 +106,30 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
         EpisodeError: For 0.5 in an integer column, -1 in an unsigned one, and the like.
     """
     kind = dtype.kind
-    if np.ndim(fill) and kind != "O":
+    if kind != "O" and not _is_one_value(fill):
         raise EpisodeError(f"found `fill={describe(fill)}`, expected one value, which fills a whole item.")
     if kind == "O" or (kind == "f" and type(fill) is float and -6e4 < fill < 6e4) or (fill == 0 and type(fill) is int):
         return fill
+    given = np.asarray(fill)
+    # NumPy would read numbers from strings and dates, and drop imaginary parts.
+    is_number = given.dtype.kind in "biufO" or given.dtype.kind == kind
     with np.errstate(all="ignore"):
         try:
-            value = np.asarray(fill).astype(dtype)
-        except (TypeError, ValueError):
+            value = given.astype(dtype) if is_number else None
+        except (TypeError, ValueError, OverflowError):
             value = None
     if value is None or value.ndim or not (_same_number(value, fill) or (kind in "fc" and np.isfinite(value))):
         raise EpisodeError(
             f"found `fill={fill!r}`, expected a value that {dtype}, the dtype of this column, can hold. Pass such a value."
         )
     return value[()]
+
+
+def _is_one_value(fill: Any) -> bool:
+    try:
+        return not np.ndim(fill)
+    except (TypeError, ValueError):  # what NumPy makes no array of, such as a ragged list
+        return False
 
 
 def _same_number(value: np.ndarray, fill: Any) -> bool:

@@ -376,10 +376,12 @@ def test_unknown_extra_outputs_are_named_together_with_the_known_ones(form):
 
 @both_forms
 def test_what_cannot_fill_a_column_is_refused(form):
-    for fill in (0.5, "a", np.nan, np.zeros(2)):
-        assert_refused(
-            form(running()), lambda e, fill=fill: e.get_actions(slice(0, 9), fill=fill), EpisodeError, "fill="
-        )
+    for fill in (0.5, "a", np.nan, np.zeros(2), 1j, 10**30, [[1, 2], [3]]):
+        call = lambda e, fill=fill: e.get_actions(slice(0, 9), fill=fill)  # noqa: E731
+        assert_refused(form(running()), call, EpisodeError, "fill=")
+    for fill in (1j, "1.5", b"1", np.datetime64("2020-01-01"), [[1, 2], [3]]):  # no number is read from these
+        call = lambda e, fill=fill: e.get_rewards([0, 9], fill=fill)  # noqa: E731
+        assert_refused(form(running()), call, EpisodeError, "fill=")
 
 
 @both_forms
