@@ -344,10 +344,11 @@ def test_setting_is_refused_for_all_agents_if_it_does_not_fit_one(form):
 @both_forms
 def test_only_slices_of_steps_in_order_are_parts(form):
     assert_refused(form(turns()), lambda e: e[1], IndexTypeError, "the index 1", "episode[3:7]", "get_observations(3)")
-    for slice_ in (slice(None, None, 2), slice(None, None, -1)):
+    for slice_ in (slice(None, None, 2), slice(None, None, -1), slice(None, None, 0)):
         assert_refused(form(turns()), lambda e, slice_=slice_: e.slice(slice_), EpisodeError, f"step {slice_.step}")
-    call = lambda e: e.slice(slice(0, 2), len_lookback_buffer=-1)  # noqa: E731
-    assert_refused(form(turns()), call, EpisodeError, "len_lookback_buffer=-1")
+    for slice_ in (slice(0.5, 2), slice("a", None), slice(True, None)):
+        assert_refused(form(turns()), lambda e, slice_=slice_: e.slice(slice_), IndexTypeError, "expected an int")
+    assert_refused(form(turns()), lambda e: e.slice(slice(2), len_lookback_buffer=-1), EpisodeError, "buffer=-1")
 
 
 @both_forms

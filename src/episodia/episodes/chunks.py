@@ -54,7 +54,7 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
             "Single items come from the getters, `episode.get_observations(3)`."
         )
     where = f"episode {episode.id_!r}"
-    steps = range(len(episode))[_with_int_bounds(slice_, where)]
+    steps = range(len(episode))[with_int_bounds(slice_, where)]
     if steps.step < 0:
         raise EpisodeError(
             f"{where}: found a slice with step {steps.step}, expected a step of 1 or more: an episode cannot run backwards. "
@@ -103,7 +103,8 @@ def pause(episode: SingleAgentEpisode, position: int, lookback: int) -> SingleAg
     return picked
 
 
-def _with_int_bounds(key: slice, where: str) -> slice:
+def with_int_bounds(key: slice, where: str) -> slice:
+    """Return `key` with Python ints as bounds; refuse other bounds, and a step of 0."""
     try:
         key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
     except IndexTypeError as error:

@@ -60,7 +60,7 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
             "`episode[3:7]`. "
             "Single items come from the getters, `episode.get_observations(3)`."
         )
-    steps = range(len(episode))[slice_]
+    steps = range(len(episode))[chunks.with_int_bounds(slice_, f"episode {episode.id_!r}")]
     if steps.step != 1:
         raise EpisodeError(
             f"episode {episode.id_!r}: found a slice with step {steps.step}, expected 1: agents would lose the observations in "
