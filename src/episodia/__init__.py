@@ -1,6 +1,9 @@
 """episodia: trajectories stay whole, and become batches just before each forward pass."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from episodia.columns import Columns
 from episodia.episodes import EpisodeList, InfiniteLookbackBuffer, LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
@@ -20,6 +23,9 @@ from episodia.errors import (
     ShapeError,
     SpaceError,
 )
+
+if _TYPE_CHECKING:
+    from episodia.env_runners.collect import collect
 
 __version__ = _version("episodia")
 
@@ -44,4 +50,16 @@ __all__ = [
     "ShapeError",
     "SingleAgentEpisode",
     "SpaceError",
+    "collect",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # `collect` plays, which takes pipelines and torch; who only imports the package waits for neither.
+    if name == "collect":
+        return _import_module("episodia.env_runners.collect").collect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "collect"})

@@ -15,24 +15,24 @@ EVENTS = ("on_environment_created", "on_episode_start", "on_episode_step", "on_e
 class Callbacks:
     """A base for callbacks: override what you need; what is not overridden costs nothing.
 
-    A runner calls with keywords only, and may pass more in the future: end each signature with `**kwargs`. All get
+    Runners call with keywords only, and may pass more in the future: end each signature with `**kwargs`. All get
     `env_runner` and `env`. Those about episodes get `episode` and `env_index`, the number of its environment. A runner also
     takes objects of any other class with some of these methods, and dicts of functions, `{"on_episode_end": function}`.
     """
 
-    def on_environment_created(self, **kwargs: Any) -> None:
+    def on_environment_created(self, *args: Any, **kwargs: Any) -> None:
         """Called after the (vector) environment was made, or made anew."""
 
-    def on_episode_start(self, **kwargs: Any) -> None:
+    def on_episode_start(self, *args: Any, **kwargs: Any) -> None:
         """Called with `episode`, right after its reset."""
 
-    def on_episode_step(self, **kwargs: Any) -> None:
+    def on_episode_step(self, *args: Any, **kwargs: Any) -> None:
         """Called with `episode`, the chunk that is being recorded, after each of its steps, the last one included."""
 
-    def on_episode_end(self, **kwargs: Any) -> None:
+    def on_episode_end(self, *args: Any, **kwargs: Any) -> None:
         """Called with the whole `episode`, also if chunks of it were handed out before; these come as a copy."""
 
-    def on_sample_end(self, **kwargs: Any) -> None:
+    def on_sample_end(self, *args: Any, **kwargs: Any) -> None:
         """Called with `samples`, the list of episodes that `sample` is about to return."""
 
 
