@@ -1,5 +1,6 @@
 """The command line: what it shows, that it is reproducible, and how it fails."""
 
+import signal
 import subprocess
 import sys
 
@@ -163,3 +164,106 @@ def test_a_sparkline_spans_lowest_to_highest(values, expected, monkeypatch):
 
 def test_a_long_sparkline_is_thinned_to_the_width():
     assert len(cli.sparkline(range(1000), width=20)) == 20
+
+
+# --- Training -------------------------------------------------------------------------------------------------------
+
+SMALL = ["--set", "num_envs=2", "--set", "num_timesteps=40", "--set", "hidden=[8]"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Runs land in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_train_shows_a_curve_and_says_where_the_run_is(folder, capsys):
+    assert cli.main(["train", "ppo", "CartPole-v1", "--steps", "80", *SMALL]) == 0
+
+    shown = capsys.readouterr()
+
+    assert "mean return over" in shown.out
+    assert "100 evaluation episodes" in shown.out
+    assert "runs/ppo-CartPole-v1-0" in shown.out
+    assert "return" in shown.err
+    assert (folder / "runs" / "ppo-CartPole-v1-0" / "metrics.jsonl").is_file()
+
+
+def test_a_second_run_gets_a_folder_of_its_own(folder):
+    for _ in range(2):
+        cli.main(["train", "reinforce", "CartPole-v1", "--steps", "20", *SMALL])
+
+    names = sorted(path.name for path in (folder / "runs").iterdir())
+
+    assert names == ["reinforce-CartPole-v1-0", "reinforce-CartPole-v1-0-2"]
+
+
+def test_resume_goes_on_where_a_run_stopped_and_eval_plays(folder, capsys):
+    cli.main(["train", "ppo", "CartPole-v1", "--steps", "80", "--out", "run", *SMALL])
+    assert cli.main(["train", "--resume", "run", "--steps", "160"]) == 0
+    assert cli.main(["eval", "run", "--episodes", "7"]) == 0
+
+    assert "7 evaluation episodes: mean return" in capsys.readouterr().out
+    assert len((folder / "run" / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_ctrl_c_saves_the_run_and_is_exit_code_130(folder, registered, capsys):
+    name = registered("Impatient-v0", entry_point=_Impatient)
+    code = cli.main(["train", "ppo", name, "--steps", "100000", "--out", "run", *SMALL])
+    shown = capsys.readouterr().out
+
+    assert code == 130
+    assert "--resume run" in shown
+    assert (folder / "run" / "checkpoint" / "manifest.json").is_file()
+
+
+class _Impatient(_Endless):
+    """Presses Ctrl-C once, after a few steps."""
+
+    was_pressed = False
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 5 and not _Impatient.was_pressed:
+            _Impatient.was_pressed = True
+            signal.raise_signal(signal.SIGINT)
+        return np.full(2, 0.5, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["train", "dqn", "CartPole-v1"], "'dqn'"),
+        (["train", "ppo", "NoSuchEnv-v0"], "NoSuchEnv"),
+        (["train", "ppo"], "no environment"),
+        (["train", "ppo", "CartPole-v1", "--set", "gama=1"], "gama"),
+        (["train", "ppo", "CartPole-v1", "--set", "gamma=2"], "gamma"),
+        (["train", "ppo", "--resume", "run"], "--resume"),
+        (["train", "--resume", "nowhere"], "nowhere"),
+        (["eval", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line_and_exit_code_2(arguments, complaint, folder, capsys):
+    code = cli.main(arguments)
+    shown = capsys.readouterr()
+
+    assert code == 2
+    assert shown.err.startswith("error: ")
+    assert complaint in shown.err
+    assert shown.err.count("\n") == 1
+    assert not list(folder.iterdir())
+
+
+def test_a_setting_is_a_name_and_a_value(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "ppo", "CartPole-v1", "--set", "gamma"])
+
+    assert "NAME=VALUE" in capsys.readouterr().err
+
+
+def test_the_demo_trains_and_leaves_a_picture(folder, capsys):
+    assert cli.main(["demo", "--steps", "300"]) == 0
+
+    assert "counts as solved" in capsys.readouterr().out
+    assert (folder / "runs" / "demo" / "learning_curve.png").is_file()

@@ -63,7 +63,7 @@ class Named(NamedTuple):
 # What solves CartPole fast with every seed that was tried; tests/learning says how fast.
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
-        "ppo": Named(PPOConfig, Recipe(num_timesteps=512, num_epochs=8, minibatch_size=256)),
+        "ppo": Named(PPOConfig, Recipe(num_timesteps=256, num_epochs=20)),
         "a2c": Named(A2CConfig, Recipe(num_timesteps=128)),
         "reinforce": Named(ReinforceConfig, Recipe(num_episodes=8)),
     }

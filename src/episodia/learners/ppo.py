@@ -38,6 +38,7 @@ class PPOConfig(AlgorithmConfig):
     0.02
     """
 
+    learning_rate: float | Schedule = 1e-3
     gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(0.5),)
     lambda_: float = 0.95
     standardize_advantages: bool = True

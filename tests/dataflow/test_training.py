@@ -1,0 +1,153 @@
+"""The loop, its stops, its records, its state."""
+
+from __future__ import annotations
+
+import math
+import signal
+
+import gymnasium as gym
+import pytest
+import torch
+
+from episodia.dataflow import Recipe, Setup, StoppedBy, Training
+from episodia.errors import LearnerError, TrainingError
+
+SMALL = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
+TIMES = ("time_s", "steps_per_s")
+
+
+def small(algorithm="ppo", env="CartPole-v1", **options):
+    return Training.of(Setup.of(algorithm, env, **{**SMALL, **options}))
+
+
+def without_times(history):
+    return [{name: value for name, value in record.items() if name not in TIMES} for record in history]
+
+
+def weights(training):
+    return training.learner.get_weights()["default_policy"]
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce"])
+def test_a_step_collects_updates_and_hands_over_the_weights(algorithm):
+    with small(algorithm) as training:
+        before = {name: value.clone() for name, value in weights(training).items()}
+        record = training.step()
+        acting = training.runner.module.state_dict()
+
+        assert record["steps"] == training.steps >= 40
+        assert any(not torch.equal(before[name], value) for name, value in weights(training).items())
+        assert all(torch.equal(acting[name], value) for name, value in weights(training).items())
+        assert training.runner.weights_version == 1
+
+
+def test_the_same_seed_gives_the_same_training():
+    histories = []
+    for seed in (3, 3, 4):
+        with small(seed=seed) as training:
+            training.run(steps=120)
+            histories.append(repr(without_times(training.history)))
+
+    assert histories[0] == histories[1]
+    assert histories[0] != histories[2]
+
+
+def test_steps_count_over_several_runs():
+    with small() as training:
+        assert training.run(steps=80) is StoppedBy.STEPS
+        reached = training.steps
+        training.run(steps=reached)
+
+        assert training.steps == reached
+        assert 80 <= reached < 80 + 40 + 2
+
+
+def test_a_target_stops_only_when_enough_episodes_were_finished():
+    with small() as training:
+        assert training.run(steps=5_000, target=1.0) is StoppedBy.TARGET
+        assert training.episodes >= 20
+        assert training.steps < 5_000
+
+
+def test_an_interrupt_stops_after_the_update_that_is_going_on():
+    with small() as training:
+        stopped = training.run(steps=5_000, watchers=[lambda _: signal.raise_signal(signal.SIGINT)])
+
+        assert stopped is training.stopped_by is StoppedBy.INTERRUPT
+        assert training.iteration == 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_does_not_wait():
+    def twice(_):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with small() as training, pytest.raises(KeyboardInterrupt):
+        training.run(steps=5_000, watchers=[twice])
+
+
+def test_the_mean_return_is_nan_until_an_episode_ends():
+    with small(env=lambda: gym.make("Pendulum-v1"), num_timesteps=20) as training:
+        assert math.isnan(training.step()["return_mean"])
+
+
+def test_torch_gets_its_threads_back():
+    before = torch.get_num_threads()
+    inside = []
+    with small() as training:
+        training.run(steps=40, watchers=[lambda _: inside.append(torch.get_num_threads())])
+
+    assert inside == [1]
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "reinforce"])
+@pytest.mark.parametrize("recurrent", [None, "gru"])
+def test_going_on_from_a_state_equals_not_having_stopped(algorithm, recurrent):
+    options = {"recurrent": recurrent, "num_episodes": 3 if algorithm == "reinforce" else None}
+    with small(algorithm, **options) as first, small(algorithm, **options) as second:
+        first.run(steps=120)
+        state = first.get_state()
+        second.set_state(state)
+        for training in (first, second):
+            training.run(steps=300)
+
+        assert without_times(second.history) == without_times(first.history)[-len(second.history) :]
+        assert all(torch.equal(value, weights(second)[name]) for name, value in weights(first).items())
+        assert first.evaluate(3) == second.evaluate(3)
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    with small() as training, small(hidden=(4,)) as other:
+        training.step()
+        before = weights(training)
+
+        with pytest.raises(LearnerError):
+            training.set_state(other.get_state())
+        with pytest.raises(TrainingError, match="progress"):
+            training.set_state({"runner": {}, "learner": {}})
+
+        assert all(torch.equal(before[name], value) for name, value in weights(training).items())
+
+
+def test_evaluating_does_not_change_the_training():
+    with small() as watched, small() as alone:
+        for training in (watched, alone):
+            training.step()
+        watched.evaluate(3)
+
+        assert without_times([watched.step()]) == without_times([alone.step()])
+
+
+@pytest.mark.parametrize("wrong", [{"num_envs": 0}, {"num_timesteps": None}, {"num_epochs": 1.5}])
+def test_a_recipe_has_whole_numbers(wrong):
+    with pytest.raises(TrainingError, match=next(iter(wrong))):
+        Recipe(**wrong)
+
+
+def test_unknown_algorithms_and_options_are_named():
+    with pytest.raises(TrainingError, match="'dqn'"):
+        Setup.of("dqn", "CartPole-v1")
+    with pytest.raises(TrainingError, match="lerning_rate"):
+        Setup.of("ppo", "CartPole-v1", lerning_rate=1.0)
