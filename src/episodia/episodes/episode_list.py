@@ -7,18 +7,20 @@ from operator import add, attrgetter
 from typing import Any, overload
 
 import numpy as np
+from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes import chunks, gather, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
+from episodia.episodes.episode_kinds import are_multi_agent
 from episodia.episodes.joining import joined, joined_latest
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError
-from episodia.trees import describe, frozen
+from episodia.errors import EpisodeIndexError, EpisodeKeyError
+from episodia.trees import frozen
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
 
@@ -65,7 +67,7 @@ class EpisodeList(Sequence[Any]):
             EpisodeError: If something else than episodes of one kind is among them.
         """
         self._episodes: list[Any] = list(episodes)
-        self.is_multi_agent = _is_multi_agent(self._episodes)
+        self.is_multi_agent = are_multi_agent(self._episodes)
         self.is_current = False
         self._copies_on_access = False
         self._handed_out: set[int] = set()
@@ -261,6 +263,12 @@ class EpisodeList(Sequence[Any]):
         distinct = dict.fromkeys(tuple(row.extra_model_outputs) for row in self._rows())
         return list(dict.fromkeys(name for names in distinct for name in names))
 
+    def space_of(self, column: str) -> Space[Any] | None:
+        """Return the space of the items of `column` in the first agent episode, None if it is not known."""
+        row = next(iter(self._rows()), None)
+        spaces = {} if row is None else {Columns.OBS: row.observation_space, Columns.ACTIONS: row.action_space}
+        return spaces.get(column)
+
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""
         columns = self._columns(column)
@@ -300,10 +308,10 @@ class EpisodeList(Sequence[Any]):
             stops = list(map(add, starts, stops))
         return Ragged(joined(columns, starts, stops), offsets_of(counts), extra)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
-        """Return for each row the items at `shifts` from it: leaves `[N, K, ...]`.
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+        """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.
 
-        Before the first step of an episode and after its last item stands `fill`.
+        Before the first step of an episode and after its last item stands `fill`: a value, or `Fills`.
 
         Raises:
             DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
@@ -311,6 +319,9 @@ class EpisodeList(Sequence[Any]):
         columns = self._columns(column)
         extra = 1 if tail and not self.is_current else 0
         begins, rows = self._asked(extra)
+        indices = None
+        if every > 1 and not self.is_current:
+            indices, rows = sparse_rows(self.lengths, extra, every)
         lookbacks = _array((buffer.lookback for buffer in columns), np.int64)
         sizes = [buffer.len_incl_lookback() for buffer in columns]
         starts = _first_needed(shifts, sizes) if self.is_current else [0] * len(sizes)
@@ -320,9 +331,10 @@ class EpisodeList(Sequence[Any]):
             t_started=self.t_started,
             begins=begins,
             rows=rows,
+            indices=indices,
         )
         values = gather.windows(joined(columns, starts, sizes), stretches, shifts, fill)
-        return Ragged(values, offsets_of(rows), extra)
+        return Ragged(values, offsets_of(rows), extra, every)
 
     def _columns(self, column: str) -> list[LookbackBuffer]:
         if column in _TRACKS:
@@ -386,14 +398,3 @@ def _array(values: Iterable[Any], dtype: Any) -> np.ndarray:
 
 def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:
     return (agent for agent in agents if agent in chosen)
-
-
-def _is_multi_agent(episodes: list[Any]) -> bool:
-    if set(map(type, episodes)) == {SingleAgentEpisode}:
-        return False
-    kinds = {isinstance(episode, MultiAgentEpisode) for episode in episodes}
-    strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
-    if strangers or len(kinds) > 1:
-        found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
-        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. List them apart.")
-    return kinds == {True}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from episodia.episodes.filling import Fills, put
 from episodia.episodes.ragged import offsets_of, rows_of_ranges
 from episodia.errors import EpisodeIndexError
 from episodia.spaces import fitting
@@ -24,7 +25,8 @@ class Stretches:
     """Where the items of each episode are in a flat batch, and which rows are asked for; all fields are int64 [B].
 
     `lookbacks` items of the past come first, then `counts` items from index 0 on, which is at time step `t_started`. The
-    result has `rows` rows for each episode, for its indices from `begins` on.
+    result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are no
+    neighbours.
     """
 
     lookbacks: np.ndarray
@@ -32,6 +34,7 @@ class Stretches:
     t_started: np.ndarray
     begins: np.ndarray
     rows: np.ndarray
+    indices: np.ndarray | None = None
 
 
 def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any) -> Any:
@@ -41,13 +44,29 @@ def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any)
         values: The items of all episodes, lookbacks included, one after another.
         stretches: Where they are, and which rows are asked for.
         shifts: K distances in time; negative ones look back.
-        fill: What stands before the first step of an episode and after its last item.
+        fill: What stands before the first step of an episode and after its last item; or `Fills`, one for each shift.
 
     Raises:
         DroppedHistoryError: If a window reaches for history that an episode had, and that this chunk of it does not.
     """
     positions, outside = window_positions(stretches, shifts)
+    if isinstance(fill, Fills):
+        return taken(values, positions, outside, fill)
     return map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values)
+
+
+def taken(values: Any, positions: np.ndarray, outside: np.ndarray | None, fills: Fills) -> Any:
+    """Return the items at `positions`, int64 `[N, K]`, and fills `outside`: one gather for each leaf."""
+    found = map_batch(lambda leaf: _items_at(leaf, positions), values)
+    if outside is not None:
+        for part, fill in fills.runs():
+            put(map_batch(lambda leaf, part=part: leaf[:, part], found), outside[:, part], fill)
+    return found
+
+
+def _items_at(leaf: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    # Where there are no items at all, everything is outside.
+    return leaf.take(positions, 0) if len(leaf) else np.empty((*positions.shape, *leaf.shape[1:]), leaf.dtype)
 
 
 def window_positions(stretches: Stretches, shifts: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -55,7 +74,11 @@ def window_positions(stretches: Stretches, shifts: Sequence[int]) -> tuple[np.nd
     first = offsets_of(stretches.lookbacks + stretches.counts)[:-1]
     zero = first + stretches.lookbacks
     rows = stretches.rows
-    positions = rows_of_ranges(zero + stretches.begins, rows)[:, None] + np.asarray(shifts, np.int64)
+    if stretches.indices is None:
+        at_shift_0 = rows_of_ranges(zero + stretches.begins, rows)
+    else:
+        at_shift_0 = np.repeat(zero, rows) + stretches.indices
+    positions = at_shift_0[:, None] + np.asarray(shifts, np.int64)
     outside = (positions < np.repeat(first, rows)[:, None]) | (
         positions >= np.repeat(zero + stretches.counts, rows)[:, None]
     )

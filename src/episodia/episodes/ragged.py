@@ -19,6 +19,9 @@ class Ragged:
     T + 1 observations. It is out of sight of whoever asks for steps, but `map` treats it like all others, so a value can be
     bootstrapped from it without an artificial time step.
 
+    A *sparse* column (`every=n`) has a row only for the steps 0, n, 2n, ... of each stretch, and its tail: one for each
+    sequence of n steps that a recurrent module learns from.
+
     Leaves are NumPy arrays or tensors. They belong to whoever made them: nothing here writes into them.
 
     >>> column = Ragged(np.array([10, 11, 12, 20, 21]), np.array([0, 3, 5]), tail=1)
@@ -28,15 +31,16 @@ class Ragged:
     array([12, 21])
     """
 
-    __slots__ = ("offsets", "tail", "values")
+    __slots__ = ("every", "offsets", "tail", "values")
 
-    def __init__(self, values: Any, offsets: np.ndarray, tail: int = 0) -> None:
+    def __init__(self, values: Any, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
         """Adopt `values`, a batch of N rows.
 
         Args:
             values: Arrays or tensors, nested or not, with N rows.
             offsets: int64 of B + 1 positions, from 0 to N: stretch i is the rows `offsets[i]:offsets[i + 1]`.
             tail: How many rows at the end of each stretch are not steps: 0 or 1.
+            every: For which steps there are rows: 1 for all.
 
         Raises:
             ShapeError: If `offsets` and rows do not fit together.
@@ -44,6 +48,7 @@ class Ragged:
         self.values = values
         self.offsets = offsets
         self.tail = tail
+        self.every = every
         rows = int(offsets[-1])
         if type(values) is np.ndarray and len(values) == rows:
             return
@@ -79,17 +84,17 @@ class Ragged:
 
     def map(self, function: Callable[[Any], Any]) -> Ragged:
         """Return a column with `function` applied to each leaf as a whole; tails are treated like all rows."""
-        return Ragged(map_batch(function, self.values), self.offsets, self.tail)
+        return Ragged(map_batch(function, self.values), self.offsets, self.tail, self.every)
 
     def with_values(self, values: Any) -> Ragged:
         """Return a column of other `values` in the same rows."""
-        return Ragged(values, self.offsets, self.tail)
+        return Ragged(values, self.offsets, self.tail, self.every)
 
     def body(self) -> Ragged:
         """Return the steps alone."""
         if not self.tail:
             return self
-        return Ragged(self.take(self.step_rows()), self.offsets - np.arange(len(self.offsets)))
+        return Ragged(self.take(self.step_rows()), self.offsets - np.arange(len(self.offsets)), every=self.every)
 
     def take(self, rows: np.ndarray) -> Any:
         """Return the batch of some of the rows."""
@@ -116,7 +121,7 @@ class Ragged:
     def select(self, stretches: np.ndarray) -> Ragged:
         """Return some of the stretches, in the order given."""
         starts, counts = self.offsets[stretches], np.diff(self.offsets)[stretches]
-        return Ragged(self.take(rows_of_ranges(starts, counts)), offsets_of(counts), self.tail)
+        return Ragged(self.take(rows_of_ranges(starts, counts)), offsets_of(counts), self.tail, self.every)
 
     def items(self) -> list[Any]:
         """Return the steps as items, one after another."""
@@ -148,6 +153,20 @@ def offsets_of(lengths: Any) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def sparse_rows(lengths: np.ndarray, tail: int, every: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps 0, n, 2n, ... of each stretch and, with a tail, the one after its last; and how many these are.
+
+    >>> indices, counts = sparse_rows(np.array([5, 0]), tail=1, every=2)
+    >>> indices.tolist(), counts.tolist()
+    ([0, 2, 4, 5, 0], [4, 1])
+    """
+    counts = -(-lengths // every) + tail
+    indices = rows_of_ranges(np.zeros_like(counts), counts) * every
+    if tail:
+        indices[np.cumsum(counts) - 1] = lengths
+    return indices, counts
 
 
 def rows_of_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -7,12 +7,13 @@ from typing import Any, final
 from weakref import ref
 
 import numpy as np
+from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes import gather
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
-from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorded_chunk import Chunk
 from episodia.episodes.recorded_episode import Layout, Prepared, handed_out
 from episodia.episodes.recorder_columns import RecorderColumn
@@ -137,21 +138,28 @@ class RecordedList(EpisodeList):
         rows = _Rows(self._chunks, self._layout.column(column))
         return Ragged(rows.taken(rows.lookbacks, rows.lookbacks + counts), offsets_of(counts), int(tail))
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False) -> Ragged:
+    def space_of(self, column: str) -> Space[Any] | None:
+        """Return the space of the items of `column`, None if it is not known."""
+        if not self.is_untouched:
+            return super().space_of(column)
+        return {Columns.OBS: self._layout.observation_space, Columns.ACTIONS: self._layout.action_space}.get(column)
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
         if not self._is_in_block(column):
-            return super().windows(column, shifts=shifts, fill=fill, tail=tail)
+            return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
         rows = _Rows(self._chunks, self._layout.column(column))
-        counts = self.lengths + int(tail)
+        indices, counts = sparse_rows(self.lengths, int(tail), every) if every > 1 else (None, self.lengths + int(tail))
         stretches = gather.Stretches(
             lookbacks=rows.lookbacks,
             counts=rows.sizes - rows.lookbacks,
             t_started=self.t_started,
             begins=np.zeros_like(counts),
             rows=counts,
+            indices=indices,
         )
         values = gather.windows(rows.taken(np.zeros_like(counts), rows.sizes), stretches, shifts, fill)
-        return Ragged(values, offsets_of(counts), int(tail))
+        return Ragged(values, offsets_of(counts), int(tail), every)
 
     def _is_in_block(self, column: str) -> bool:
         return self.is_untouched and (column in _IN_BLOCK or column in self._layout.extras)

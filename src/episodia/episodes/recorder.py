@@ -109,8 +109,12 @@ class Recorder:
 
     @property
     def lookback(self) -> int:
-        """How many steps of the past a chunk has in front that continues an episode."""
+        """How many steps of the past a chunk has in front that continues an episode; can be set, for those that follow."""
         return self._lookback
+
+    @lookback.setter
+    def lookback(self, lookback: int) -> None:
+        self._lookback = as_count("lookback", lookback, "recorder")
 
     @property
     def idle_lanes(self) -> list[int]:

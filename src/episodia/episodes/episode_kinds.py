@@ -1,0 +1,26 @@
+"""Of which kind the episodes of a list are: single-agent or multi-agent, never both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.errors import EpisodeError
+from episodia.trees import describe
+
+
+def are_multi_agent(episodes: list[Any]) -> bool:
+    """Tell whether `episodes` are multi-agent ones; of no episodes, they are not.
+
+    Raises:
+        EpisodeError: If something else than episodes of one kind is among them.
+    """
+    if set(map(type, episodes)) == {SingleAgentEpisode}:
+        return False
+    kinds = {isinstance(episode, MultiAgentEpisode) for episode in episodes}
+    strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
+    if strangers or len(kinds) > 1:
+        found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
+        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. List them apart.")
+    return kinds == {True}
