@@ -179,13 +179,13 @@ def _column_with_pending(
             column.finalize()
     if only_end:
         # One item more, because rows of an array have one dtype.
-        return _extended(column, max(0, column.len_incl_lookback() - 1), item)
+        return extended(column, max(0, column.len_incl_lookback() - 1), item)
     column = column.fork()
     column.append(item)
     return column
 
 
-def _extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
+def extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
     """Return the items of `column` from position `start` on, and `item` after them."""
     rows = column.lend() if column.finalized else None
     dtype = SCALAR_DTYPES.get(type(item))
@@ -259,7 +259,7 @@ def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, window: 
     item = source.pending(pending)
     if item is NOTHING:
         return None
-    column = _extended(column, rows.start, item)
+    column = extended(column, rows.start, item)
     return _Run(column, range(len(column)))
 
 
