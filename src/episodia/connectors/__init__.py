@@ -52,6 +52,10 @@ from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unbatching import UnBatchToIndividualItems
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
+from episodia.connectors.view import View
+from episodia.connectors.view_detection import ColumnReport, detect_columns
+from episodia.connectors.view_requirement import ViewRequirement
+from episodia.connectors.views import AddViews
 
 __all__ = [
     "AddColumnsFromEpisodesToTrainBatch",
@@ -61,10 +65,12 @@ __all__ = [
     "AddObservationsFromEpisodesToBatch",
     "AddStatesFromEpisodesToBatch",
     "AddTimeDimToBatchAndZeroPad",
+    "AddViews",
     "AgentToModuleMapping",
     "BatchIndividualItems",
     "BatchedNdArray",
     "ClipRewards",
+    "ColumnReport",
     "ComputeReturnsToGo",
     "ConnectorPipelineV2",
     "ConnectorV2",
@@ -102,11 +108,14 @@ __all__ = [
     "TensorToNumpy",
     "UnBatchToIndividualItems",
     "UniformNoise",
+    "View",
+    "ViewRequirement",
     "WriteObservationsToEpisodes",
     "add_column",
     "as_ragged",
     "change_column",
     "change_observations",
     "check_state",
+    "detect_columns",
     "register_connector",
 ]

@@ -149,6 +149,13 @@ class ConnectorV2(SpaceFlow, ABC):
         # A copy belongs to no pipeline; a copied pipeline takes its pieces in again.
         return {key: value for key, value in vars(self).items() if key != "_owners"}
 
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
+        """Raise a `PipelineError` if the piece cannot work in `pipeline`, the outermost one around it.
+
+        Called whenever that pipeline is built or changed. By default a piece works everywhere.
+        """
+        return
+
     # --- State ------------------------------------------------------------------------------------------------------
 
     def get_state(

@@ -22,11 +22,12 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
 
     Raises:
         PipelineError: If a piece reads a column that no earlier piece writes, if a piece overwrites a column that it does
-            not read, or if a declaration is not what it should be.
+            not read, if a declaration is not what it should be, or if a piece says that it cannot work there.
     """
     places = leaves(pipeline)
     for place in places:
         _check_declarations(pipeline, place)
+        place.piece.check_place(pipeline)
     is_open = pipeline.given_columns is None
     writers: dict[str, Place | None] = dict.fromkeys(pipeline.given_columns or ())
     for position, place in enumerate(places):

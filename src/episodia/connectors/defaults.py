@@ -5,7 +5,7 @@ Each is a list. Change it with the editing methods of the pipeline, or build one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gymnasium import Space
@@ -22,6 +22,7 @@ from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
+from episodia.connectors.views import views_of
 
 
 def env_to_module(
@@ -32,6 +33,7 @@ def env_to_module(
     multi_agent: bool = False,
     stateful: bool = False,
     device: Any = None,
+    module: Any = None,
 ) -> EnvToModulePipeline:
     """Return the pipeline from the running episodes to the batch that a module acts on.
 
@@ -42,12 +44,14 @@ def env_to_module(
         multi_agent: Whether to group rows by module.
         stateful: Whether a module is recurrent.
         device: Where tensors go.
+        module: The module, or modules by their ids, whose `views` are added.
     """
     return EnvToModulePipeline(
         observation_space,
         action_space,
         connectors=[
             *custom,
+            *views_of(module, multi_agent=multi_agent),
             AddObservationsFromEpisodesToBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),
             *([AgentToModuleMapping()] if multi_agent else []),
@@ -93,7 +97,7 @@ def module_to_env(
     )
 
 
-def learner(
+def learner(  # noqa: PLR0913  # each is an independent choice
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
     *,
@@ -103,6 +107,7 @@ def learner(
     max_seq_len: int | None = None,
     burn_in: int = 0,
     device: Any = None,
+    module: Any = None,
 ) -> LearnerConnectorPipeline:
     """Return the pipeline from episodes to the batch that a loss is computed on.
 
@@ -115,6 +120,7 @@ def learner(
         max_seq_len: How long the sequences are that recurrent modules learn from.
         burn_in: How many steps before each of these warm up the state.
         device: Where tensors go.
+        module: The module, or modules by their ids, whose `views` are added.
     """
     padding = AddTimeDimToBatchAndZeroPad(max_seq_len=max_seq_len, burn_in=burn_in)
     return LearnerConnectorPipeline(
@@ -122,6 +128,7 @@ def learner(
         action_space,
         connectors=[
             *custom,
+            *views_of(module, multi_agent=isinstance(module, Mapping)),
             AddObservationsFromEpisodesToBatch(),
             AddColumnsFromEpisodesToTrainBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),

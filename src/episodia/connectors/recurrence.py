@@ -102,6 +102,8 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     state at the beginning of each; `seq_lens` and `loss_mask` tell steps from padding. With `burn_in`, each sequence is
     preceded by up to so many of the steps before it, from which nothing is learned but the state. At the present moment, T
     is 1. Modules without state are left alone.
+
+    Views with `every=max_seq_len` have a row for each sequence already and, like `state_in`, no time axis.
     """
 
     reads = frozenset({Columns.OBS, Columns.STATE_IN})
@@ -147,7 +149,8 @@ def max_seq_len_of(module: Any, given: int | None) -> int:
 def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
     for name, column in columns.items():
         if name != Columns.STATE_IN:
-            columns[name] = as_ragged(column, rows).map(lambda leaf: leaf[:, None])
+            ragged = as_ragged(column, rows)
+            columns[name] = ragged if ragged.every > 1 else ragged.map(lambda leaf: leaf[:, None])
 
 
 # Zeros may be no action of the space, and a mask of zeros allows none: padding repeats a valid row there.
@@ -161,9 +164,27 @@ def padded_columns(columns: Batch, cut: Sequences, rows: EpisodeList) -> Batch:
         ragged = as_ragged(column, rows)
         if name == Columns.STATE_IN:
             made[name] = first_rows(ragged, cut)
+        elif ragged.every > 1:
+            made[name] = rows_of_sequences(name, ragged, cut)
         else:
             made[name] = padded(ragged, cut, zeros=name not in _NEVER_ZERO)
     made[Columns.SEQ_LENS] = cut.lengths
     given = made.get(Columns.LOSS_MASK)
     made[Columns.LOSS_MASK] = cut.loss_mask if given is None else given & cut.loss_mask
     return made
+
+
+def rows_of_sequences(name: str, column: Ragged, cut: Sequences) -> Any:
+    """Return the rows of a sparse column, one for each sequence.
+
+    Raises:
+        BatchError: If it has rows for other steps than those at which sequences begin.
+    """
+    places = cut.mask.shape[1]
+    if column.every != places or cut.warmups.any():
+        raise BatchError(
+            f"column {name!r}: found rows for every {column.every} steps, expected one for each sequence of {places} places, "
+            f"of which up to {int(cut.warmups.max(initial=0))} are for warming up. Let `every` of the view be `max_seq_len`, "
+            "without `burn_in`; or leave `every` out."
+        )
+    return column.body().values

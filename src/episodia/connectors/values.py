@@ -9,7 +9,7 @@ import torch
 
 from episodia.columns import Columns
 from episodia.connectors.batch_columns import Batch
-from episodia.connectors.recurrence import max_seq_len_of
+from episodia.connectors.recurrence import max_seq_len_of, rows_of_sequences
 from episodia.connectors.sequences import first_rows, padded, sequences, unpadded
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes import EpisodeList, Ragged
@@ -54,11 +54,15 @@ def _recurrent_values(
     module: Any, tracks: dict[str, Ragged], rows: EpisodeList, max_seq_len: int | None, device: torch.device
 ) -> tuple[np.ndarray, np.ndarray]:
     cut = sequences(rows.row_counts, max_seq_len_of(module, max_seq_len))
-    batch = {name: padded(track, cut) for name, track in tracks.items() if name != Columns.STATE_IN}
+    batch = {
+        name: rows_of_sequences(name, track, cut) if track.every > 1 else padded(track, cut)
+        for name, track in tracks.items()
+        if name != Columns.STATE_IN
+    }
     batch[Columns.STATE_IN] = first_rows(tracks[Columns.STATE_IN], cut)
     batch[Columns.SEQ_LENS] = as_tensor(cut.lengths, device)
     last = {
-        name: map_batch(lambda leaf: leaf[:, None], track.tails())
+        name: track.tails() if track.every > 1 else map_batch(lambda leaf: leaf[:, None], track.tails())
         for name, track in tracks.items()
         if name != Columns.STATE_IN
     }

@@ -80,7 +80,12 @@ class Learner:
         self._rng = np.random.default_rng(seed)
         self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
         self.pipeline = learner_pipeline or default_pipeline(
-            config, observation_space, action_space, stateful=self._networks.is_stateful, device=self.device
+            config,
+            observation_space,
+            action_space,
+            stateful=self._networks.is_stateful,
+            device=self.device,
+            module=self._networks.rl_module,
         )
 
     @property

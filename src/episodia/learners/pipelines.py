@@ -19,6 +19,7 @@ def default_pipeline(
     *,
     stateful: bool = False,
     device: torch.device | None = None,
+    module: Any = None,
 ) -> LearnerConnectorPipeline:
     """Return the default learner pipeline with the targets of `config`; its batches stay on the CPU.
 
@@ -28,6 +29,7 @@ def default_pipeline(
         action_space: Of the environment.
         stateful: Whether a module is recurrent.
         device: Where the modules are, for pieces that ask them.
+        module: The module, or modules by their ids, whose `views` are added.
 
     >>> from episodia.learners import ReinforceConfig
     >>> [piece.name for piece in default_pipeline(ReinforceConfig())][3:6]
@@ -41,4 +43,5 @@ def default_pipeline(
         stateful=stateful,
         max_seq_len=config.max_seq_len,
         burn_in=config.burn_in,
+        module=module,
     )

@@ -1,0 +1,77 @@
+"""A batch that takes note of which of its columns are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, ValuesView
+from typing import Any, final
+
+
+@final
+class TrackedBatch(dict[str, Any]):
+    """A dict that notes in `read` which of its keys somebody has read, and in `missed` which were asked for in vain.
+
+    To ask for names alone (`keys`, `len`) is no reading. Who goes over all values, or copies them into another dict, has read
+    all of them, because nobody can tell what happens to them then. `copy` returns a batch that goes on taking notes.
+
+    >>> batch = TrackedBatch({"obs": 1, "rewards": 2})
+    >>> batch["obs"], batch.get("mask")
+    (1, None)
+    >>> batch.read, batch.missed
+    ({'obs'}, {'mask'})
+    """
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        super().__init__(columns)
+        self.read: set[str] = set()
+        self.missed: set[str] = set()
+        # What was written into it is not a column that somebody has to provide.
+        self._given = frozenset(columns)
+
+    def _note(self, key: Any) -> None:
+        if key in self._given:
+            self.read.add(key)
+        elif not dict.__contains__(self, key):
+            self.missed.add(key)
+
+    def __getitem__(self, key: str) -> Any:
+        self._note(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a column, noting that it was read."""
+        self._note(key)
+        return super().get(key, default)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Remove a column, noting that it was read."""
+        self._note(key)
+        return super().pop(key, *default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a column, noting that it was read; write it if it is not there."""
+        self._note(key)
+        return super().setdefault(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self._note(key)
+        return super().__contains__(key)
+
+    # With a method of our own, `dict(batch)` and `{**batch}` go through `keys` and `__getitem__`, and so are noted.
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__()
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # a view of values, not of the dict's own kind
+        """Return all columns, noting that they were read."""
+        self.read |= self._given & super().keys()
+        return dict(super().items()).items()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]  # as above
+        """Return all columns, noting that they were read."""
+        self.read |= self._given & super().keys()
+        return dict(super().items()).values()
+
+    def copy(self) -> TrackedBatch:
+        """Return a batch of the same columns that shares our notes."""
+        copy = TrackedBatch(dict(super().items()))
+        copy.read, copy.missed, copy._given = self.read, self.missed, self._given
+        return copy

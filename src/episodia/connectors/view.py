@@ -1,0 +1,133 @@
+"""A view: which steps of which column a module wants to see beside each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Final, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.episodes.computed_columns import IDS
+from episodia.errors import PipelineError
+from episodia.trees import describe, equal
+
+# What a module knows at the moment of acting; everything else comes with the step that it is about to take.
+KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class View:
+    """Items of a column at fixed distances from each step.
+
+    Row t of the view is the item `t + shift` of its source: of observations, infos, time steps and ids there is one more
+    than of steps, `obs[t]` is what the action `t` answers, `rewards[t]` what it brought. At the moment of acting, t is now.
+
+    Args:
+        source: The column that is seen: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
+            `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None is the column of the view's own name.
+        shift: A distance in steps, for one item in each row, `[B, ...]`; or K of them in a list or a range, for K items in
+            each row, `[B, K, ...]`. Negative ones look back.
+        fill: What stands where the episode has no such step: one value for whole items, or an item. None takes the item of
+            the source's space that is closest to zeros; zeros where there is no space, None for objects, -1 for `T`.
+        train: Whether learners see it.
+        infer: Whether it is seen at the moment of acting, when nothing of the future is known.
+        every: In training, only the steps 0, n, 2n, ... of each chunk have a row: one for each sequence of n steps that a
+            recurrent module learns from. At the moment of acting there is a row always.
+        agent: See another agent of the same multi-agent episode: its id, or a function of `(agent_id, episode)` that
+            returns it, or None for nobody. Shifts count environment steps then, see `OtherAgents.windows`.
+
+    Raises:
+        PipelineError: If an argument is not like that, or nobody sees the view.
+
+    >>> View("rewards", shift=-1)
+    View('rewards', shift=-1)
+    >>> View("obs", shift=range(-3, 1), fill=0.0).shifts
+    (-3, -2, -1, 0)
+    """
+
+    source: str | None = None
+    shift: int | Sequence[int] = 0
+    fill: Any = None
+    train: bool = True
+    infer: bool = True
+    every: int = 1
+    agent: Any | Callable[[Any, Any], Any] = None
+
+    def __post_init__(self) -> None:
+        """Check all of it, and keep integers as Python's."""
+        source: Any = self.source
+        if source is not None and (not isinstance(source, str) or not source):
+            raise PipelineError(f"View: found `source={source!r}`, expected the name of a column. Pass such a name.")
+        object.__setattr__(self, "shift", self._checked_shift())
+        for name in ("train", "infer"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise PipelineError(f"{self!r}: found `{name}={getattr(self, name)!r}`, expected True or False.")
+        if not (self.train or self.infer):
+            raise PipelineError(
+                f"{self!r}: found both `train` and `infer` False, expected that somebody sees the view."
+            )
+        if not _is_integer(self.every) or self.every < 1:
+            raise PipelineError(f"{self!r}: found `every={self.every!r}`, expected an integer of at least 1.")
+        object.__setattr__(self, "every", int(self.every))
+
+    def _checked_shift(self) -> int | tuple[int, ...] | range:
+        shift: Any = self.shift
+        if _is_integer(shift):
+            return int(shift)
+        if isinstance(shift, range) and shift:
+            return shift
+        if isinstance(shift, (list, tuple, np.ndarray)) and len(shift) and all(map(_is_integer, shift)):
+            return tuple(map(int, shift))
+        raise PipelineError(
+            f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a list or range of at least one. Pass "
+            "such a number; strings like '-50:-1' are understood by `ViewRequirement`."
+        )
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        """All distances, in order."""
+        return (self.shift,) if isinstance(self.shift, int) else tuple(self.shift)
+
+    @property
+    def is_window(self) -> bool:
+        """Whether rows have an axis of shifts."""
+        return not isinstance(self.shift, int)
+
+    @property
+    def lookback(self) -> int:
+        """How many steps before the first row of a chunk it reaches."""
+        return max(0, -min(self.shifts))
+
+    @property
+    def latest_when_acting(self) -> int:
+        """The largest shift whose item is known when a module acts."""
+        return 0 if self.source in KNOWN_WHEN_ACTING else -1
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it sees what is not known yet when a module acts."""
+        return max(self.shifts) > self.latest_when_acting
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, View):
+            return NotImplemented
+        return all(equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.shifts, self.train, self.infer, self.every))
+
+    def __repr__(self) -> str:
+        parts = [repr(self.source)] if self.source is not None else []
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if not (value is field.default or (field.default is not MISSING and equal(value, field.default))):
+                text = repr(list(value)) if isinstance(value, tuple) and field.name == "shift" else describe(value)
+                parts.append(f"{field.name}={text}")
+        return f"View({', '.join(parts)})"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
