@@ -9,6 +9,8 @@ from episodia import MultiAgentEpisode
 from episodia.connectors import (
     AddColumnsFromEpisodesToTrainBatch,
     AddInfosFromEpisodesToTrainBatch,
+    AddLossMask,
+    AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
     AddStatesFromEpisodesToBatch,
     AgentToModuleMapping,
@@ -88,3 +90,24 @@ def test_pieces_for_one_module_at_a_time_refuse_columns_of_several(piece):
 
     with pytest.raises(ConnectorError, match=r"left-module.*after `AgentToModuleMapping`"):
         pipeline(rl_module=SumModule(), episodes=[game()])
+
+
+def test_next_observations_leave_the_observations_of_all_modules_as_they_are():
+    pieces = [AddObservationsFromEpisodesToBatch(), AddNextObservationsFromEpisodesToTrainBatch()]
+    pipeline = LearnerConnectorPipeline(connectors=[*pieces, AgentToModuleMapping(), BatchIndividualItems()])
+
+    left = pipeline(rl_module=None, episodes=[game()])["left-module"]
+
+    assert left["obs"].tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert left["new_obs"].tolist() == [[1.0, 0.0], [2.0, 0.0]]
+
+
+def test_a_loss_mask_is_added_where_no_column_is_yet():
+    pipeline = LearnerConnectorPipeline(connectors=[AddLossMask(), AgentToModuleMapping(), BatchIndividualItems()])
+
+    batch = pipeline(rl_module=None, episodes=[game()])
+
+    assert {module: columns["loss_mask"].tolist() for module, columns in batch.items()} == {
+        "left-module": [True, True],
+        "right-module": [True, True],
+    }

@@ -41,7 +41,9 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         if Columns.OBS in batch:
-            batch[Columns.NEXT_OBS] = batch[Columns.OBS]
+            track = batch[Columns.OBS]
+            # Where there are several modules, a column is a dict, which is changed in place.
+            batch[Columns.NEXT_OBS] = dict(track) if isinstance(track, dict) else track
             change_column(batch, Columns.NEXT_OBS, EpisodeList.of(episodes), lambda column, _: next_rows(column))
             return batch
         for _, columns, _ in module_batches(batch, EpisodeList.of(episodes)):

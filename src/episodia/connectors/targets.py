@@ -10,7 +10,7 @@ from episodia import returns
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count, checked_fraction
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, change_column, module_batches, module_of
+from episodia.connectors.batch_columns import Batch, add_column, change_column, module_batches, module_of
 from episodia.connectors.collected import as_ragged
 from episodia.connectors.kinds import Kind
 from episodia.connectors.values import values_and_bootstraps
@@ -183,9 +183,10 @@ class AddLossMask(ConnectorV2):
     lookback = 0
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            times = rows.flat(Columns.T)
-            columns[Columns.LOSS_MASK] = times.with_values(np.ones(times.num_steps, np.bool_))
+        def all_count(rows: EpisodeList) -> Ragged:
+            return rows.flat(Columns.T).map(lambda times: np.ones(len(times), np.bool_))
+
+        add_column(batch, Columns.LOSS_MASK, EpisodeList.of(episodes), all_count)
         return batch
 
 
