@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -260,3 +261,11 @@ def test_representations_say_how_much():
     )
     assert "std=ConstantSchedule(0.2)" in repr(GaussianNoise(std=0.2))
     assert "amplitude=ConstantSchedule(0.3)" in repr(UniformNoise(amplitude=0.3))
+
+
+@each_piece
+def test_it_goes_to_another_process_as_it_is(make):
+    piece = make(input_action_space=UNIT, seed=5)
+    _explored(piece)
+
+    assert _explored(pickle.loads(pickle.dumps(piece))) == _explored(piece)

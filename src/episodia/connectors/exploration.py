@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Box
 
 from episodia.columns import Columns
 from episodia.connectors.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
@@ -68,7 +69,7 @@ class Exploration(ConnectorV2, ABC):
         self.real_range = _checked_range(real_range)
         self.seed = seed
         self._spaces = ActionSpaces()
-        self._ranges = PerSpace(lambda box: range_of(box, self.real_range))
+        self._ranges = PerSpace(self._range_of)
         self._rng = np.random.default_rng(seed)
         # Steps of all parallel pieces when they were last merged, and own ones since then.
         self._merged_steps = 0
@@ -106,6 +107,10 @@ class Exploration(ConnectorV2, ABC):
             columns[target] = actions
         self._own_steps += rows
         return batch
+
+    # A method, as a lambda would not pickle.
+    def _range_of(self, box: Box) -> tuple[np.ndarray, np.ndarray]:
+        return range_of(box, self.real_range)
 
     @abstractmethod
     def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
