@@ -72,8 +72,6 @@ class Lane:
         order: When the episode began, compared with those of other lanes.
         lookback: How many of its own steps each agent can look back to in a chunk that goes on.
         is_mid_step: Whether the environment has been stepped, and the episode does not know it: something was interrupted.
-        has_old_actions: Whether agents may wait that acted when modules put out other columns than now.
-        cut_off: Chunks that were cut off because the columns changed.
     """
 
     def __init__(self, index: int, settings: LaneSettings) -> None:
@@ -86,8 +84,6 @@ class Lane:
         self.order = 0
         self.lookback = 0
         self.is_mid_step = False
-        self.has_old_actions = False
-        self.cut_off: list[MultiAgentEpisode] = []
         self._in_a_row = 0  # failures since an episode was finished
         self._failures: Failures | None = None
 
@@ -162,8 +158,6 @@ class Lane:
         horizon = self._settings.horizon
         if horizon is not None and episode.env_t + 1 >= horizon:
             truncateds = _truncated(episode, observations, terminateds or {}, truncateds or {})
-        if self.has_old_actions and _changes_columns(episode, choice, observations):
-            episode = self._cut_off(episode)
         episode.add_env_step(
             observations,
             choice.actions,
@@ -175,12 +169,6 @@ class Lane:
         )
         if episode.is_done:
             self._in_a_row = 0
-
-    def _cut_off(self, episode: MultiAgentEpisode) -> MultiAgentEpisode:
-        """Let the episode go on in a new chunk, which may have other columns."""
-        self.cut_off.append(episode)
-        self.episode = episode.cut(env_steps_back(episode, self.lookback))
-        return self.episode
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -260,19 +248,6 @@ def env_steps_back(episode: MultiAgentEpisode, steps: int) -> int:
         if not episode.agent_episodes[agent].is_done
     ]
     return max(steps, episode.env_t - min(firsts, default=episode.env_t))
-
-
-def _changes_columns(episode: MultiAgentEpisode, choice: Choice, observations: Any) -> bool:
-    """Tell whether a step that is completed has other extra columns than the agent's chunk has so far."""
-    waiting, extras = episode._hanging_extra_model_outputs_end, choice.extras()
-    for agent in observations:
-        single = episode.agent_episodes.get(agent)
-        if single is None or not len(single):
-            continue
-        completed = extras.get(agent, {}) if agent in choice.actions else waiting.get(agent)
-        if completed is not None and completed.keys() != single.extra_model_outputs.keys():
-            return True
-    return False
 
 
 def _truncated(episode: MultiAgentEpisode, observations: Any, terminateds: Any, truncateds: Any) -> dict[Any, Any]:

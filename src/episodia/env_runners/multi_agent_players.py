@@ -131,8 +131,6 @@ class Players:
             if lane.is_mid_step:
                 lane.give_up()
             self._collect(lane)
-            if manner[:2] != self._manner[:2] and lane.episode is not None:
-                lane.has_old_actions = True
         self._manner = manner
         self._bulk.is_open = (
             not manner.at_random and not self.listeners.on_episode_step and self._actor.looks_at_last_observations_only
@@ -217,7 +215,7 @@ class Players:
                 lane.settle(episode, choice, outcome)
                 if self.listeners.on_episode_step and lane.episode is not None:
                     self._notify("on_episode_step", lane, episode=lane.episode)
-                if lane.cut_off or (lane.episode is not None and lane.episode.is_done):
+                if lane.episode is not None and lane.episode.is_done:
                     self._collect(lane)
             except Exception as error:  # noqa: BLE001  # raised below
                 first = first or error
@@ -229,8 +227,6 @@ class Players:
 
     def _collect(self, lane: Lane) -> None:
         """Take what a lane has finished."""
-        while lane.cut_off:
-            self._keep(lane, lane.cut_off.pop(0))
         episode = lane.episode
         if episode is None or not episode.is_done:
             return
