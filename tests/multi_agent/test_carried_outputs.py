@@ -133,3 +133,24 @@ def test_a_refused_step_leaves_no_mask_behind(finalized):
         chunk.add_env_step({"a": 5, "__all__": 0}, {"a": 2}, {"a": 1.0}, extra_model_outputs={"a": {"value": 2.5}})
 
     assert_same_multi_agent_episode(chunk, before)
+
+
+@pytest.mark.parametrize("end", [{}, {"terminateds": {"a": True}}], ids=["goes on", "ends"])
+@pytest.mark.parametrize("outputs", [{}, {"a": {}}, {"a": {"other": 5.0}}], ids=str)
+@pytest.mark.parametrize("waits_again", [False, True])
+def test_outputs_may_change_after_the_step_that_was_carried_over(end, outputs, waits_again):
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0})
+    episode.add_env_step({}, {"a": 1}, {}, extra_model_outputs={"a": {"tag": 1.0}})
+    chunk = episode.cut()
+    chunk.add_env_step({"a": 2}, {}, {"a": 1.0})
+    if waits_again:
+        chunk.add_env_step({}, {"a": 3}, {}, extra_model_outputs=outputs)
+        chunk.add_env_step({"a": 4}, {}, {"a": 1.0}, **end)
+    else:
+        chunk.add_env_step({"a": 4}, {"a": 3}, {"a": 1.0}, extra_model_outputs=outputs, **end)
+
+    single = chunk.agent_episodes["a"]
+    assert single.get_actions() == [1, 3]
+    assert single.get_extra_model_outputs("tag") == [1.0, 0.0]
+    assert single.get_extra_model_outputs("tag_mask") == [True, False]

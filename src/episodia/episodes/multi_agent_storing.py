@@ -77,7 +77,7 @@ def store_plain(
             infos = merged(waiting.infos, _checked(as_infos, infos, "infos"))
         changes.pending[agent] = None
     if extras or single.extra_model_outputs:
-        extras = _fit_outputs(episode, agent, single, extras, changes)
+        extras = _fit_outputs(episode, agent, single, {} if extras is None else extras, changes)
     single.add_env_step(step.observations[agent], action, reward, infos, extra_model_outputs=extras)
     changes.stepped.append(before)
     changes.observed.append(agent)
