@@ -1,7 +1,7 @@
 """What a runner records is what a plain loop over the environments would have recorded, whatever the agents do."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
@@ -49,6 +49,7 @@ def test_whole_episodes_are_what_a_plain_loop_would_have_recorded(kind, num_envs
     steps=st.integers(1, 6),
     seed=st.integers(0, 2**32),
 )
+@example(kind="random", at_random=[False, True], steps=5, seed=0)  # an agent waits at the switch, and then again
 def test_switching_to_random_actions_and_back_loses_no_step(kind, at_random, steps, seed):
     make, envs = makers(kind=kind, longest=30)
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=seed)
