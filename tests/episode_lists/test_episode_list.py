@@ -221,6 +221,15 @@ def test_it_is_a_sequence_of_the_very_episodes():
     assert "<table>" in listed._repr_html_()
 
 
+@pytest.mark.parametrize("now", [False, True])
+def test_an_empty_list_has_empty_windows(now):
+    episodes = EpisodeList([]).current() if now else EpisodeList([])
+
+    windows = episodes.windows(Columns.OBS, shifts=[-1, 0], fill=0)
+
+    assert (len(windows), windows.num_steps) == (0, 0)
+
+
 def test_an_empty_list_has_empty_columns():
     empty = EpisodeList()
 
