@@ -5,7 +5,17 @@ It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else i
 
 from episodia.testing.catalogue import EPISODES, SPACES
 from episodia.testing.comparing import assert_same_episode, assert_same_items
+from episodia.testing.connector_checks import (
+    CONNECTOR_LAWS,
+    CheckResult,
+    ConnectorCheck,
+    check_connector,
+    checks_of,
+    parametrize_with_checks,
+)
 from episodia.testing.connector_laws import check_connector_laws, laws_of
+from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
+from episodia.testing.connector_subject import NotApplicableError, Subject
 from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
 from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
 from episodia.testing.multi_agent_strategies import (
@@ -35,20 +45,27 @@ from episodia.testing.trajectory import Trajectory
 
 __all__ = [
     "AGENT_IDS",
+    "CONNECTOR_LAWS",
     "EPISODES",
     "ITEM_KINDS",
     "MULTI_AGENT_EPISODES",
     "MULTI_AGENT_SCHEDULES",
     "OPTIONAL_FIELDS",
     "SPACES",
+    "CheckResult",
+    "ConnectorCheck",
     "Content",
+    "NotApplicableError",
     "Schedule",
+    "Subject",
     "Trajectory",
     "agent_groups",
     "assert_same_episode",
     "assert_same_items",
     "assert_same_multi_agent_episode",
+    "check_connector",
     "check_connector_laws",
+    "checks_of",
     "chunked_episodes",
     "contents",
     "cut_points",
@@ -59,7 +76,10 @@ __all__ = [
     "multi_agent_episodes",
     "multi_agent_schedules",
     "next_env_steps",
+    "parametrize_with_checks",
     "reset_schedules",
+    "sample_episodes",
+    "sample_multi_agent_episodes",
     "scheduled",
     "slices",
     "spaces",

@@ -1,48 +1,53 @@
-"""Laws that connectors obey, as checks that plugin authors run on their own.
+"""Laws about the rows that a connector makes.
 
 What a piece is held to follows from the kind that it declares: a *causal* piece makes the same rows of an episode however it
 is cut, and at the moment of acting; a *forward-looking* one makes them of its own episode alone; a *batch-wide* one does not
 care in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
 the episodes of its caller, and none cares whether they are finalized.
+
+A law is a function of a subject and of episodes. It raises an AssertionError if it is broken on them, and a
+`NotApplicableError` if it says nothing about the subject.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from episodia.columns import Columns
-from episodia.connectors import (
-    ConnectorPipelineV2,
-    ConnectorV2,
-    EnvToModulePipeline,
-    Kind,
-    LearnerConnectorPipeline,
-    check_state,
-)
-from episodia.connectors.batching import BatchIndividualItems
-from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
-from episodia.connectors.fingerprints import fingerprint
-from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
-from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.episode_list import NotYetError
-from episodia.errors import ConnectorError, ConnectorStateError
+from episodia.connectors import ConnectorV2, Kind
+from episodia.episodes import SingleAgentEpisode
+from episodia.testing.batch_comparing import compare_batches
 from episodia.testing.comparing import assert_same_episode
-from episodia.trees import describe, leaves, map_batch
+from episodia.testing.connector_memory import restored_pieces_go_on_alike
+from episodia.testing.connector_running import (
+    ENV_TO_MODULE,
+    LEARNER,
+    MODULE_TO_ENV,
+    Rows,
+    open_places,
+    outputs_of,
+    pipeline_of,
+    rows_of,
+    run,
+)
+from episodia.testing.connector_samples import recorded
+from episodia.testing.connector_subject import NotApplicableError, Pieces, Subject
+from episodia.trees import leaves, map_batch
 
-# Makes the pieces to check, fresh for each run: the last one is what the law is about, those before it feed it.
-Pieces = Callable[[], Sequence[ConnectorV2]]
+Episodes = Sequence[SingleAgentEpisode]
+Law = Callable[[Subject, Episodes], None]
 
-Law = Callable[[Pieces, Sequence[SingleAgentEpisode], Any], None]
+# The length of a batch may change the last bit of what a network computes.
+_LAST_BITS = 1e-5
 
-_FROM_STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
 
+def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Any = None) -> list[str]:
+    """Hold the last of `pieces` to the laws of its kind about rows, on `episodes`, and return the names of the laws.
 
-def check_connector_laws(pieces: Pieces, episodes: Sequence[SingleAgentEpisode], *, rl_module: Any = None) -> list[str]:
-    """Hold the last of `pieces` to all laws of its kind, on `episodes`, and return the names of the laws.
+    `check_connector` checks more, on episodes of its own; this is for episodes of yours, such as drawn ones.
 
     Args:
         pieces: Makes the piece, fresh each time, after pieces that write what it reads; observations, actions, rewards and
@@ -58,186 +63,48 @@ def check_connector_laws(pieces: Pieces, episodes: Sequence[SingleAgentEpisode],
     >>> check_connector_laws(lambda: [AddObservations()], [walk])[-1]
     'acting_sees_what_learning_sees'
     """
+    subject = Subject(pieces, rl_module=rl_module, episodes=episodes)
     checked = []
     for law in laws_of(pieces()[-1]):
-        law(pieces, episodes, rl_module)
+        try:
+            law(subject, episodes)
+        except NotApplicableError:
+            continue
         checked.append(law.__name__)
     return checked
 
 
 def laws_of(piece: ConnectorV2) -> list[Law]:
-    """Return the laws for pieces of its kind."""
-    laws: list[Law] = [callers_episodes_stay_as_they_are, form_does_not_matter, running_again_changes_nothing]
+    """Return the laws about the rows of pieces of its kind."""
+    laws: list[Law] = [callers_data_stay_as_they_are, form_does_not_matter, running_again_changes_nothing]
     if piece.kind is not Kind.BATCH_WIDE:
         laws.append(episodes_do_not_depend_on_each_other)
-    else:
-        laws.append(order_of_episodes_does_not_matter)
+    laws.append(order_of_episodes_does_not_matter)
     if piece.kind is Kind.CAUSAL:
         laws += [cutting_changes_nothing, acting_sees_what_learning_sees]
     return [restored_pieces_go_on_alike, *laws] if piece.is_stateful else laws
 
 
-# --- The laws -------------------------------------------------------------------------------------------------------
+# --- Time -------------------------------------------------------------------------------------------------------------
 
 
-def cutting_changes_nothing(pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None) -> None:
-    """Law 2: cut anywhere, with the lookback that the pipeline derives, chunks give the rows of the whole."""
+def cutting_changes_nothing(subject: Subject, episodes: Episodes) -> None:
+    """Cut anywhere, with the lookback that the pipeline derives, chunks give the rows of the whole."""
+    _needs_kind(subject, Kind.CAUSAL)
+    for place in steady_places(subject):
+        check_cuts(subject, place, episodes, pipeline_of(subject, place).lookback)
+
+
+def check_cuts(subject: Subject, place: str, episodes: Episodes, lookback: int) -> None:
+    """Check that chunks with a `lookback` give the rows of the whole, for each place to cut at."""
     for episode in episodes:
-        whole = learner_rows(pieces, [episode], rl_module)
-        lookback = learner_pipeline(pieces).lookback
+        whole = rows_of(subject, place, [episode])
         for point in range(len(episode) + 1):
             chunks = cut_at(episode, point, lookback)
-            _compare("cutting changes nothing", whole, learner_rows(pieces, chunks, rl_module), f"cut at {point}")
-
-
-def acting_sees_what_learning_sees(
-    pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None
-) -> None:
-    """What the module acts on at a step is what it learns from for that step; for pieces that take part in acting."""
-    if any(_FROM_STEPS & {*(piece.reads or ())} for piece in pieces()):
-        return
-    for episode in episodes:
-        learned = learner_rows(pieces, [episode], rl_module)
-        try:
-            acted = [_acting_rows(pieces, episode[:t], rl_module) for t in range(len(episode))]
-        except ConnectorError as error:
-            if isinstance(error.__cause__, NotYetError):
-                return  # for learners only
-            raise
-        for column in acted[0] if acted else ():
-            if column in learned:
-                joined = map_batch(lambda *rows: np.concatenate(rows), *(rows[column] for rows in acted))
-                _compare("acting sees what learning sees", {column: learned[column]}, {column: joined}, "each step")
-
-
-def episodes_do_not_depend_on_each_other(
-    pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None
-) -> None:
-    """Law 6: all episodes at once give what each of them gives alone."""
-    alone = [learner_rows(pieces, [episode], rl_module) for episode in episodes if len(episode)]
-    if len(alone) > 1:
-        joined = {
-            column: map_batch(lambda *rows: np.concatenate(rows), *(rows[column] for rows in alone))
-            for column in alone[0]
-        }
-        together = learner_rows(pieces, [episode for episode in episodes if len(episode)], rl_module)
-        # The length of a batch may change the last bit of what a network computes.
-        _compare("episodes do not depend on each other", joined, together, "all at once", tolerance=1e-5)
-
-
-def order_of_episodes_does_not_matter(
-    pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None
-) -> None:
-    """Episodes in another order give the same rows in that order."""
-    lengths = [len(episode) for episode in episodes]
-    forwards = learner_rows(pieces, episodes, rl_module)
-    backwards = learner_rows(pieces, [*reversed(episodes)], rl_module)
-    ends = np.cumsum(lengths)
-    rows = np.concatenate([np.arange(end - length, end) for end, length in zip(ends, lengths, strict=True)][::-1])
-    expected = map_batch(lambda leaf: leaf[rows], forwards)
-    _compare("the order of episodes does not matter", expected, backwards, "reversed", tolerance=1e-5)
-
-
-def callers_episodes_stay_as_they_are(
-    pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None
-) -> None:
-    """Law 8: neither the piece nor whoever writes into the batch changes an episode of the caller."""
-    before = [SingleAgentEpisode.from_state(episode.get_state()) for episode in episodes]
-    batch = learner_rows(pieces, episodes, rl_module)
-    for _, leaf in leaves(batch):
-        if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype.kind in "biuf":
-            leaf[...] = 0
-    for episode, copy in zip(episodes, before, strict=True):
-        assert_same_episode(episode, copy)
-
-
-def form_does_not_matter(pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None) -> None:
-    """Growing episodes give the rows of finalized ones."""
-    growing = [episode for episode in episodes if not episode.is_finalized]
-    if growing:
-        finalized = [SingleAgentEpisode.from_state(episode.get_state()).finalize() for episode in growing]
-        expected = learner_rows(pieces, finalized, rl_module)
-        _compare("the form does not matter", expected, learner_rows(pieces, growing, rl_module), "growing")
-
-
-def running_again_changes_nothing(
-    pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None
-) -> None:
-    """A learner pipeline that runs twice gives the same batch twice."""
-    pipeline = learner_pipeline(pieces)
-    first = _rows(pipeline, episodes, rl_module)
-    _compare("running again changes nothing", first, _rows(pipeline, episodes, rl_module), "the second time")
-
-
-def restored_pieces_go_on_alike(pieces: Pieces, episodes: Sequence[SingleAgentEpisode], rl_module: Any = None) -> None:
-    """A state is JSON values and arrays; a new piece that is given it is in that state, and makes the same rows."""
-    law = "restored pieces go on alike"
-    kind: Callable[[Pieces], ConnectorPipelineV2] = acting_pipeline
-    try:
-        _rows(acting_pipeline(pieces), episodes, rl_module)
-    except ConnectorError as error:
-        if not isinstance(error.__cause__, NotYetError):
-            raise
-        kind = learner_pipeline  # for learners only
-    original, twin = kind(pieces), kind(pieces)
-    _rows(original, episodes, rl_module)
-    state = original.get_state()
-    try:
-        check_state(state)
-    except ConnectorStateError as error:
-        raise AssertionError(f"{law}: {error}") from error
-    twin.set_state(deepcopy(state))
-    if fingerprint(twin.get_state()) != fingerprint(state):
-        raise AssertionError(f"{law}: found the state {twin.get_state()}, expected {state}, which was set before.")
-    _compare(law, _rows(original, episodes, rl_module), _rows(twin, episodes, rl_module), "after `set_state`")
-
-
-# --- How they are run -----------------------------------------------------------------------------------------------
-
-
-def learner_pipeline(pieces: Pieces) -> LearnerConnectorPipeline:
-    """Return a learner pipeline of `pieces`, with pieces in front that add what they read."""
-    return LearnerConnectorPipeline(connectors=[*_front(pieces()), *pieces(), BatchIndividualItems()])
-
-
-def _front(pieces: Sequence[ConnectorV2]) -> list[ConnectorV2]:
-    """Return pieces that add what `pieces` read, as far as that comes from the episodes."""
-    needed = {column for piece in pieces for column in piece.reads or ()}
-    front: list[ConnectorV2] = []
-    if Columns.OBS in needed:
-        front.append(AddObservationsFromEpisodesToBatch())
-    if needed & _FROM_STEPS:
-        front.append(AddColumnsFromEpisodesToTrainBatch())
-    return front
-
-
-def learner_rows(pieces: Pieces, episodes: Iterable[SingleAgentEpisode], rl_module: Any = None) -> dict[str, Any]:
-    """Return the columns that a learner gets."""
-    return _rows(learner_pipeline(pieces), episodes, rl_module)
-
-
-def _rows(pipeline: ConnectorPipelineV2, episodes: Iterable[SingleAgentEpisode], rl_module: Any) -> dict[str, Any]:
-    batch = pipeline(rl_module=rl_module, episodes=EpisodeList(episodes))
-    by_module = [columns for columns in batch.values() if isinstance(columns, dict)]
-    columns = by_module[0] if by_module and len(batch) == 1 and next(iter(batch)) not in _COLUMN_NAMES else batch
-    return {name: map_batch(_as_array, column) for name, column in columns.items()}
-
-
-_COLUMN_NAMES = frozenset(value for name, value in vars(Columns).items() if name.isupper())
-
-
-def acting_pipeline(pieces: Pieces) -> EnvToModulePipeline:
-    """Return the same as an env-to-module pipeline."""
-    return EnvToModulePipeline(connectors=[*_front(pieces()), *pieces(), BatchIndividualItems()])
-
-
-def _acting_rows(pieces: Pieces, episode: SingleAgentEpisode, rl_module: Any) -> dict[str, Any]:
-    batch = acting_pipeline(pieces)(rl_module=rl_module, episodes=[episode])
-    return {name: map_batch(_as_array, column) for name, column in batch.items()}
-
-
-def _as_array(leaf: Any) -> Any:
-    return leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else leaf
+            # Only a learner is interested in the rows of what has been.
+            found = rows_of(subject, place, chunks if place == LEARNER else chunks[1:])
+            where = f"{place}, cut at {point}, lookback {lookback}"
+            compare_batches("cutting changes nothing", whole, found, where)
 
 
 def cut_at(episode: SingleAgentEpisode, point: int, lookback: int) -> list[SingleAgentEpisode]:
@@ -245,27 +112,138 @@ def cut_at(episode: SingleAgentEpisode, point: int, lookback: int) -> list[Singl
     return [episode[:point], episode.slice(slice(point, None), len_lookback_buffer=lookback)]
 
 
-def _compare(law: str, expected: Any, found: Any, where: str, tolerance: float = 0.0) -> None:
-    """Raise if two batches differ, naming law, column and row."""
-    if expected.keys() != found.keys():
-        raise AssertionError(f"{law} ({where}): found the columns {sorted(found)}, expected {sorted(expected)}.")
-    for column in expected:
-        wanted, got = dict(leaves(expected[column])), dict(leaves(found[column]))
-        if wanted.keys() != got.keys():
-            raise AssertionError(f"{law} ({where}), column {column!r}: found {list(got)}, expected {list(wanted)}.")
-        for path, leaf in wanted.items():
-            _compare_leaves(f"{law} ({where}), column {column!r}{path}", leaf, got[path], tolerance)
+def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None:
+    """What the module acts on at a step is what it learns from for that step."""
+    _needs_kind(subject, Kind.CAUSAL)
+    open_places(subject, LEARNER)
+    open_places(subject, ENV_TO_MODULE)
+    steady_places(subject)
+    for episode in episodes:
+        learned = rows_of(subject, LEARNER, [episode])
+        acted = [rows_of(subject, ENV_TO_MODULE, [episode[:t]]) for t in range(len(episode))]
+        for column in acted[0] if acted else ():
+            if column in learned:
+                joined = _concatenated([rows[column] for rows in acted])
+                compare_batches(
+                    "acting sees what learning sees", {column: learned[column]}, {column: joined}, "each step"
+                )
 
 
-def _compare_leaves(where: str, expected: np.ndarray, found: np.ndarray, tolerance: float) -> None:
-    if expected.shape != found.shape or (expected.size and expected.dtype != found.dtype):
-        raise AssertionError(f"{where}: found {describe(found)}, expected {describe(expected)}.")
-    if expected.dtype.hasobject:
-        same = np.array([left == right for left, right in zip(expected.flat, found.flat, strict=True)], np.bool_)
-    elif tolerance:
-        same = np.isclose(expected, found, rtol=tolerance, atol=tolerance, equal_nan=True)
-    else:
-        same = (expected == found) | ((expected != expected) & (found != found))  # noqa: PLR0124  # NaN
-    if not same.all():
-        row = int(np.argwhere(~same.reshape(len(same), -1).all(axis=1))[0, 0])
-        raise AssertionError(f"{where}, row {row}: found {found[row]}, expected {expected[row]}.")
+# --- Other episodes ---------------------------------------------------------------------------------------------------
+
+
+def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -> None:
+    """All episodes at once give what each of them gives alone."""
+    if subject.connector.kind is Kind.BATCH_WIDE:
+        raise NotApplicableError("it is batch-wide: rows may depend on those of other episodes")
+    for place in steady_places(subject):
+        chosen = [episode for episode in episodes if len(episode) or place != LEARNER]
+        alone = [rows_of(subject, place, [episode]) for episode in chosen]
+        if len(alone) > 1:
+            together = rows_of(subject, place, chosen)
+            law = "episodes do not depend on each other"
+            compare_batches(law, _joined(alone), together, f"{place}, all at once", _LAST_BITS)
+
+
+def order_of_episodes_does_not_matter(subject: Subject, episodes: Episodes) -> None:
+    """Episodes in another order give the same rows in that order."""
+    for place in steady_places(subject):
+        lengths = [len(episode) if place == LEARNER else 1 for episode in episodes]
+        forwards = rows_of(subject, place, episodes)
+        backwards = rows_of(subject, place, [*reversed(episodes)])
+        ends = np.cumsum(lengths)
+        ranges = [np.arange(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        rows = np.concatenate(ranges[::-1]) if ranges else np.arange(0)
+        expected = map_batch(lambda leaf, rows=rows: leaf[rows] if len(leaf) else leaf, forwards)
+        compare_batches("the order of episodes does not matter", expected, backwards, f"{place}, reversed", _LAST_BITS)
+
+
+# --- Other forms ------------------------------------------------------------------------------------------------------
+
+
+def form_does_not_matter(subject: Subject, episodes: Episodes) -> None:
+    """Growing episodes give the rows of finalized ones and of recorded ones."""
+    growing = [episode for episode in episodes if not episode.is_finalized]
+    if not growing:
+        raise NotApplicableError("all episodes are finalized; give growing ones, too")
+    with_steps = [episode for episode in growing if len(episode)]
+    for place in steady_places(subject):
+        finalized = [copy.copy(episode).finalize() for episode in growing]
+        expected = rows_of(subject, place, finalized)
+        found = rows_of(subject, place, growing)
+        compare_batches("the form does not matter", expected, found, f"{place}, growing instead of finalized")
+        if with_steps:
+            expected = rows_of(subject, place, with_steps)
+            found = rows_of(subject, place, recorded(with_steps))
+            compare_batches("the form does not matter", expected, found, f"{place}, recorded instead of growing")
+
+
+def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
+    """A pipeline that runs twice gives the same batch twice, unless the piece declares that it has a memory."""
+    if subject.connector.is_stateful and _varies(subject):
+        raise NotApplicableError("it declares a state, and makes other rows with another state")
+    for place in open_places(subject):
+        pipeline = pipeline_of(subject, place)
+        first = run(subject, place, pipeline, episodes)
+        second = run(subject, place, pipeline, episodes)
+        law = "running again changes nothing"
+        compare_batches(law, first, second, f"{place}, the second time; `is_stateful` is False")
+
+
+def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
+    """Neither the piece nor whoever writes into its batch changes episodes or arrays of the caller."""
+    for place in open_places(subject, LEARNER, MODULE_TO_ENV):
+        before = [SingleAgentEpisode.from_state(episode.get_state()) for episode in episodes]
+        given = outputs_of(subject, episodes) if place == MODULE_TO_ENV else None
+        kept = copy.deepcopy(given)
+        for explore in (False, True):
+            made = run(subject, place, pipeline_of(subject, place), episodes, explore=explore, batch=given)
+            if given is not None and kept is not None:
+                law = "the caller's data stay as they are"
+                compare_batches(law, kept, given, f"{place}, what the module has put out")
+            else:
+                _scribble(made)
+        for episode, copied in zip(episodes, before, strict=True):
+            assert_same_episode(episode, copied)
+
+
+def _scribble(batch: Rows) -> None:
+    """Write zeros wherever one can."""
+    for _, leaf in leaves(batch):
+        if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype.kind in "biuf":
+            leaf[...] = 0
+
+
+# --- What several laws need -------------------------------------------------------------------------------------------
+
+
+def _needs_kind(subject: Subject, kind: Kind) -> None:
+    if subject.connector.kind is not kind:
+        raise NotApplicableError(f"it is {subject.connector.kind.value}, and the law is about {kind.value} pieces")
+
+
+def steady_places(subject: Subject) -> list[str]:
+    """Return where the subject works, if it makes the same rows each time as far as its state is the same."""
+    places = open_places(subject)
+    if subject.connector.is_stateful and _varies(subject):
+        raise NotApplicableError("two runs give different rows (it draws at random, or learns): rows are not compared")
+    return places
+
+
+def _varies(subject: Subject) -> bool:
+    for place in open_places(subject):
+        pipeline = pipeline_of(subject, place)
+        first = run(subject, place, pipeline, subject.episodes)
+        try:
+            compare_batches("", first, run(subject, place, pipeline, subject.episodes), "")
+        except AssertionError:
+            return True
+    return False
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    return {column: _concatenated([rows[column] for rows in parts]) for column in parts[0]}
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    return map_batch(lambda *rows: np.concatenate(rows), *parts)
