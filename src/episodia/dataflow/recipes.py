@@ -65,7 +65,7 @@ ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
         "ppo": Named(PPOConfig, Recipe(num_timesteps=256, num_epochs=20)),
         "a2c": Named(A2CConfig, Recipe(num_timesteps=128)),
-        "reinforce": Named(ReinforceConfig, Recipe(num_episodes=8)),
+        "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
     }
 )
 

@@ -29,6 +29,7 @@ class ReinforceConfig(AlgorithmConfig):
     0.99
     """
 
+    learning_rate: float | Schedule = 3e-3
     standardize_returns: bool = True
     entropy_coefficient: float | Schedule = 0.0
 

@@ -1,0 +1,40 @@
+"""What the examples promise: memory, cooperation, and a rule that is beaten. Steps and levels are written here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from examples import example
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2))]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_recurrent_ppo_recalls_a_cue_seen_10_steps_ago_within_40_000_steps(seed):
+    assert example("recurrent_ppo").main(["--steps", "39000", "--seed", str(seed)]) >= 0.95
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ppo_without_memory_stays_at_chance(seed):
+    score = example("recurrent_ppo").main(["--steps", "15000", "--memory", "none", "--seed", str(seed)])
+
+    # 200 games: chance is 50 %, and three standard deviations are 11 %.
+    assert 0.39 < score < 0.61
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_multi_agent_ppo_reaches_90_percent_of_the_best_possible_within_40_000_steps(seed):
+    assert example("multi_agent_ppo").main(["--steps", "39000", "--seed", str(seed)]) >= 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ppo_beats_the_rule_in_9_of_10_rounds_within_20_000_steps(seed):
+    assert example("rule_based_opponent").main(["--steps", "19000", "--seed", str(seed)]) >= 9.0
