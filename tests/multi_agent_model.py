@@ -224,13 +224,15 @@ class EpisodeView:
         inside = [place for place, t in enumerate(view.seen) if first <= t <= last]
         before = [place for place, t in enumerate(view.seen) if t < first]
         ended = view.ended is not None and view.ended <= last
-        if not inside and not (before and self.reaches(view, first, last, kept)):
+        # The steps that were pending at the cut and are complete belong to the chunk, and to its slices from the start on.
+        completes = first == self.env_t_started and (bool(inside) or (ended and view.ended > first and len(view) > 0))
+        if not inside and not (before and (completes or self.reaches(view, first, last, kept))):
             return None
         stop = (inside or before)[-1]
         # The repeated last observation belongs to the end.
         repeats = ended and stop == len(view.seen) - 1 and len(view.observations) > len(view.seen)
         end = stop + repeats
-        start = inside[0] if inside else end
+        start = view.lookback if completes else inside[0] if inside else end
         lookback = sum(first - kept <= t < first for t in view.seen[:start])
         begin = start - lookback
         pending = None if ended else self.pending_in_slice(view, stop, last)

@@ -87,6 +87,28 @@ def test_an_agent_whose_observation_at_a_cut_was_replaced_later_is_in_the_slice_
     part.validate()
 
 
+@pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
+@pytest.mark.parametrize("lookback", [0, 2])
+def test_a_chunk_from_its_start_to_its_end_is_all_of_it(finalized, lookback):
+    """
+    environment step   0   1 ┊ 2   3   4
+    scout              O   AR┊ .   O   AO    its first step is pending at the cut
+    sheep              O   AR┊ RT  .   .     so is its last, and it ends without being shown anything
+    guard              O   AO┊ AO  AO  AO
+    """
+    schedule = scheduled("scout: O AR . OR AOR", "sheep: O AR RT . .", "guard: O AOR AOR AOR AOR")
+    chunk = schedule.until(1).stepped().cut(len_lookback_buffer=lookback)
+    for t in (2, 3, 4):
+        chunk.add_env_step(**schedule.entry(t))
+    chunk = chunk.finalize() if finalized else chunk
+
+    assert_same_multi_agent_episode(chunk[:], chunk)
+    assert chunk[:].get_return() == chunk[:3].get_return() == chunk.get_return()
+    whole = schedule.until(1).stepped()
+    whole.concat_episode(chunk[:])
+    assert whole.get_return() == schedule.stepped().get_return()
+
+
 # --- Rewards that belong to no step ---
 
 

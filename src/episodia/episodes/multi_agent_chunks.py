@@ -91,7 +91,9 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     ended_at = episode._ended.get(agent)
     ends_here = ended_at is not None and ended_at <= stop
     last, earliest = inside.stop - 1, timeline.count_before(start - picked.env_lookback)
-    in_reach = earliest <= last or (stop == episode.env_t and not ends_here)
+    # From the first step of a chunk on, the steps that were pending at the cut and are completed here are in the slice too.
+    completes = start == episode.env_t_started and (bool(inside) or (ends_here and len(single) > 0))
+    in_reach = completes or earliest <= last or (stop == episode.env_t and not ends_here)
     if not inside and (not in_reach or (ended_at is not None and ended_at <= start)):
         if ends_here:
             picked._gone[agent] = end_of(single)
@@ -99,9 +101,9 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     # An agent that was not shown its last observation has its previous one repeated.
     repeats = ends_here and inside.stop == len(timeline) < single.observations.len_incl_lookback()
     # Without an observation in the slice it goes on from the one before, as after a cut.
-    first = inside.start if inside else last + repeats
+    first = single.observations.lookback if completes else inside.start if inside else last + repeats
     lookback = max(0, first - earliest)
-    if inside:
+    if inside or completes:
         index = first - single.observations.lookback
         chosen = chunks.part(single, slice(index, index + last + repeats - first), lookback)
     else:
