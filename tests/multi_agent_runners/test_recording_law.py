@@ -17,6 +17,9 @@ from scripted_agents import KINDS, Echo, assert_recorded_as_by_a_plain_loop, by_
     seed=st.integers(0, 2**32),
     reuses_buffers=st.booleans(),
 )
+@example(
+    kind="random", num_envs=1, fragments=[6], lookback=0, seed=211, reuses_buffers=False
+)  # one dies, another goes on
 def test_fragments_are_what_a_plain_loop_would_have_recorded(kind, num_envs, fragments, lookback, seed, reuses_buffers):
     make, envs = makers(kind=kind, reuses_buffers=reuses_buffers)
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=num_envs, seed=seed, lookback=lookback)

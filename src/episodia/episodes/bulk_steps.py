@@ -100,11 +100,15 @@ class BulkSteps:
             for row in rows:
                 row.t += len(steps)
                 row._last_step_time = now
+        observed: list[set[Any]] = [set() for _ in self._agents]
         for position, agent in self._agents.row_owners():
             episode = self._agents[position]
             episode._timelines[agent].env_steps += range(episode.env_t + 1, episode.env_t + 1 + len(steps))
-        for episode in self._agents:
+            observed[position].add(agent)
+        for episode, agents in zip(self._agents, observed, strict=True):
             episode.env_t += len(steps)
+            # Without those who were shown their last observation before.
+            episode._observed_last = agents
             episode._last_step_time = now
 
 
