@@ -30,6 +30,7 @@ from episodia.testing.connector_running import (
     Rows,
     front_of,
     is_refusal,
+    joined_rows,
     outputs_of,
     places_of,
     plain_rows,
@@ -142,6 +143,7 @@ def _compare(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode]
         if not isinstance(found.get(module), dict):
             # Some pieces give the batch another form, by agents or by episodes.
             continue
-        alone = rows_of(subject, place, group.agent_episodes)
+        agents = [agent for agent in group.agent_episodes if len(agent) or place != LEARNER]
+        alone = joined_rows([rows_of(subject, place, [agent]) for agent in agents])
         rows = plain_rows({module: found[module]}) if place == MODULE_TO_ENV else found[module]
         compare_batches(_LAW, alone, rows, f"{place}, module {module!r}", _LAST_BITS)

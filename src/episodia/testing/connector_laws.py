@@ -27,6 +27,7 @@ from episodia.testing.connector_running import (
     LEARNER,
     MODULE_TO_ENV,
     Rows,
+    joined_rows,
     open_places,
     outputs_of,
     pipeline_of,
@@ -123,10 +124,8 @@ def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None
         acted = [rows_of(subject, ENV_TO_MODULE, [episode[:t]]) for t in range(len(episode))]
         for column in acted[0] if acted else ():
             if column in learned:
-                joined = _concatenated([rows[column] for rows in acted])
-                compare_batches(
-                    "acting sees what learning sees", {column: learned[column]}, {column: joined}, "each step"
-                )
+                expected, found = {column: learned[column]}, joined_rows([{column: rows[column]} for rows in acted])
+                compare_batches("acting sees what learning sees", expected, found, "each step")
 
 
 # --- Other episodes ---------------------------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -
         if len(alone) > 1:
             together = rows_of(subject, place, chosen)
             law = "episodes do not depend on each other"
-            compare_batches(law, _joined(alone), together, f"{place}, all at once", _LAST_BITS)
+            compare_batches(law, joined_rows(alone), together, f"{place}, all at once", _LAST_BITS)
 
 
 def order_of_episodes_does_not_matter(subject: Subject, episodes: Episodes) -> None:
@@ -239,11 +238,3 @@ def _varies(subject: Subject) -> bool:
         except AssertionError:
             return True
     return False
-
-
-def _joined(parts: Sequence[Rows]) -> Rows:
-    return {column: _concatenated([rows[column] for rows in parts]) for column in parts[0]}
-
-
-def _concatenated(parts: Sequence[Any]) -> Any:
-    return map_batch(lambda *rows: np.concatenate(rows), *parts)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from episodia.columns import Columns
@@ -163,6 +164,12 @@ def _without_padding(columns: Rows, has_time_axis: bool) -> Rows:
     return map_batch(lambda leaf: leaf[mask] if leaf.shape[:2] == mask.shape else leaf, kept)  # type: ignore[no-any-return]
 
 
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several batches, which have the same columns, one after another."""
+    columns = parts[0] if parts else ()
+    return {name: map_batch(lambda *rows: np.concatenate(rows), *(rows[name] for rows in parts)) for name in columns}
+
+
 def count_rows(columns: Rows) -> dict[str, int]:
     """Return how many rows each column has."""
     return {name: len(next(leaves(column))[1]) for name, column in columns.items() if any(True for _ in leaves(column))}
@@ -201,7 +208,7 @@ def _found_places(subject: Subject) -> Places:
             places.refused[place] = f"it reads {sorted(read)}, which only learners have"
             continue
         try:
-            rows_of(subject, place, [episode for episode in subject.episodes if len(episode)])
+            rows_of(subject, place, _ordinary(subject.episodes))
         except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
             if place != MODULE_TO_ENV and is_refusal(error):
                 places.refused[place] = str(error).splitlines()[0]
@@ -210,6 +217,11 @@ def _found_places(subject: Subject) -> Places:
         else:
             places.open.append(place)
     return places
+
+
+def _ordinary(episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
+    """Return the episodes of several steps: for short ones there are laws of their own."""
+    return [episode for episode in episodes if len(episode) > 1] or list(episodes)
 
 
 def is_refusal(error: Exception) -> bool:
