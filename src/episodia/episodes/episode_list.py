@@ -326,8 +326,7 @@ class EpisodeList(Sequence[Any]):
         sizes = [buffer.len_incl_lookback() for buffer in columns]
         starts = _first_needed(shifts, sizes) if self.is_current else [0] * len(sizes)
         stretches = gather.Stretches(
-            # An empty list would become an array of floats.
-            lookbacks=lookbacks - np.array(starts, np.int64),
+            lookbacks=lookbacks - np.array(starts, np.int64),  # an empty list would be taken for floats
             counts=np.array(sizes, np.int64) - lookbacks,
             t_started=self.t_started,
             begins=begins,
