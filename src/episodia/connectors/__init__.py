@@ -27,6 +27,7 @@ from episodia.connectors.pipeline import (
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
+from episodia.connectors.plugins import load_connector
 from episodia.connectors.policy import Policy
 from episodia.connectors.preprocessing import (
     MultiAgentObservationPreprocessor,
@@ -117,5 +118,6 @@ __all__ = [
     "change_observations",
     "check_state",
     "detect_columns",
+    "load_connector",
     "register_connector",
 ]
