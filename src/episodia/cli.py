@@ -72,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     episodes.add_argument("--episodes", type=_positive, default=5, metavar="N", help="how many to collect")
     episodes.add_argument("--seed", type=_natural, default=0, metavar="N", help="of environment and actions")
     episodes.set_defaults(run=_episodes)
+    connectors = _verb(verbs, "connectors", "list the installed connectors, with what each reads and writes")
+    connectors.set_defaults(run=_connectors)
+    plugin = _verb(verbs, "new-connector", "write a small package with a connector of your own")
+    plugin.add_argument("name", help="of its class, such as AddWind")
+    plugin.add_argument("--out", default=".", metavar="DIR", help="where to put the folder of the package")
+    plugin.set_defaults(run=_connectors)
     return parser
 
 
@@ -109,6 +115,12 @@ def _verb(verbs: Any, name: str, description: str) -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     return verb
+
+
+def _connectors(options: argparse.Namespace) -> int:
+    from episodia.connectors import command_line  # noqa: PLC0415  # imports torch
+
+    return command_line.list_connectors() if options.verb == "connectors" else command_line.new_connector(options)
 
 
 def _setting(text: str) -> tuple[str, Any]:
