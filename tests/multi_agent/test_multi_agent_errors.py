@@ -110,6 +110,7 @@ REFUSED_STEPS = {
         "['x']",
         "['logp']",
     ),
+    "an array of extra outputs": (with_agent("acts", extra_model_outputs=np.zeros(2)), EpisodeError, "float64[2]"),
     "pending extra outputs that are no dict": (
         with_agent("idles", actions=1, extra_model_outputs=5),
         EpisodeError,

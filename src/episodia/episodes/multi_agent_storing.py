@@ -76,7 +76,7 @@ def store_plain(
         if waiting.infos:
             infos = merged(waiting.infos, _checked(as_infos, infos, "infos"))
         changes.pending[agent] = None
-    if extras or single.extra_model_outputs:
+    if extras is not None or single.extra_model_outputs:
         extras = _fit_outputs(episode, agent, single, {} if extras is None else extras, changes)
     single.add_env_step(step.observations[agent], action, reward, infos, extra_model_outputs=extras)
     changes.stepped.append(before)
@@ -103,7 +103,7 @@ def _taken(episode: MultiAgentEpisode, agent: AgentID, step: EnvStep, reward: An
     action, extras = step.actions[agent], step.extra_model_outputs.get(agent)
     if type(action) not in single.actions.free_types:
         action = freeze(_checked(single.actions.admit, action, "action"))
-    if extras or single.extra_model_outputs:
+    if extras is not None or single.extra_model_outputs:
         extras = _admitted_extras(single, _checked(as_extras, extras, "extra_model_outputs"), agent in episode._carried)
     if reward is not None and type(reward) is not float:
         reward = _checked(as_reward, reward, "reward")
