@@ -261,15 +261,14 @@ class Recorder:
 
     def _begin(self, lanes: Sequence[int]) -> None:
         """Begin an episode at the cursor of each of `lanes`."""
+        seed, numbers, block, cursor_of = self._seed, self._numbers, self._tape.block, self._tape.cursor_of
+        weights_versions = () if self._weights_version is None else ((0, self._weights_version),)
         for lane in lanes:
-            id_ = f"{self._seed}-{lane}-{self._numbers[lane]}"
-            self._numbers[lane] += 1
-            chunk = self._chunks[lane] = Chunk(lane, id_, self._tape.block, self._tape.cursor_of(lane))
-            chunk.start_time = self._last_time
-            if self._weights_version is not None:
-                chunk.weights_versions = ((0, self._weights_version),)
-            self._idle.discard(lane)
-            self._never_reset.discard(lane)
+            chunk = self._chunks[lane] = Chunk(lane, f"{seed}-{lane}-{numbers[lane]}", block, cursor_of(lane))
+            numbers[lane] += 1
+            chunk.start_time, chunk.weights_versions = self._last_time, weights_versions
+        self._idle.difference_update(lanes)
+        self._never_reset.difference_update(lanes)
         for column in self._layout.columns():
             if column.written:
                 column.written.difference_update(lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from episodia.episodes.recorder import Recorder
@@ -53,6 +54,21 @@ def steps_waiting(recorder: Recorder) -> int:
     """Return how many steps were recorded and not handed out yet."""
     chunks = [*recorder._finished, *recorder._running()]
     return sum(chunk.num_steps for chunk in chunks)
+
+
+def is_surely_finite(recorder: Recorder) -> bool:
+    """Tell whether there is no NaN or infinite number in the observations and rewards since the last hand-out.
+
+    A look at whole blocks, which costs little. It may say no although there is none: what was never written is in them, too.
+    """
+    tape, layout = recorder._tape, recorder._layout
+    if tape.cursor is None or tape.has_chained or layout.observations is None or layout.rewards is None:
+        return False
+    return all(
+        leaf.is_object or leaf.array.dtype.kind != "f" or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
+        for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
+        for leaf in tape.block.leaves(column)
+    )
 
 
 def is_whole(recorder: Recorder, lane: int) -> bool:

@@ -59,6 +59,11 @@ class Tape:
         """The cursor of each lane, as a place in arrays whose first axis is that of lanes and slots: int64 [lanes]."""
         return self._lane_starts + (self._cursors if self.cursor is None else self.cursor)
 
+    @property
+    def has_chained(self) -> bool:
+        """Whether there are blocks before the current one that were not handed out."""
+        return bool(self._chained)
+
     def cursor_of(self, lane: int) -> int:
         """Return the cursor of one lane."""
         return int(self._cursors[lane]) if self.cursor is None else self.cursor
