@@ -23,7 +23,8 @@ def summaries(chunks: EpisodeList) -> Iterator[Summary]:
     """Yield what is known of each of `chunks`.
 
     >>> from episodia import SingleAgentEpisode
-    >>> next(summaries(EpisodeList([SingleAgentEpisode("walk", observations=[0, 1], actions=[0], rewards=[1.0])])))
+    >>> walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[0], rewards=[1.0], len_lookback_buffer=0)
+    >>> next(summaries(EpisodeList([walk])))
     Summary(id_='walk', t_started=0, t=1, is_done=False, duration_s=0.0)
     """
     if isinstance(chunks, RecordedList) and chunks.is_untouched:

@@ -25,9 +25,17 @@ class EpisodeOrder:
     def __init__(self) -> None:
         self._begun: dict[str, bool] = {}  # whether it has ended
 
+    def __len__(self) -> int:
+        return len(self._begun)
+
     def begin(self, id_: str) -> None:
         """Take note that an episode has begun."""
         self._begun[id_] = False
+
+    def begin_with(self, ids: Iterable[str]) -> None:
+        """Take note of episodes that have begun some time ago, those of which are not known yet."""
+        for id_ in ids:
+            self._begun.setdefault(id_, False)
 
     def end(self, id_: str) -> None:
         """Take note that it has ended."""

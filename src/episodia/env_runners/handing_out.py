@@ -13,6 +13,7 @@ from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.metrics import EpisodeTotals
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.recorder import Recorder
+from episodia.episodes.recorder_lanes import is_surely_finite
 from episodia.errors import EnvError
 from episodia.trees import leaves
 
@@ -32,6 +33,7 @@ class HandOut:
         self._totals = totals
         self._check_finite = check_finite
         self._waiting: list[EpisodeList] = []
+        self._is_finite = False  # whether that is known of all that waits
 
     @property
     def steps_waiting(self) -> int:
@@ -51,14 +53,16 @@ class HandOut:
 
     def collect(self, recorder: Recorder) -> None:
         """Let all that was recorded wait here, running episodes cut where they are."""
-        self._keep(recorder.take())
+        is_finite = is_surely_finite(recorder)
+        self._keep(recorder.take(), is_finite)
 
     def collect_finished(self, recorder: Recorder) -> None:
         """Let the episodes wait here that have ended; running ones stay whole."""
-        self._keep(recorder.take_finished())
+        self._keep(recorder.take_finished(), False)
 
-    def _keep(self, chunks: EpisodeList) -> None:
+    def _keep(self, chunks: EpisodeList, is_finite: bool) -> None:
         if len(chunks):
+            self._is_finite = is_finite and not self._waiting
             self._waiting.append(chunks)
 
     def drop(self) -> None:
@@ -91,7 +95,7 @@ class HandOut:
         self._waiting = [EpisodeList(left)] if left else []
 
     def _check_and_count(self, chunks: EpisodeList) -> None:
-        if self._check_finite:
+        if self._check_finite and not self._is_finite:
             self._check(chunks)
         if self._faults.reasons:
             for chunk in chunks:

@@ -36,7 +36,7 @@ class RunnerMetrics:
     env_to_module_time_s: float = 0.0
     forward_time_s: float = 0.0
     module_to_env_time_s: float = 0.0
-    record_time_s: float = 0.0
+    record_time_s: float = 0.0  # single-agent runners count it as part of the step
     episode_returns: list[float] = field(default_factory=list)
     episode_lengths: list[int] = field(default_factory=list)
     episode_durations_s: list[float] = field(default_factory=list)
@@ -87,6 +87,9 @@ class EpisodeTotals:
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[float, float]] = {}  # return and duration so far, by episode
+
+    def __len__(self) -> int:
+        return len(self._open)
 
     def note(self, chunks: EpisodeList, metrics: RunnerMetrics) -> None:
         """Count chunks that are handed out, none of which is empty.

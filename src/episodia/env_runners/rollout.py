@@ -16,7 +16,7 @@ from episodia.env_runners.horizons import Horizon, check_resets_lanes
 from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.sampling import Wanted
 from episodia.env_runners.seeding import Seeds, seed_for
-from episodia.env_runners.stepping import NextStep, Stepper, stepper_for
+from episodia.env_runners.stepping import Stepper, stepper_for
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
@@ -77,6 +77,7 @@ class Rollout:
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
+        self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
         return stepper_for(self.env, self.recorder, self.faults, mask_key=self.actor.mask_key)
@@ -97,6 +98,9 @@ class Rollout:
                 self.reset(manner)
             elif not self.actor.has_observed:
                 self.actor.observe(self._live, self._stepper.began, manner.explore)
+            self._counts_episodes = goal.episodes is not None
+            if self._counts_episodes:
+                self.order.begin_with(self.whole_episodes())
             steps += steps_waiting(self.recorder)
             is_reached = steps >= goal.steps if goal.steps is not None else self.order.is_ready(goal.episodes or 0)
             while not is_reached:
@@ -131,7 +135,9 @@ class Rollout:
             raise
         self._live.refresh()
         self.faults.metrics.env_step_time_s += perf_counter() - started
-        if stepper.ended or stepper.began or self._horizons or self._watcher.is_listening:
+        if stepper.ended:
+            self._losses_in_a_row = 0
+        if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(manner)
         return count
 
@@ -142,9 +148,8 @@ class Rollout:
             self._note_began(stepper.began)
         began = stepper.began
         cut = [lane for horizon in self._horizons for lane in horizon.cut(stepper)]
-        leaving = cut if isinstance(stepper, NextStep) else stepper.ended
-        if stepper.ended:
-            self._losses_in_a_row = 0
+        leaving = cut if stepper.begins_by_itself else stepper.ended
+        if self._counts_episodes:
             for lane in stepper.ended:
                 self.order.end(episode_id(recorder, lane))
         if leaving:
@@ -161,8 +166,9 @@ class Rollout:
             self._note_began(leaving)
 
     def _note_began(self, lanes: Sequence[int]) -> None:
-        for lane in lanes:
-            self.order.begin(episode_id(self.recorder, lane))
+        if self._counts_episodes:
+            for lane in lanes:
+                self.order.begin(episode_id(self.recorder, lane))
         self._watcher.on_starts(self, lanes)
 
     # --- Resets -----------------------------------------------------------------------------------------------------

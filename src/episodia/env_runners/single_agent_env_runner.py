@@ -293,8 +293,11 @@ class SingleAgentEnvRunner:
             waiting.collect_finished(rollout.recorder)
             return waiting.these(rollout.order.first(goal.episodes))
         finally:
-            rollout.order.keep_only([*waiting.whole_episodes(), *rollout.whole_episodes()])
-            self._totals.keep_only([*waiting.ids(), *rollout.running_episodes()])
+            if goal.episodes is not None or len(rollout.order):
+                rollout.order.keep_only([*waiting.whole_episodes(), *rollout.whole_episodes()])
+            if len(self._totals) > 2 * self.num_envs:
+                # Episodes that were left and never end.
+                self._totals.keep_only([*waiting.ids(), *rollout.running_episodes()])
 
     def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList:
         """Play whole episodes beside all sampling, and return them.

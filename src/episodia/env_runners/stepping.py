@@ -31,7 +31,10 @@ class Stepper(ABC):
         began: The lanes in which an episode began with the last call.
         ended: The lanes in which one ended with it.
         action_masks: What the last infos say about allowed actions, `[lanes, actions]`; None if they say nothing.
+        begins_by_itself: Whether the next step begins what `begin_next` would have to begin otherwise.
     """
+
+    begins_by_itself = False
 
     def __init__(
         self, env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, *, mask_key: str | None
@@ -90,6 +93,8 @@ class Stepper(ABC):
 class NextStep(Stepper):
     """For environments whose step after the last one of an episode is the reset of the next."""
 
+    begins_by_itself = True
+
     def __init__(self, env: Any, recorder: Recorder, faults: Faults, *, mask_key: str | None) -> None:
         super().__init__(env, recorder, faults, mask_key=mask_key)
         self._resets: np.ndarray | None = None  # those lanes, as a mask
@@ -115,7 +120,7 @@ class NextStep(Stepper):
         )
         self.began = began
         self.ended = self._over = self.recorder.idle_lanes
-        self._resets = _mask(self._over, self.recorder.num_lanes) if self._over else None
+        self._resets = terminateds | truncateds if self._over else None
         return self.recorder.num_lanes - len(began)
 
     @property
