@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, IndexTypeError, ShapeError, SingleAgentEpisode, SpaceError
+from episodia import EpisodeError, IndexTypeError, LookbackBuffer, ShapeError, SingleAgentEpisode, SpaceError
 from refusals import assert_refused, both_forms, nested, plain, running, same, snapshot, step
 
 
@@ -157,3 +157,14 @@ def test_a_join_that_fails_at_the_custom_data_changes_nothing(form):
         episode.concat_episode(chunk)
 
     assert same(snapshot(episode), before)
+
+
+def test_a_buffer_takes_only_buffers_and_states_of_buffers():
+    buffer = LookbackBuffer([1, 2])
+    for other in (None, [3], np.array([3])):
+        with pytest.raises(EpisodeError, match="expected a buffer"):
+            buffer.concat(other)
+    for state in (None, [], {}, {"objects": True}):
+        with pytest.raises(EpisodeError, match="a buffer's state without"):
+            LookbackBuffer.from_state(state)
+    assert buffer == LookbackBuffer([1, 2])

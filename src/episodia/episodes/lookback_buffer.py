@@ -325,6 +325,8 @@ class LookbackBuffer:
 
     def concat(self, other: LookbackBuffer) -> None:
         """Add the items of `other`, without its lookback."""
+        if not isinstance(other, LookbackBuffer):
+            raise EpisodeError(f"found {describe(other)}, expected a buffer. Add a list of items with `extend`.")
         self.push_all(self.admit_all(other, 0))
 
     def admit_all(self, other: LookbackBuffer, start: int) -> Any:
@@ -554,12 +556,14 @@ class LookbackBuffer:
     @staticmethod
     def from_state(state: dict[str, Any]) -> LookbackBuffer:
         """Return the buffer that `get_state` described."""
+        given: Any = state
+        keys = ("data", "lookback", "finalized", "space")
+        missing = [key for key in keys if not isinstance(given, dict) or key not in given]
+        if missing:
+            raise EpisodeError(f"found a buffer's state without {missing}, expected what `get_state()` returns.")
         if state.get("objects"):
             infos = ObjectStorage.copied(state["data"])
             return LookbackBuffer._adopt(infos, state["lookback"], None, finalized=state["finalized"])
-        missing = [key for key in ("data", "lookback", "finalized", "space") if key not in state]
-        if missing:
-            raise EpisodeError(f"found a buffer's state without {missing}, expected what `get_state()` returns.")
         buffer = LookbackBuffer(state["data"], state["lookback"], decode_space(state["space"]))
         if state["finalized"] and not buffer.finalized:
             buffer.finalize()
