@@ -62,10 +62,10 @@ class Actor:
         self.metrics = metrics
         self.random = random
         self.mask_key = mask_key
-        self._to_module = ToModule(env_to_module)
-        self._to_env = ToEnv(module_to_env, module)
         self._scaling = None if module is None else scaling_of(module_to_env)
         self._is_stateful = module is not None and module.is_stateful()
+        self._to_module = ToModule(env_to_module, stateful=self._is_stateful)
+        self._to_env = ToEnv(module_to_env, module, stateful=self._is_stateful)
         self._states: Any = None  # what the module has returned last, one row for each lane
         self._batch: dict[str, Any] | None = None
         self._shared: dict[Any, Any] = {}
@@ -88,10 +88,8 @@ class Actor:
         self._shared = {}
         if self._is_stateful:
             self._shared[CARRIED_STATES] = self._carried(began, len(episodes))
-            self._batch = self._through(episodes, explore, self._shared)
-        else:
-            batch = self._to_module.batch(episodes)
-            self._batch = self._through(episodes, explore, self._shared) if batch is None else batch
+        batch = self._to_module.batch(episodes, self._shared)
+        self._batch = self._through(episodes, explore, self._shared) if batch is None else batch
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def observe_ends(self, episodes: EpisodeList, explore: bool) -> None:
@@ -116,7 +114,7 @@ class Actor:
         between = perf_counter()
         metrics.forward_time_s += between - started
         made = None
-        if stepper.action_masks is None and not self._is_stateful:
+        if stepper.action_masks is None:
             made = self._to_env.outputs(outputs, episodes, explore, self.generator)
         if made is None:
             made = self._back(outputs, episodes, stepper, explore)

@@ -15,6 +15,8 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.connectors import (
     AddObservationsFromEpisodesToBatch,
+    AddStatesFromEpisodesToBatch,
+    AddTimeDimToBatchAndZeroPad,
     BatchIndividualItems,
     ConnectorV2,
     EnvToModulePipeline,
@@ -22,45 +24,64 @@ from episodia.connectors import (
     ModuleToEnvPipeline,
     NormalizeAndClipActions,
     NumpyToTensor,
+    RemoveSingleTsTimeRankFromBatch,
     TensorToNumpy,
 )
 from episodia.connectors.module_outputs import ModuleOutputs
+from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.trees import map_batch
 
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, BatchIndividualItems, NumpyToTensor)
+_TO_STATEFUL_MODULE = (
+    AddObservationsFromEpisodesToBatch,
+    AddStatesFromEpisodesToBatch,
+    AddTimeDimToBatchAndZeroPad,
+    BatchIndividualItems,
+    NumpyToTensor,
+)
 _TO_ENV = (GetActions, TensorToNumpy, NormalizeAndClipActions)
+_FROM_STATEFUL_MODULE = (GetActions, TensorToNumpy, RemoveSingleTsTimeRankFromBatch, NormalizeAndClipActions)
 
 
 @final
 class ToModule:
-    """The default env-to-module pipeline of a module without state."""
+    """The default env-to-module pipeline."""
 
-    def __init__(self, pipeline: EnvToModulePipeline) -> None:
+    def __init__(self, pipeline: EnvToModulePipeline, *, stateful: bool) -> None:
         self._pipeline = pipeline
+        self._kinds = _TO_STATEFUL_MODULE if stateful else _TO_MODULE
         self._pieces: Any = None
 
-    def batch(self, episodes: LiveEpisodes) -> dict[str, Any] | None:
+    def batch(self, episodes: LiveEpisodes, shared_data: dict[Any, Any]) -> dict[str, Any] | None:
         """Return what the pipeline makes of `episodes`; None if it has to be asked itself."""
         pieces: tuple[Any, ...] = self._pipeline.connectors
         if pieces is not self._pieces:
             self._pieces = pieces
-            self._is_default = _are(pieces, _TO_MODULE) and type(self._pipeline) is EnvToModulePipeline
+            self._is_default = _are(pieces, self._kinds) and type(self._pipeline) is EnvToModulePipeline
             self._device = pieces[-1].device if self._is_default else torch.device("cpu")
         if not self._is_default:
             return None
         device = self._device
-        return {Columns.OBS: map_batch(lambda leaf: as_tensor(leaf, device), episodes.latest(Columns.OBS))}
+        observations = map_batch(lambda leaf: as_tensor(leaf, device), episodes.latest(Columns.OBS))
+        if CARRIED_STATES not in shared_data:
+            return {Columns.OBS: observations}
+        shared_data[ADDED_TIME_AXIS] = True
+        return {
+            Columns.OBS: map_batch(lambda leaf: leaf[:, None], observations),
+            Columns.STATE_IN: map_batch(lambda leaf: as_tensor(leaf, device), shared_data[CARRIED_STATES]),
+        }
 
 
 @final
 class ToEnv:
-    """The default module-to-env pipeline of a module without state, where all actions are allowed."""
+    """The default module-to-env pipeline, where all actions are allowed."""
 
-    def __init__(self, pipeline: ModuleToEnvPipeline, module: Any) -> None:
+    def __init__(self, pipeline: ModuleToEnvPipeline, module: Any, *, stateful: bool) -> None:
         self._pipeline = pipeline
         self._module = module
+        self._kinds = _FROM_STATEFUL_MODULE if stateful else _TO_ENV
         self._pieces: Any = None
         self._scaling: NormalizeAndClipActions | None = None
 
@@ -74,7 +95,9 @@ class ToEnv:
             return None
         columns = dict(outputs)
         self._get_actions._act(ModuleOutputs(None, columns, self._module), None, explore, generator)
-        arrays = {name: map_batch(as_array, column) for name, column in columns.items()}
+        arrays: dict[str, Any] = {name: map_batch(as_array, column) for name, column in columns.items()}
+        if self._kinds is _FROM_STATEFUL_MODULE:
+            arrays = self._pieces[2](rl_module=self._module, batch=arrays, shared_data={ADDED_TIME_AXIS: True})
         if self._scaling is not None:
             return self._scaling(rl_module=self._module, batch=arrays, episodes=episodes)
         arrays[Columns.ACTIONS_FOR_ENV] = arrays[Columns.ACTIONS]
@@ -84,9 +107,9 @@ class ToEnv:
         """Look at the pieces, once for each change of the pipeline."""
         self._pieces = self._pipeline.connectors
         pieces: tuple[Any, ...] = self._pieces
-        self._is_default = _are(pieces, _TO_ENV) and type(self._pipeline) is ModuleToEnvPipeline
+        self._is_default = _are(pieces, self._kinds) and type(self._pipeline) is ModuleToEnvPipeline
         if self._is_default:
-            self._get_actions, _, scaling = pieces
+            self._get_actions, scaling = pieces[0], pieces[-1]
             key = self._get_actions.action_mask_key
             self._is_default = key is None or not episodes.has_in_observations(key)
             changes = (scaling.normalize_actions or scaling.clip_actions) and _has_box(scaling.input_action_space)
