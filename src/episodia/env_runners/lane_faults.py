@@ -34,6 +34,9 @@ class Faults:
         self._totals = totals
         # By the id of an episode that was truncated: what its environment had raised.
         self.reasons: dict[str, str] = {}
+        # The episodes that the last fault has ended; whoever counts episodes must hear of them.
+        self.dropped: Sequence[str] = ()
+        self.truncated: Sequence[str] = ()
 
     def happened(self, infos: Infos) -> bool:
         """Tell whether an environment was made anew with this step or reset."""
@@ -45,7 +48,9 @@ class Faults:
         self.metrics.num_env_restarts += len(failed)
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":
-            self.reasons |= {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}
+            reasons = {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}
+            self.reasons |= reasons
+            self.truncated = list(reasons)
             truncate_lanes(recorder, running)
         else:
             self.drop(recorder, running)
@@ -53,7 +58,9 @@ class Faults:
 
     def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
         """Forget the running episodes of `lanes`, and count what is lost."""
-        for id_, steps in drop_lanes(recorder, lanes).items():
+        dropped = drop_lanes(recorder, lanes)
+        self.dropped = list(dropped)
+        for id_, steps in dropped.items():
             self.metrics.num_episodes_dropped += 1
             self.metrics.num_env_steps_dropped += steps
             self._totals.forget(id_)

@@ -144,6 +144,8 @@ class Rollout:
     def _turn_over(self, manner: Manner) -> None:
         """Let episodes end and begin, and tell everybody."""
         stepper, recorder = self._stepper, self.recorder
+        if self._counts_episodes:
+            self._note_faults()
         if stepper.began:
             self._note_began(stepper.began)
         began = stepper.began
@@ -164,6 +166,13 @@ class Rollout:
                 horizon.begin_next(stepper)
             self._live.refresh()
             self._note_began(leaving)
+
+    def _note_faults(self) -> None:
+        """Do not wait for episodes that a fault has ended."""
+        self.order.forget(self.faults.dropped)
+        for id_ in self.faults.truncated:
+            self.order.end(id_)
+        self.faults.dropped = self.faults.truncated = ()
 
     def _note_began(self, lanes: Sequence[int]) -> None:
         if self._counts_episodes:
