@@ -49,9 +49,9 @@ class Faults:
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":
             reasons = {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}
-            self.reasons |= reasons
-            self.truncated = list(reasons)
-            truncate_lanes(recorder, running)
+            self.truncated = truncate_lanes(recorder, running)
+            self.dropped = [id_ for id_ in reasons if id_ not in self.truncated]
+            self.reasons |= {id_: reasons[id_] for id_ in self.truncated}
         else:
             self.drop(recorder, running)
         return recorder.idle_lanes

@@ -9,26 +9,30 @@ from episodia.episodes.recorder import Recorder
 from episodia.errors import EpisodeError
 
 
-def truncate_lanes(recorder: Recorder, lanes: Iterable[int]) -> None:
+def truncate_lanes(recorder: Recorder, lanes: Iterable[int]) -> list[str]:
     """End the running episodes of `lanes` with the last step that they have: truncated. The lanes are idle then.
 
-    An episode without a step since the last hand-out leaves nothing to hand out.
+    Return the ids of those that leave something to hand out; an episode without a step since the last time does not.
 
     >>> import numpy as np
     >>> recorder = Recorder(None, None, num_lanes=1, seed=0)
     >>> recorder.reset(np.zeros(1))
     >>> recorder.step(np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1, bool), np.zeros(1, bool))
     >>> truncate_lanes(recorder, [0])
+    ['0-0-0']
     >>> recorder.idle_lanes, recorder.take()
     ([0], ...)
     """
+    left = []
     for lane in lanes:
         if lane not in recorder._idle:
             chunk = recorder._up_to_date(lane)
             chunk.is_truncated = True
             if chunk.num_steps:
                 recorder._finished.append(chunk)
+                left.append(chunk.id_)
             recorder._idle.add(lane)
+    return left
 
 
 def drop_lanes(recorder: Recorder, lanes: Iterable[int]) -> dict[str, int]:
