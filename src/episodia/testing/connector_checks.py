@@ -115,7 +115,7 @@ class ConnectorCheck:
         """
         if self.law is not it_runs:
             _needs_to_run(self.subject)
-        episodes = [*self.subject.episodes]
+        episodes = self.subject.fresh_episodes()
         try:
             return self.law(self.subject, episodes) or []
         except NotApplicableError:

@@ -33,6 +33,7 @@ from episodia.testing.connector_running import (
     pipeline_of,
     rows_of,
     run,
+    run_on_originals,
 )
 from episodia.testing.connector_samples import recorded
 from episodia.testing.connector_subject import NotApplicableError, Pieces, Subject
@@ -196,7 +197,8 @@ def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
         given = outputs_of(subject, episodes) if place == MODULE_TO_ENV else None
         kept = copy.deepcopy(given)
         for explore in (False, True):
-            made = run(subject, place, pipeline_of(subject, place), episodes, explore=explore, batch=given)
+            pipeline = pipeline_of(subject, place)
+            made = run_on_originals(subject, place, pipeline, episodes, explore=explore, batch=given)
             if given is not None and kept is not None:
                 law = "the caller's data stay as they are"
                 compare_batches(law, kept, given, f"{place}, what the module has put out")
@@ -231,10 +233,10 @@ def steady_places(subject: Subject) -> list[str]:
 
 def _varies(subject: Subject) -> bool:
     for place in open_places(subject):
-        pipeline = pipeline_of(subject, place)
-        first = run(subject, place, pipeline, subject.episodes)
+        pipeline, episodes = pipeline_of(subject, place), subject.fresh_episodes()
+        first = run(subject, place, pipeline, episodes)
         try:
-            compare_batches("", first, run(subject, place, pipeline, subject.episodes), "")
+            compare_batches("", first, run(subject, place, pipeline, episodes), "")
         except AssertionError:
             return True
     return False

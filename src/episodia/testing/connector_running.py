@@ -122,14 +122,26 @@ def run(
     batch: dict[str, Any] | None = None,
 ) -> Rows:
     """Return the rows of each column that come out of `pipeline`, which stands at `place`."""
+    # What a piece writes into the episodes is not for the next run.
+    episodes = [copy.copy(episode) for episode in episodes]
+    return run_on_originals(subject, place, pipeline, episodes, explore=explore, batch=batch)
+
+
+def run_on_originals(
+    subject: Subject,
+    place: str,
+    pipeline: ConnectorPipelineV2,
+    episodes: Sequence[SingleAgentEpisode],
+    *,
+    explore: bool | None = None,
+    batch: dict[str, Any] | None = None,
+) -> Rows:
+    """Return what `run` returns, made of the episodes themselves and not of forks."""
     shared: dict[str, Any] = {}
     arguments: dict[str, Any] = {"rl_module": subject.rl_module, "explore": explore, "shared_data": shared}
     if place == MODULE_TO_ENV:
         arguments["batch"] = outputs_of(subject, episodes) if batch is None else batch
         arguments["generator"] = torch.Generator().manual_seed(0)
-    if place != LEARNER:
-        # What a runner's piece writes into the episodes stays there.
-        episodes = [copy.copy(episode) for episode in episodes]
     made = pipeline(episodes=EpisodeList(episodes), **arguments)
     return plain_rows(made, has_time_axis=bool(shared.get(ADDED_TIME_AXIS)))
 
@@ -208,7 +220,7 @@ def _found_places(subject: Subject) -> Places:
             places.refused[place] = f"it reads {sorted(read)}, which only learners have"
             continue
         try:
-            rows_of(subject, place, _ordinary(subject.episodes))
+            rows_of(subject, place, _ordinary(subject.fresh_episodes()))
         except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
             if place != MODULE_TO_ENV and is_refusal(error):
                 places.refused[place] = str(error).splitlines()[0]

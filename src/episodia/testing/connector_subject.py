@@ -90,6 +90,10 @@ class Subject:
         """The connector, to ask for what it declares."""
         return self.make()[-1]
 
+    def fresh_episodes(self) -> list[SingleAgentEpisode]:
+        """Return forks of the episodes, so that what a faulty piece does to them in one check is not seen in others."""
+        return [copy.copy(episode) for episode in self.episodes]
+
     @property
     def name(self) -> str:
         """By which its checks are known."""
