@@ -204,6 +204,40 @@ def test_columns_of_a_fork_make_no_copies_of_episodes():
     assert not forked._handed_out
 
 
+def team() -> MultiAgentEpisode:
+    """Return an episode of two agents with modules of their own."""
+    return MultiAgentEpisode(
+        observations=[{"a": 0, "b": 1}, {"a": 2, "b": 3}],
+        actions=[{"a": 0, "b": 0}],
+        rewards=[{"a": 1.0, "b": 2.0}],
+        len_lookback_buffer=0,
+        agent_to_module_mapping_fn=lambda agent, _: f"module of {agent}",
+    )
+
+
+@pytest.mark.parametrize("make", [lambda: walk(2), team], ids=["single-agent", "multi-agent"])
+@pytest.mark.parametrize("hand_out", [lambda rows: rows.agent_episodes, list, lambda rows: [rows[0]]])
+def test_groups_of_forks_hand_out_forks(make, hand_out):
+    ours = EpisodeList([make()])
+    before = ours[0].get_return()
+    forked = ours.forked()
+
+    for rows in forked.groups().values():
+        for episode in hand_out(rows):
+            episode.set_rewards(new_data=[99.0] * len(episode))
+        assert set(rows.flat(Columns.REWARDS).items()) == {99.0}
+
+    assert ours[0].get_return() == before
+    assert forked[0].get_return() != before
+
+
+def test_a_slice_of_the_present_moment_is_the_present_moment():
+    current = EpisodeList([walk(2), walk(3)]).current()
+
+    assert current[:1].is_current
+    assert current[1:].flat(Columns.OBS).num_steps == 1
+
+
 # --- A sequence ------------------------------------------------------------------------------------------------------
 
 

@@ -56,6 +56,7 @@ class EpisodeList(Sequence[Any]):
         "_keeps_lengths",
         "_lengths",
         "_modules",
+        "_part_of",
         "is_current",
         "is_multi_agent",
     )
@@ -73,6 +74,8 @@ class EpisodeList(Sequence[Any]):
         self._handed_out: set[int] = set()
         self._modules: dict[Any, np.ndarray] | None = None
         self._group: EpisodeList | None = None
+        # Of a group of forks: the list that makes them, and which of its rows these are.
+        self._part_of: tuple[EpisodeList, list[int]] | None = None
         # What nobody was handed, nobody changes: then lengths are counted once for all columns.
         self._keeps_lengths = False
         self._lengths: np.ndarray | None = None
@@ -104,7 +107,7 @@ class EpisodeList(Sequence[Any]):
         """Return a list of `episodes` with rows as in ours, without looking at them."""
         made = EpisodeList.__new__(EpisodeList)
         made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
-        made._modules = made._group = made._lengths = None
+        made._modules = made._group = made._lengths = made._part_of = None
         made._copies_on_access = made._keeps_lengths = False
         made._handed_out = set()
         return made
@@ -120,8 +123,9 @@ class EpisodeList(Sequence[Any]):
     def __getitem__(self, index: slice) -> EpisodeList: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return EpisodeList(self[position] for position in range(len(self))[index])
+            return self._like([self[position] for position in range(len(self))[index]], self.is_multi_agent)
         position = range(len(self))[index]
+        self._fork_part()
         if self._copies_on_access and position not in self._handed_out:
             fork = multi_agent_chunks.fork if self.is_multi_agent else chunks.fork
             self._episodes[position] = fork(self._episodes[position])
@@ -129,7 +133,17 @@ class EpisodeList(Sequence[Any]):
         return self._episodes[position]
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[position] for position in range(len(self))) if self._copies_on_access else iter(self._episodes)
+        if self._copies_on_access:
+            return (self[position] for position in range(len(self)))
+        self._fork_part()
+        return iter(self._episodes)
+
+    def _fork_part(self) -> None:
+        """See to it that who gets an episode of a group of forks gets a fork."""
+        if self._part_of is not None:
+            (whole, positions), self._part_of = self._part_of, None
+            rows = whole.agent_episodes
+            self._episodes[:] = [rows[position] for position in positions]
 
     def __eq__(self, other: object) -> bool:
         return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented
@@ -152,6 +166,7 @@ class EpisodeList(Sequence[Any]):
         """The single-agent episodes whose rows the columns are made of, in order."""
         if self._copies_on_access:
             list(self)
+        self._fork_part()
         return self._rows()
 
     def _rows(self) -> list[SingleAgentEpisode]:
@@ -222,9 +237,14 @@ class EpisodeList(Sequence[Any]):
             return {next(iter(self.by_module())): self._as_group()}
         rows = self._rows()
         return {
-            module_id: self._like([rows[position] for position in positions.tolist()], False)
-            for module_id, positions in self.by_module().items()
+            module_id: self._group_of(rows, positions.tolist()) for module_id, positions in self.by_module().items()
         }
+
+    def _group_of(self, rows: list[SingleAgentEpisode], positions: list[int]) -> EpisodeList:
+        group = self._like([rows[position] for position in positions], False)
+        if self._copies_on_access:
+            group._part_of = self, positions
+        return group
 
     def _as_group(self) -> EpisodeList:
         """Return all episodes as the only group: the same list, so that it sees forks as they are made."""
@@ -232,6 +252,8 @@ class EpisodeList(Sequence[Any]):
             self._group = group = self._like(self._episodes, False)
             group._modules, group._handed_out = self._modules, self._handed_out
             group._keeps_lengths = self._keeps_lengths
+            if self._copies_on_access:
+                group._part_of = self, list(range(len(self)))
         return self._group
 
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
