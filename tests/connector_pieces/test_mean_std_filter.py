@@ -363,3 +363,12 @@ def test_observations_that_are_in_the_batch_already_are_filtered_too():
 
     assert rows.tobytes() == normalised(piece, ROWS).tobytes()
     assert trained(piece, *found)[0].tobytes() == rows[0].tobytes()
+
+
+def test_the_state_of_observations_without_axes_can_be_stored():
+    piece = MeanStdFilter()
+    see(piece, [3.0, 5.0])
+    piece.commit()
+    see(piece, [4.0])
+
+    check_state(piece.get_state())

@@ -46,7 +46,7 @@ from episodia.connectors import (
     WriteObservationsToEpisodes,
 )
 from episodia.modules import MLPActorCritic
-from episodia.testing import Subject, parametrize_with_checks
+from episodia.testing import SPACES, Subject, parametrize_with_checks
 from valued_modules import MemoryModule, SumModule
 
 BOX = spaces.Box(-8.0, 8.0, (2,), np.float32)
@@ -106,6 +106,8 @@ SUBJECTS = [
     of(OneHotObservations(spaces.Discrete(4, start=2), CHOICES)),
     of(FrameStacking(num_frames=3)),
     of(MeanStdFilter()),
+    of(MeanStdFilter(SPACES["dict"], CHOICES, name="filter of nested ones")),
+    of(FrameStacking(SPACES["box image uint8"], CHOICES, num_frames=2, name="stacked images")),
     of(PrevActionsPrevRewards()),
     of(PrevActionsPrevRewards(BOX, REALS, n_prev_actions=3, n_prev_rewards=2, name="previous reals")),
     of(Halve()),

@@ -83,7 +83,8 @@ class Moments:
 
     def state(self) -> dict[str, Any]:
         """Return numbers and copies of the arrays."""
-        return {"count": self.count, "mean": self.mean.copy(), "m2": self.m2.copy()}
+        # NumPy makes scalars of arrays without axes, and a state has none.
+        return {"count": self.count, "mean": np.array(self.mean), "m2": np.array(self.m2)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Moments:
