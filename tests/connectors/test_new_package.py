@@ -4,6 +4,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,11 @@ def test_the_command_line_says_what_to_do_next(tmp_path, capsys):
     assert code == 0
     assert "python -m pytest" in shown
     assert (tmp_path / "add-wind" / "tests" / "test_add_wind.py").is_file()
+
+
+def test_the_guide_shows_what_is_written(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "first_connector.md").read_text(encoding="utf-8")
+    _, _, code, tests = write_package("AddWind", tmp_path)
+
+    assert f"```python\n{code.read_text(encoding='utf-8')}```" in page
+    assert f"```python\n{tests.read_text(encoding='utf-8')}```" in page
