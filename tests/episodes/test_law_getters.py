@@ -1,6 +1,5 @@
 """Law 1: getters agree with plain lists, growing and finalized alike."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
