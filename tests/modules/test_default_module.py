@@ -155,7 +155,7 @@ def called(net, act):
         ({"recurrent": "gru"}, {"actor", "critic", "actor_head"}, {"critic", "critic_head"}),
         ({"recurrent": "lstm", "shared": True}, {"bottom", "actor_head"}, {"bottom", "critic_head"}),
     ],
-    ids=str,
+    ids=["separate", "shared", "gru", "shared lstm"],
 )
 def test_acting_computes_no_values_and_valuing_no_actor(options, acting, valuing):
     net = module(**options)
