@@ -64,7 +64,7 @@ class Named(NamedTuple):
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
         "ppo": Named(PPOConfig, Recipe(num_timesteps=256, num_epochs=20)),
-        "a2c": Named(A2CConfig, Recipe(num_timesteps=128)),
+        "a2c": Named(A2CConfig, Recipe(num_timesteps=512)),
         "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
     }
 )

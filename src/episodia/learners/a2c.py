@@ -25,7 +25,8 @@ class A2CConfig(AlgorithmConfig):
 
     Args:
         lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
-        standardize_advantages: Give the advantages mean 0 and standard deviation 1.
+        standardize_advantages: Give the advantages mean 0 and standard deviation 1. Where nothing is left to learn, that makes
+            large steps of small differences, and one gradient step for each batch has nothing that would hold them back.
         value_coefficient: How much the squared error of the values counts.
         entropy_coefficient: How much the entropy of the policy counts.
 
@@ -33,12 +34,12 @@ class A2CConfig(AlgorithmConfig):
     0.95
     """
 
-    learning_rate: float | Schedule = 7e-4
+    learning_rate: float | Schedule = 3e-3
     gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(0.5),)
     lambda_: float = 0.95
-    standardize_advantages: bool = True
+    standardize_advantages: bool = False
     value_coefficient: float | Schedule = 0.5
-    entropy_coefficient: float | Schedule = 0.01
+    entropy_coefficient: float | Schedule = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
