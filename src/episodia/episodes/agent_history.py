@@ -19,6 +19,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.episodes.computed_columns import COMPUTED, FLAGS, IDS
+from episodia.episodes.departed_agents import shown_at
 from episodia.episodes.joining import joined
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
@@ -42,11 +43,7 @@ _AT_OBSERVATIONS = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
 
 def observation_env_steps(episode: MultiAgentEpisode, agent: Any) -> np.ndarray:
     """Return at which environment step each stored observation of an agent was shown, the lookback included."""
-    steps = episode._timelines[agent].env_steps
-    if len(steps) < episode.agent_episodes[agent].observations.len_incl_lookback():
-        # It was not shown its last observation, and has its previous one repeated, at its end.
-        steps = [*steps, episode._ended[agent]]
-    return np.array(steps, np.int64)
+    return np.array(shown_at(episode, agent), np.int64)
 
 
 @final
@@ -67,10 +64,14 @@ class AgentHistory:
 
     def __init__(self, episode: MultiAgentEpisode, agent: Any, column: str) -> None:
         self._episode, self._agent, self._column = episode, agent, column
-        self._single = episode.agent_episodes.get(agent)
+        departed = episode._departed.get(agent)
+        self._single = episode.agent_episodes.get(agent) if departed is None else departed.single
+        self._ended_at = episode._ended.get(agent) if departed is None else departed.ended_at
         self._source: Source | None = None if column in COMPUTED else _SOURCES.get(column) or extra_output(column)
         self._stands_at = np.empty(0, np.int64)
-        if self._single is not None:
+        if departed is not None:
+            self._stands_at = self._standing(np.array(departed.shown_at, np.int64))
+        elif self._single is not None:
             self._stands_at = self._standing(observation_env_steps(episode, agent))
 
     @property
@@ -78,16 +79,16 @@ class AgentHistory:
         """Where the items are stored that are not pending; None if nothing is."""
         return None if self._single is None or self._source is None else self._source.column(self._single)
 
-    def _standing(self, shown_at: np.ndarray) -> np.ndarray:
+    def _standing(self, observed_at: np.ndarray) -> np.ndarray:
         """Return the environment step of each item, stored or pending: int64, ascending."""
         if self._column in _AT_OBSERVATIONS:
-            return shown_at
+            return observed_at
         if self._column == Columns.REWARDS or self._column in FLAGS:
-            return shown_at[1:] - 1
+            return observed_at[1:] - 1
         single, column = self._single, self.buffer
         steps = single.rewards.len_incl_lookback() if single is not None else 0
         first = steps if column is None or single is None else missing_steps(single, column)
-        return shown_at[first : steps + (self._pending_item() is not NOTHING)]
+        return observed_at[first : steps + (self._pending_item() is not NOTHING)]
 
     def _pending_item(self) -> Any:
         pending, source = self._episode._pending.get(self._agent), self._source
@@ -117,8 +118,7 @@ class AgentHistory:
         return found
 
     def _is_gone(self, moments: np.ndarray) -> np.ndarray:
-        episode = self._episode
-        ended_at = episode._ended.get(self._agent)
+        episode, ended_at = self._episode, self._ended_at
         if ended_at is None:
             return np.zeros_like(moments, np.bool_)
         ends_all = episode.is_done and ended_at == episode.env_t

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes import chunks
 from episodia.episodes import weights_versions as versions
+from episodia.episodes.departed_agents import departed_before
 from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_getters import missing_steps
@@ -48,6 +49,7 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
         steps_back = max(0, last - timeline.count_before(start))
         successor.agent_episodes[agent] = single.cut(steps_back)
         successor._timelines[agent] = timeline.part(last - steps_back)
+    successor._departed = departed_before(episode, successor)
     successor._weights_versions = versions.between(episode._weights_versions, start, episode.env_t + 1)
     return successor
 
@@ -78,6 +80,7 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
     picked._gone = dict(episode._gone)
     for agent in episode.agent_episodes:
         _pick_agent(episode, picked, agent)
+    picked._departed = departed_before(episode, picked)
     _pick_ends(episode, picked)
     return picked
 
@@ -178,6 +181,7 @@ def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
     forked._pending = dict(episode._pending)
     forked._split_steps, forked._carried = episode._split_steps, episode._carried
     forked._ended, forked._gone = dict(episode._ended), dict(episode._gone)
+    forked._departed = dict(episode._departed)
     forked._early_rewards = dict(episode._early_rewards)
     forked._observed_last = set(episode._observed_last)
     forked._weights_versions = episode._weights_versions

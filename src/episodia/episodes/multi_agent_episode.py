@@ -19,6 +19,7 @@ from episodia.episodes import (
     multi_agent_state,
 )
 from episodia.episodes import weights_versions as versions
+from episodia.episodes.departed_agents import Departed
 from episodia.episodes.indexing import Index, as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_getters import (
@@ -144,6 +145,7 @@ class MultiAgentEpisode:
         # When agents ended, and how those did that ended in an earlier chunk.
         self._ended: dict[AgentID, int] = {}
         self._gone: dict[AgentID, str] = {}
+        self._departed: dict[AgentID, Departed] = {}
         self._early_rewards: early_rewards.EarlyRewards = {}
         # Agents whose pending step, in a slice, is a part of one that was complete later.
         self._split_steps: tuple[AgentID, ...] = ()

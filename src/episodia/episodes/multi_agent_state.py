@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium import spaces
 
 from episodia.episodes import episode_state
+from episodia.episodes.departed_agents import Departed
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
@@ -38,6 +39,7 @@ _OTHERS = (
     "agent_episodes",
     "custom_data",
     "_timelines",
+    "_departed",
     "_pending",
     "_early_rewards",
     "_split_steps",
@@ -55,6 +57,7 @@ def get_state(episode: MultiAgentEpisode) -> dict[str, Any]:
     return {
         **_state(episode),
         "agent_episodes": [[agent, single.get_state()] for agent, single in episode.agent_episodes.items()],
+        "_departed": _departed_state(episode, SingleAgentEpisode.get_state),
         "custom_data": own_info(episode._custom_data),
     }
 
@@ -73,6 +76,19 @@ def _state(episode: MultiAgentEpisode) -> dict[str, Any]:
         "observation_space": _encode_spaces(episode.observation_space),
         "action_space": _encode_spaces(episode.action_space),
         "agent_to_module_mapping_fn": episode.agent_to_module_mapping_fn,
+    }
+
+
+def _departed_state(episode: MultiAgentEpisode, state_of: Callable[[SingleAgentEpisode], Any]) -> list[Any]:
+    return [
+        [agent, state_of(gone.single), list(gone.shown_at), gone.ended_at] for agent, gone in episode._departed.items()
+    ]
+
+
+def _departed(state: dict[str, Any], restored: Callable[[Any], SingleAgentEpisode]) -> dict[Any, Departed]:
+    return {
+        agent: Departed(restored(single), list(shown_at), ended_at)
+        for agent, single, shown_at, ended_at in state["_departed"]
     }
 
 
@@ -103,6 +119,7 @@ def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgen
     episode_state.check_keys(state, (*_FIELDS, *_PAIRS, *_OTHERS), "a multi-agent episode's state")
     singles = {agent: SingleAgentEpisode.from_state(single) for agent, single in state["agent_episodes"]}
     episode = _build(cls, state, singles)
+    episode._departed = _departed(state, SingleAgentEpisode.from_state)
     episode._custom_data = own_info(state["custom_data"])
     return episode
 
@@ -110,13 +127,15 @@ def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgen
 def compact_state(episode: MultiAgentEpisode) -> dict[str, Any]:
     """Return the state for a pickle."""
     singles = [[agent, episode_state.compact_state(single)] for agent, single in episode.agent_episodes.items()]
-    return {**_state(episode), "agent_episodes": singles, "custom_data": episode._custom_data}
+    departed = _departed_state(episode, episode_state.compact_state)
+    return {**_state(episode), "agent_episodes": singles, "_departed": departed, "custom_data": episode._custom_data}
 
 
 def restore(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
     """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
     singles = {agent: episode_state.restore(SingleAgentEpisode, single) for agent, single in state["agent_episodes"]}
     episode = _build(cls._without_subclass, state, singles)
+    episode._departed = _departed(state, lambda single: episode_state.restore(SingleAgentEpisode, single))
     episode._custom_data = state["custom_data"]
     return episode
 
