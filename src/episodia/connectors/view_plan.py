@@ -74,6 +74,9 @@ class Gather:
         except EpisodiaError as error:
             mark(error, ", ".join(self.picks), None)
             raise
+        if self.source == Columns.REWARDS:
+            # Rewards are numbers, whether an environment gives them with a point or not.
+            column = column.map(lambda leaf: leaf if leaf.dtype.kind == "f" else leaf.astype(np.float64))
         return {name: column.map(partial(self._picked, name)) for name in self.picks}
 
     def _picked(self, name: str, leaf: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from episodia.connectors.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.computed_columns import COMPUTED, computed_windows
 from episodia.episodes.filling import Fills
+from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.episodes.other_agents import OtherAgents
 from episodia.episodes.ragged import sparse_rows
 from episodia.errors import BatchError, PipelineError
@@ -107,12 +108,17 @@ class AddViews(ObservationPiece):
     def _change(self, views: dict[str, View]) -> None:
         before, self._views = self._views, views
         try:
-            for pipeline in self._pipelines():
-                set_pieces(pipeline, pipeline.connectors)
+            self._check_pipelines()
         except BaseException:
             self._views = before
+            # Those that were checked first know other spaces by now.
+            self._check_pipelines()
             raise
         self._plans = {}
+
+    def _check_pipelines(self) -> None:
+        for pipeline in self._pipelines():
+            set_pieces(pipeline, pipeline.connectors)
 
     # --- What it declares -------------------------------------------------------------------------------------------
 
@@ -132,9 +138,10 @@ class AddViews(ObservationPiece):
     def lookback(self) -> int:
         """As many steps as the farthest item is away, also of those views that only learners see.
 
-        A runner whose pipeline has the piece keeps what the learner will need.
+        A runner whose pipeline has the piece keeps what the learner will need. For a look at another agent it is at least
+        1: an agent that waits at a cut has its first row before it.
         """
-        return max((view.lookback for view in self._views.values()), default=0)
+        return max((max(view.lookback, int(view.agent is not None)) for view in self._views.values()), default=0)
 
     @property
     def kind(self) -> Kind:
@@ -266,6 +273,13 @@ class OwnRows:
         rows = self._rows
         if column in (Columns.OBS, Columns.INFOS, Columns.REWARDS):
             return True
-        if rows.space_of(column) is not None if column == Columns.ACTIONS else column in rows.extra_columns():
+        if column == Columns.ACTIONS and rows.space_of(column) is not None:
             return True
-        return bool(rows.lengths.any()) or any(row.rewards.len_incl_lookback() for row in rows._rows())
+        if isinstance(rows, LiveEpisodes) and column in rows.extra_columns():
+            return True  # a recorder knows, as soon as it has recorded one
+        if rows.lengths.any():
+            return True
+        columns = [
+            row.actions if column == Columns.ACTIONS else row.extra_model_outputs.get(column) for row in rows._rows()
+        ]
+        return any(buffer is not None and buffer.len_incl_lookback() for buffer in columns)
