@@ -16,6 +16,7 @@ from episodia.connectors import defaults, policy_codec
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.pipeline import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.places import walk
+from episodia.connectors.views import AddViews
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PolicyError
 from episodia.modules import Module
@@ -83,7 +84,7 @@ class Policy:
         pieces = [place.piece for pipeline in self._pipelines for place in walk(pipeline)]
         _stop_learning(pieces)
         self._lookback = max(pipeline.lookback for pipeline in self._pipelines)
-        self._needs_rewards = any(getattr(piece, "n_prev_rewards", 0) for piece in pieces)
+        self._needs_rewards = any(map(_looks_at_rewards, pieces))
         self._generator = torch.Generator(self._device)
         _ = self._generator.seed() if seed is None else self._generator.manual_seed(seed)
         self.reset()
@@ -93,7 +94,11 @@ class Policy:
             return copy.deepcopy(given)
         module = self._module
         return defaults.env_to_module(
-            module.observation_space, module.action_space, stateful=module.is_stateful(), device=self._device
+            module.observation_space,
+            module.action_space,
+            stateful=module.is_stateful(),
+            device=self._device,
+            module=module,
         )
 
     def _own_module_to_env(self, given: ModuleToEnvPipeline | None) -> ModuleToEnvPipeline:
@@ -240,6 +245,12 @@ class Policy:
 def _device_of(module: Any) -> torch.device:
     weights = module.parameters() if isinstance(module, torch.nn.Module) else ()
     return next((weight.device for weight in weights), torch.device("cpu"))
+
+
+def _looks_at_rewards(piece: ConnectorV2) -> bool:
+    if isinstance(piece, AddViews):
+        return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
+    return bool(getattr(piece, "n_prev_rewards", 0))
 
 
 def _stop_learning(pieces: list[ConnectorV2]) -> None:
