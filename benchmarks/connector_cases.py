@@ -79,10 +79,11 @@ class _Bench:
         if isinstance(network, RecurrentValues):
             by_hand = partial(recurrent_batch, data, states, network)
 
+        logger = self.side.logging.get("metrics")
+
         def run(received: Any) -> Any:
-            return pipeline(rl_module=module, batch={}, episodes=received, shared_data={}, **self.side.logging)[
-                MODULE_ID
-            ]
+            made = pipeline(rl_module=module, batch={}, episodes=received, shared_data={}, metrics=logger)
+            return made[MODULE_ID]
 
         def check() -> Any:
             artificial = self.side.counts_artificial_steps
