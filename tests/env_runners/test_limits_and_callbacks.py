@@ -162,3 +162,21 @@ def test_merged_metrics_add_up():
     assert merged.num_env_steps == sum(part.num_env_steps for part in parts)
     assert merged.episode_returns == [value for part in parts for value in part.episode_returns]
     assert merged.as_dict()["episode_return_max"] == max(merged.episode_returns)
+
+
+@pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
+def test_ignored_terminations_are_truncations_and_all_else_stays(kind):
+    played = []
+    for ignored in (False, True):
+        make = partial(ScriptedEnv, 5)
+        env = make if kind == "ours" else gym.vector.SyncVectorEnv([make] * 3, autoreset_mode=kind)
+        settings = {"num_envs": 3} if kind == "ours" else {}
+        with SingleAgentEnvRunner(env, seed=0, ignore_terminations=ignored, **settings) as runner:
+            played.append(runner.sample(num_timesteps=60))
+    plain, ignoring = played
+
+    assert any(episode.is_terminated for episode in plain)
+    for mine, other in zip(plain, ignoring, strict=True):
+        assert not other.is_terminated
+        assert other.is_truncated == mine.is_done
+        assert (places(mine) == places(other)).all()

@@ -27,15 +27,13 @@ class BulkRecording:
 
     Args:
         actor: Knows what was put out for whom.
-        horizon: After how many steps episodes are truncated, which is not for here.
 
     Attributes:
         is_open: Whether steps are taken at all.
     """
 
-    def __init__(self, actor: MultiAgentActor, horizon: int | None) -> None:
+    def __init__(self, actor: MultiAgentActor) -> None:
         self._actor = actor
-        self._horizon = horizon
         self._steps: BulkSteps | None = None
         self.is_open = False
 
@@ -56,8 +54,8 @@ class BulkRecording:
     ) -> bool:
         """Keep a step of all lanes, if it is such a step, and return whether it is."""
         if not self.is_open or not all(
-            _is_plain(episode.env_t + len(self), choice, outcome, self._horizon)
-            for episode, choice, outcome in zip(episodes, choices, outcomes, strict=True)
+            _is_plain(choice, outcome) and not lane.is_last(episode.env_t + len(self) + 1)
+            for lane, episode, choice, outcome in zip(lanes, episodes, choices, outcomes, strict=True)
         ):
             return False
         agents, mapped = self._actor.last_act
@@ -81,9 +79,9 @@ class BulkRecording:
             self._steps.flush()
 
 
-def _is_plain(env_t: int, choice: Choice, outcome: Any, horizon: int | None) -> bool:
+def _is_plain(choice: Choice, outcome: Any) -> bool:
     """Tell whether exactly those who acted are shown something and paid, and nobody ends."""
-    if isinstance(outcome, Exception) or (horizon is not None and env_t + 1 >= horizon):
+    if isinstance(outcome, Exception):
         return False
     observations, rewards, terminateds, truncateds, infos = outcome
     try:

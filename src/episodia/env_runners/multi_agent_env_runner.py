@@ -57,6 +57,8 @@ class MultiAgentEnvRunner:
         count_steps_by: CountStepsBy = "env_steps",
         lookback: int = 0,
         horizon: int | None = None,
+        soft_horizon: int | None = None,
+        ignore_terminations: bool = False,
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int = 3,
@@ -82,7 +84,9 @@ class MultiAgentEnvRunner:
             count_steps_by: Whether steps are counted that environments make, or that agents complete.
             lookback: How many of its own steps each agent looks back at least, for pipelines of learners. What the
                 runner's own pipelines need is derived.
-            horizon: After how many environment steps an episode is truncated.
+            horizon: After how many environment steps an episode is truncated, and the environment reset.
+            soft_horizon: After how many an episode is truncated, and the environment goes on with the next one.
+            ignore_terminations: Record what terminates as truncated, so that learners bootstrap after it.
             callbacks: See `Callbacks`.
             on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew.
@@ -92,7 +96,7 @@ class MultiAgentEnvRunner:
             EnvRunnerError: If the arguments do not fit together.
         """
         source = EnvSource(env)
-        _check(source, num_envs, on_env_error, horizon)
+        _check(source, num_envs, on_env_error, horizon, soft_horizon)
         check_settings(batch_mode, rollout_fragment_length)
         _checked_count(count_steps_by)
         self._arguments: dict[str, Any] = {
@@ -102,6 +106,8 @@ class MultiAgentEnvRunner:
             "count_steps_by": count_steps_by,
             "lookback": lookback,
             "horizon": horizon,
+            "soft_horizon": soft_horizon,
+            "ignore_terminations": ignore_terminations,
             "on_env_error": on_env_error,
             "max_restarts": max_restarts,
             "check_finite": check_finite,
@@ -121,6 +127,8 @@ class MultiAgentEnvRunner:
             name=uuid.uuid4().hex if seed is None else str(seed),
             entropy=self._entropy,
             horizon=horizon,
+            soft_horizon=soft_horizon,
+            ignore_terminations=ignore_terminations,
             on_env_error=on_env_error,
             max_restarts=max_restarts,
         )
@@ -130,9 +138,7 @@ class MultiAgentEnvRunner:
         self._actor = MultiAgentActor(
             self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
         )
-        self._players = Players(
-            self, self._lanes, self._actor, Listeners(callbacks), horizon=horizon, checks_finite=check_finite
-        )
+        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), checks_finite=check_finite)
         self._num_evaluations = 0
         self._is_closed = False
 
@@ -350,7 +356,7 @@ class MultiAgentEnvRunner:
         self.close()
 
 
-def _check(source: EnvSource, num_envs: int, on_env_error: str, horizon: int | None) -> None:
+def _check(source: EnvSource, num_envs: int, on_env_error: str, *horizons: int | None) -> None:
     if type(num_envs) is not int or num_envs < 1:
         raise EnvRunnerError(f"found num_envs={num_envs!r}, expected a positive integer.")
     if num_envs > 1 and not source.can_remake:
@@ -360,8 +366,9 @@ def _check(source: EnvSource, num_envs: int, on_env_error: str, horizon: int | N
         )
     if on_env_error not in ("drop", "truncate"):
         raise EnvRunnerError(f"found on_env_error={on_env_error!r}, expected one of ('drop', 'truncate').")
-    if horizon is not None and horizon < 1:
-        raise EnvRunnerError(f"found horizon={horizon!r}, expected a positive integer or None.")
+    for horizon in horizons:
+        if horizon is not None and horizon < 1:
+            raise EnvRunnerError(f"found a horizon of {horizon!r}, expected a positive integer or None.")
 
 
 def _checked_count(count_steps_by: Any) -> CountStepsBy:

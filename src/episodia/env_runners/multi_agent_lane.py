@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -13,12 +14,17 @@ from episodia.env_runners.multi_agent_env import StepResult
 from episodia.env_runners.multi_agent_sources import EnvSource
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EnvError, EpisodiaError
+from episodia.trees import private
 
 OnEnvError = Literal["drop", "truncate"]
 
 # What RLlib's environments may have among their infos, beside those of agents.
 _COMMON = "__common__"
 _ALL = "__all__"
+
+
+# The observations and infos that an episode begins with.
+_First: TypeAlias = tuple[dict[Any, Any], dict[Any, Any]]
 
 
 class Choice(NamedTuple):
@@ -49,6 +55,8 @@ class LaneSettings:
         name: What ids of episodes begin with.
         entropy: What seeds are derived from.
         horizon: After how many steps an episode is truncated.
+        soft_horizon: After how many steps an episode is truncated, while its environment goes on.
+        ignore_terminations: Whether agents and episodes that terminate are recorded as truncated.
         on_env_error: What becomes of an episode whose environment fails.
         max_restarts: How often in a row, without a finished episode in between, an environment is made anew.
     """
@@ -58,6 +66,8 @@ class LaneSettings:
     name: str
     entropy: int
     horizon: int | None
+    soft_horizon: int | None
+    ignore_terminations: bool
     on_env_error: OnEnvError
     max_restarts: int
 
@@ -84,6 +94,8 @@ class Lane:
         self.order = 0
         self.lookback = 0
         self.is_mid_step = False
+        self._steps_before = 0  # that the environment has made in earlier episodes, since its reset
+        self._shown: _First | None = None  # what the next episode begins with, if the environment goes on
         self._in_a_row = 0  # failures since an episode was finished
         self._failures: Failures | None = None
 
@@ -100,14 +112,15 @@ class Lane:
         return self.episode
 
     def begin(self) -> None:
-        """Reset the environment, and begin an episode.
+        """Begin an episode: reset the environment, unless it goes on after a soft horizon.
 
         Raises:
             EnvError: If the environment fails, and must not be made anew.
             EpisodeError: If what it returns is no observations of agents.
         """
         self.episode, self.is_mid_step = None, False
-        observations, infos = self._reset()
+        observations, infos = self._reset() if self._shown is None else self._shown
+        self._shown = None
         episode = self._settings.new_episode(f"{self._settings.name}-{self.index}-{self.number}")
         try:
             episode.add_env_reset(observations=observations, infos=_without_common(infos))
@@ -116,7 +129,12 @@ class Lane:
         self.number += 1
         self.episode = episode
 
+    def leave(self) -> None:
+        """Let the episode go, and reset the environment before the next one."""
+        self.episode, self._shown = None, None
+
     def _reset(self) -> Any:
+        self._steps_before = 0
         while True:
             sequence = np.random.SeedSequence([self._settings.entropy, self.index, self.number])
             try:
@@ -155,9 +173,16 @@ class Lane:
 
     def _record(self, episode: MultiAgentEpisode, choice: Choice, result: StepResult) -> None:
         observations, rewards, terminateds, truncateds, infos = result
-        horizon = self._settings.horizon
-        if horizon is not None and episode.env_t + 1 >= horizon:
-            truncateds = _truncated(episode, observations, terminateds or {}, truncateds or {})
+        if self._settings.ignore_terminations:
+            terminateds, truncateds = {}, _either(terminateds or {}, truncateds or {})
+        shown: _First | None = None
+        if self.is_last(episode.env_t + 1):
+            given = terminateds or {}, truncateds or {}
+            truncateds = _truncated(episode, observations, *given)
+            if not self._is_over(episode.env_t + 1, *given, truncateds):
+                shown = _going_on(observations, infos or {}, *given)
+                # Where nobody is shown anything, the next episode has nothing to begin with: the cut has to wait.
+                truncateds = truncateds if shown else given[1]
         episode.add_env_step(
             observations,
             choice.actions,
@@ -169,6 +194,22 @@ class Lane:
         )
         if episode.is_done:
             self._in_a_row = 0
+            if shown:
+                self._shown, self._steps_before = shown, self._steps_before + episode.env_t
+
+    def is_last(self, env_t: int) -> bool:
+        """Tell whether an episode that has come to `env_t` has to end there, if it does not end by itself."""
+        soft_horizon = self._settings.soft_horizon
+        return self._is_at_horizon(env_t) or (soft_horizon is not None and env_t >= soft_horizon)
+
+    def _is_at_horizon(self, env_t: int) -> bool:
+        horizon = self._settings.horizon
+        return horizon is not None and self._steps_before + env_t >= horizon
+
+    def _is_over(self, env_t: int, terminateds: Any, truncateds: Any, limited: Any) -> bool:
+        """Tell whether the environment has to be reset: at the horizon, or because it has ended by itself."""
+        ends_by_itself = bool(terminateds.get(_ALL) or truncateds.get(_ALL)) or not limited.get(_ALL)
+        return ends_by_itself or self._is_at_horizon(env_t)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -223,6 +264,7 @@ class Lane:
                 "Correct the environment, or raise `max_restarts`."
             ) from error
         self.close()
+        self._shown = None
         self.env = self._settings.source.make()
         self._noted_failures().restarts += 1
 
@@ -265,6 +307,25 @@ def _truncated(episode: MultiAgentEpisode, observations: Any, terminateds: Any, 
     if running.union(observations).difference(ends):
         return {**truncateds, _ALL: True}
     return dict(truncateds)
+
+
+def _either(terminateds: Any, truncateds: Any) -> dict[Any, bool]:
+    """Return who ends, for one reason or the other."""
+    agents = dict.fromkeys([*terminateds, *truncateds])
+    return {agent: bool(terminateds.get(agent) or truncateds.get(agent)) for agent in agents}
+
+
+def _going_on(observations: Any, infos: Any, terminateds: Any, truncateds: Any) -> _First | None:
+    """Return observations and infos of those who do not end, None if nobody is shown any.
+
+    They are copies, as an environment may use its arrays again.
+    """
+    shown = [agent for agent in observations if not (terminateds.get(agent) or truncateds.get(agent))]
+    if not shown:
+        return None
+    return {agent: private(observations[agent]) for agent in shown}, {
+        agent: copy.deepcopy(infos[agent]) for agent in shown if agent in infos
+    }
 
 
 def _without_common(infos: Any) -> Any:

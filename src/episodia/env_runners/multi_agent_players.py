@@ -41,7 +41,6 @@ class Players:
         lanes: The environments.
         actor: Who chooses actions.
         listeners: Who wants to be told.
-        horizon: After how many steps episodes are truncated.
         checks_finite: Whether to refuse NaN and infinite numbers.
 
     Attributes:
@@ -56,7 +55,6 @@ class Players:
         actor: MultiAgentActor,
         listeners: Listeners,
         *,
-        horizon: int | None,
         checks_finite: bool,
     ) -> None:
         self._runner = runner
@@ -66,7 +64,7 @@ class Players:
         self.num_begun = 0
         self.weights_version: int | None = None
         self._harvest = Harvest()
-        self._bulk = BulkRecording(actor, horizon)
+        self._bulk = BulkRecording(actor)
         self._checks_finite = checks_finite
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._earlier: list[list[MultiAgentEpisode]] = [[] for _ in lanes]
@@ -262,7 +260,7 @@ class Players:
         """Let running episodes go; what was recorded of them waits to be handed out."""
         self._cut_running()
         for lane in self._lanes:
-            lane.episode = None
+            lane.leave()
 
     def _count_failures(self, lane: Lane) -> None:
         failures = lane.take_failures()

@@ -80,7 +80,13 @@ class Rollout:
         self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
-        return stepper_for(self.env, self.recorder, self.faults, mask_key=self.actor.mask_key)
+        return stepper_for(
+            self.env,
+            self.recorder,
+            self.faults,
+            mask_key=self.actor.mask_key,
+            ignores_terminations=self._source.ignore_terminations,
+        )
 
     # --- The loop ---------------------------------------------------------------------------------------------------
 

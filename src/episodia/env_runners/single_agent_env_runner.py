@@ -61,6 +61,7 @@ class SingleAgentEnvRunner:
         rollout_fragment_length: int = 200,
         horizon: int | None = None,
         soft_horizon: int | None = None,
+        ignore_terminations: bool = False,
         lookback: int = 1,
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
@@ -89,6 +90,7 @@ class SingleAgentEnvRunner:
             rollout_fragment_length: See `batch_mode`.
             horizon: After so many steps an episode is truncated, and the environment reset.
             soft_horizon: After so many steps an episode is truncated, and the environment goes on with the next one.
+            ignore_terminations: Record episodes that terminate as truncated, so that learners bootstrap after them.
             lookback: How many earlier steps a chunk carries, at least; the lookback of the learner's pipeline. Pipelines of
                 the runner that need more get more.
             callbacks: See `Callbacks`.
@@ -113,6 +115,7 @@ class SingleAgentEnvRunner:
             vectorization=vectorization,
             horizon=horizon,
             soft_horizon=soft_horizon,
+            ignore_terminations=ignore_terminations,
             max_restarts=max_restarts,
             step_timeout_s=step_timeout_s,
             async_context=async_context,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -37,7 +37,13 @@ class Stepper(ABC):
     begins_by_itself = False
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, *, mask_key: str | None
+        self,
+        env: VectorEnv[Any, Any, Any],
+        recorder: Recorder,
+        faults: Faults,
+        *,
+        mask_key: str | None,
+        ignores_terminations: bool,
     ) -> None:
         """Step `env` and write into `recorder`.
 
@@ -46,6 +52,7 @@ class Stepper(ABC):
             recorder: Where steps go.
             faults: What to do about episodes whose environment has failed.
             mask_key: Under which infos tell the allowed actions.
+            ignores_terminations: Whether episodes that terminate are recorded as truncated.
         """
         self.env = env
         self.recorder = recorder
@@ -55,6 +62,7 @@ class Stepper(ABC):
         self._faults = faults
         self._mask_key = mask_key
         self._space = env.single_observation_space
+        self._env_step = _without_terminations(env) if ignores_terminations else env.step
         # Lanes whose next episode is still to begin; `ended` may have more of them, which somebody else has cut.
         self._over: Sequence[int] = ()
 
@@ -95,8 +103,8 @@ class NextStep(Stepper):
 
     begins_by_itself = True
 
-    def __init__(self, env: Any, recorder: Recorder, faults: Faults, *, mask_key: str | None) -> None:
-        super().__init__(env, recorder, faults, mask_key=mask_key)
+    def __init__(self, env: Any, recorder: Recorder, faults: Faults, **settings: Any) -> None:
+        super().__init__(env, recorder, faults, **settings)
         self._resets: np.ndarray | None = None  # those lanes, as a mask
 
     def reset(self, seed: Any) -> None:
@@ -106,7 +114,7 @@ class NextStep(Stepper):
 
     def step(self, chosen: Chosen) -> int:
         """Take a step; lanes that have ended take none, and begin."""
-        observations, rewards, terminateds, truncateds, infos = self.env.step(chosen.for_env)
+        observations, rewards, terminateds, truncateds, infos = self._env_step(chosen.for_env)
         began, resets = self._over, self._resets
         if infos:
             if self._faults.happened(infos):
@@ -135,7 +143,7 @@ class SameStep(Stepper):
 
     def step(self, chosen: Chosen) -> int:
         """Take a step; the last observations of episodes are in the infos."""
-        observations, rewards, terminateds, truncateds, infos = self.env.step(chosen.for_env)
+        observations, rewards, terminateds, truncateds, infos = self._env_step(chosen.for_env)
         ended = np.flatnonzero(terminateds | truncateds).tolist()
         last, last_infos = observations, _without_final(infos)
         if ended:
@@ -169,7 +177,7 @@ class Disabled(Stepper):
 
     def step(self, chosen: Chosen) -> int:
         """Take a step."""
-        observations, rewards, terminateds, truncateds, infos = self.env.step(chosen.for_env)
+        observations, rewards, terminateds, truncateds, infos = self._env_step(chosen.for_env)
         infos = self._looked_at(infos)
         self.recorder.step(observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras)
         self.began = ()
@@ -204,9 +212,19 @@ _STEPPERS: dict[AutoresetMode, type[Stepper]] = {
 _FINAL_KEYS = frozenset({"final_obs", "_final_obs", "final_info", "_final_info"})
 
 
-def stepper_for(env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, *, mask_key: str | None) -> Stepper:
-    """Return what takes steps in `env`, by its autoreset mode."""
-    return _STEPPERS[autoreset_mode_of(env)](env, recorder, faults, mask_key=mask_key)
+def stepper_for(env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, **settings: Any) -> Stepper:
+    """Return what takes steps in `env`, by its autoreset mode; `settings` are those of `Stepper`."""
+    return _STEPPERS[autoreset_mode_of(env)](env, recorder, faults, **settings)
+
+
+def _without_terminations(env: VectorEnv[Any, Any, Any]) -> Callable[[Any], Any]:
+    """Return the `step` of `env`, in which episodes are truncated that would terminate."""
+
+    def step(actions: Any) -> Any:
+        observations, rewards, terminateds, truncateds, infos = env.step(actions)
+        return observations, rewards, np.zeros_like(terminateds), terminateds | truncateds, infos
+
+    return step
 
 
 def _mask(lanes: Sequence[int], num_lanes: int) -> np.ndarray:

@@ -37,6 +37,7 @@ class EnvSource:
         vectorization: In this process, in processes of their own, or the environment's own vectorised form.
         horizon: After so many steps an episode is truncated, and its environment reset.
         soft_horizon: After so many steps an episode is truncated, and its environment goes on.
+        ignore_terminations: Whether episodes that terminate are recorded as truncated.
         max_restarts: How often in a row one environment may be made anew; None for any number.
         step_timeout_s: How long a step or a reset of asynchronous environments may take.
         async_context: How their processes are started.
@@ -47,6 +48,7 @@ class EnvSource:
     vectorization: Vectorization = "sync"
     horizon: int | None = None
     soft_horizon: int | None = None
+    ignore_terminations: bool = False
     max_restarts: int | None = 100
     step_timeout_s: float | None = None
     async_context: str = "forkserver"
