@@ -31,7 +31,9 @@ PEERS = {
         Peer("sb3", ("stable-baselines3==2.9.2", TORCH), "from stable_baselines3 import PPO"),
         Peer("tianshou", ("tianshou==2.0.1", TORCH), "from tianshou.data import Collector"),
         # tensordict 0.15 is shut out by torchrl itself; named here so that the resolver does not search.
-        Peer("torchrl", ("torchrl==0.14.1", "tensordict==0.14.3", "gymnasium==1.2.2", TORCH), "import torchrl.collectors"),
+        Peer(
+            "torchrl", ("torchrl==0.14.1", "tensordict==0.14.3", "gymnasium==1.2.2", TORCH), "import torchrl.collectors"
+        ),
     )
 }
 
