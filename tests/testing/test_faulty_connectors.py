@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from episodia.testing import CONNECTOR_LAWS, check_connector, checks_of
-from episodia.testing.connector_checks import result_of
+from episodia.testing import CONNECTOR_LAWS, check_connector, checks_of, result_of
 from faulty_connectors import FAULTY, ChangesObservations, Remembers
 
 LAWS = {law.__name__: law for law in CONNECTOR_LAWS}

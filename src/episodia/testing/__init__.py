@@ -4,18 +4,12 @@ It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else i
 """
 
 from episodia.testing.catalogue import EPISODES, SPACES
+from episodia.testing.checking import Check, CheckResult, NotApplicableError, result_of
 from episodia.testing.comparing import assert_same_episode, assert_same_items
-from episodia.testing.connector_checks import (
-    CONNECTOR_LAWS,
-    CheckResult,
-    ConnectorCheck,
-    check_connector,
-    checks_of,
-    parametrize_with_checks,
-)
+from episodia.testing.connector_checks import CONNECTOR_LAWS, check_connector
 from episodia.testing.connector_laws import check_connector_laws, laws_of
 from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.connector_subject import Subject
 from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
 from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
 from episodia.testing.multi_agent_strategies import (
@@ -29,6 +23,7 @@ from episodia.testing.multi_agent_strategies import (
     next_env_steps,
     reset_schedules,
 )
+from episodia.testing.parametrizing import checks_of, parametrize_with_checks
 from episodia.testing.schedule import Schedule
 from episodia.testing.strategies import (
     OPTIONAL_FIELDS,
@@ -52,8 +47,8 @@ __all__ = [
     "MULTI_AGENT_SCHEDULES",
     "OPTIONAL_FIELDS",
     "SPACES",
+    "Check",
     "CheckResult",
-    "ConnectorCheck",
     "Content",
     "NotApplicableError",
     "Schedule",
@@ -78,6 +73,7 @@ __all__ = [
     "next_env_steps",
     "parametrize_with_checks",
     "reset_schedules",
+    "result_of",
     "sample_episodes",
     "sample_multi_agent_episodes",
     "scheduled",

@@ -23,6 +23,7 @@ from episodia.connectors.recurrence import ADDED_TIME_AXIS
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import BatchError, ConnectorError
 from episodia.testing.batch_comparing import compare_batches
+from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_running import (
     LEARNER,
     MODULE_TO_ENV,
@@ -36,7 +37,7 @@ from episodia.testing.connector_running import (
     plain_rows,
     rows_of,
 )
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.connector_subject import Subject
 
 _LAW = "agents have the rows of their own episodes"
 _LAST_BITS = 1e-5

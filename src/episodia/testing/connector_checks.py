@@ -1,12 +1,11 @@
-"""All laws of connectors as checks that plugin authors run on their own: at once, or each as a test of its own."""
+"""All laws of connectors, as checks that plugin authors run on their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from episodia.connectors import ConnectorV2
+from episodia.testing.checking import CheckResult, Family, Law, NotApplicableError, results_in
 from episodia.testing.connector_agents import agents_have_the_rows_of_their_own_episodes
 from episodia.testing.connector_declarations import (
     columns_are_those_declared,
@@ -35,10 +34,8 @@ from episodia.testing.connector_memory import (
     same_state_gives_same_rows,
 )
 from episodia.testing.connector_running import places_of
-from episodia.testing.connector_subject import NotApplicableError, Subject
-from episodia.testing.shrinking import described, smallest_failure
-
-Law = Callable[[Subject, Any], list[str] | None]
+from episodia.testing.connector_subject import Subject
+from episodia.testing.shrinking import described, shorter
 
 
 def it_runs(subject: Subject, _: Any) -> list[str]:
@@ -85,81 +82,13 @@ CONNECTOR_LAWS: tuple[Law, ...] = (
     agents_have_the_rows_of_their_own_episodes,
 )
 
-# Their failures have nothing to do with the subject's single-agent episodes.
-_ON_OTHER_EPISODES = (it_runs, it_runs_without_episodes, agents_have_the_rows_of_their_own_episodes)
-
-
-@dataclass(frozen=True)
-class ConnectorCheck:
-    """One law and the connector that is held to it; calling it checks.
-
-    Attributes:
-        subject: The connector, and what it is run with.
-        law: What it is held to.
-    """
-
-    subject: Subject
-    law: Law
-
-    @property
-    def name(self) -> str:
-        """The name of the law."""
-        return self.law.__name__
-
-    def __call__(self) -> list[str]:
-        """Check, and return remarks: what is no failure, and worth to be known.
-
-        Raises:
-            AssertionError: If the law is broken: with the law, what differed, and the smallest episodes that show it.
-            NotApplicableError: If the law says nothing about this connector, or if it does not even run.
-        """
-        if self.law is not it_runs:
-            _needs_to_run(self.subject)
-        episodes = self.subject.fresh_episodes()
-        try:
-            return self.law(self.subject, episodes) or []
-        except NotApplicableError:
-            raise
-        except Exception as error:  # whatever a piece raises is a failure of the law
-            raise self._failure(episodes, error) from error
-
-    def _failure(self, episodes: list[Any], error: Exception) -> AssertionError:
-        if self.law in _ON_OTHER_EPISODES:
-            episodes = []
-        elif episodes:
-            episodes, error = smallest_failure(lambda fewer: self.law(self.subject, fewer), episodes, error)
-        law = self.name.replace("_", " ")
-        what = f"{error}" if isinstance(error, AssertionError) else f"{law}: {type(error).__name__}: {error}"
-        shown = f"\nThe smallest episodes that show it:\n{described(episodes)}" if episodes else ""
-        return AssertionError(f"{self.subject.name} breaks the law `{self.name}`.\n{what}{shown}")
-
-
-def _needs_to_run(subject: Subject) -> None:
-    try:
-        it_runs(subject, None)
-    except AssertionError as error:
-        raise NotApplicableError(f"it does not run, see `it_runs`: {str(error).splitlines()[0]}") from error
-    except NotApplicableError:
-        # Pieces for several agents only are judged by the law of many agents.
-        return
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """How one check went.
-
-    Attributes:
-        name: The name of the law.
-        outcome: `"passed"`, `"skipped"`, `"failed"`, or `"failed as expected"`.
-        text: Why it was skipped, how it failed, or remarks.
-    """
-
-    name: str
-    outcome: str
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.outcome:<8} {self.name}" + (f": {self.text}" if self.text else "")
+CONNECTORS = Family(
+    laws=CONNECTOR_LAWS,
+    inputs=lambda subject: subject.fresh_episodes(),
+    smaller=shorter,
+    described=described,
+    without_inputs=(it_runs, it_runs_without_episodes, agents_have_the_rows_of_their_own_episodes),
+)
 
 
 def check_connector(connector: ConnectorV2, **options: Any) -> list[CheckResult]:
@@ -180,53 +109,4 @@ def check_connector(connector: ConnectorV2, **options: Any) -> list[CheckResult]
     passed   cutting_changes_nothing
     passed   acting_sees_what_learning_sees
     """
-    subject = Subject.of(connector, **options)
-    results = [result_of(check, subject.expected_failures) for check in checks_of([subject])]
-    failed = [result for result in results if result.outcome == "failed"]
-    if failed:
-        texts = "\n\n".join(result.text for result in failed)
-        raise AssertionError(f"{subject.name} breaks {len(failed)} of {len(results)} laws.\n\n{texts}")
-    return results
-
-
-def result_of(check: ConnectorCheck, expected_failures: Any = ()) -> CheckResult:
-    """Run a check and return how it went, whatever happens."""
-    reason = dict(expected_failures).get(check.name)
-    try:
-        remarks = check()
-    except NotApplicableError as error:
-        return CheckResult(check.name, "skipped", str(error))
-    except AssertionError as error:
-        return CheckResult(check.name, *(("failed", str(error)) if reason is None else ("failed as expected", reason)))
-    if reason is not None:
-        return CheckResult(check.name, "failed", f"`{check.name}` was expected to fail ({reason}), and did not.")
-    return CheckResult(check.name, "passed", "; ".join(remarks))
-
-
-def checks_of(subjects: Iterable[Subject]) -> list[ConnectorCheck]:
-    """Return a check for each law and each subject."""
-    return [ConnectorCheck(subject, law) for subject in subjects for law in CONNECTOR_LAWS]
-
-
-def parametrize_with_checks(connectors: Sequence[ConnectorV2 | Subject]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator for a test with an argument `check`, which makes each check of each connector a test of its own.
-
-    A check that does not apply is shown as skipped, with the reason; one that is expected to fail, as such. It needs pytest.
-
-    Args:
-        connectors: What to check: connectors, or `Subject.of(connector, ...)` for those that need more.
-
-    >>> from episodia.connectors import FlattenObservations
-    >>> @parametrize_with_checks([FlattenObservations()])
-    ... def test_my_connectors(check):
-    ...     check()
-    """
-    import pytest  # noqa: PLC0415  # an optional dependency, needed here only
-
-    subjects = [one if isinstance(one, Subject) else Subject.of(one) for one in connectors]
-    parameters = []
-    for check in checks_of(subjects):
-        reason = check.subject.expected_failures.get(check.name)
-        marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)]
-        parameters.append(pytest.param(check, id=f"{check.subject.name}-{check.name}", marks=marks))
-    return pytest.mark.parametrize("check", parameters)
+    return results_in(CONNECTORS, Subject.of(connector, **options))

@@ -21,6 +21,7 @@ from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
 from episodia.testing.batch_comparing import same_numbers
+from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_laws import check_cuts, steady_places
 from episodia.testing.connector_running import (
     ENV_TO_MODULE,
@@ -32,7 +33,7 @@ from episodia.testing.connector_running import (
     plain_rows,
     run,
 )
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.connector_subject import Subject
 from episodia.trees import describe, leaves, map_batch, unstack
 
 Episodes = Sequence[SingleAgentEpisode]

@@ -14,9 +14,10 @@ from episodia.connectors.batch_columns import module_batches
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.testing.batch_comparing import compare_batches
+from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_running import LEARNER, Rows, count_rows, front_of, open_places, rows_of
 from episodia.testing.connector_samples import episode_without_steps
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.connector_subject import Subject
 from episodia.trees import map_batch
 
 Episodes = Sequence[SingleAgentEpisode]

@@ -20,6 +20,7 @@ import numpy as np
 from episodia.connectors import ConnectorV2, Kind
 from episodia.episodes import SingleAgentEpisode
 from episodia.testing.batch_comparing import compare_batches
+from episodia.testing.checking import NotApplicableError
 from episodia.testing.comparing import assert_same_episode
 from episodia.testing.connector_memory import restored_pieces_go_on_alike
 from episodia.testing.connector_running import (
@@ -36,7 +37,7 @@ from episodia.testing.connector_running import (
     run_on_originals,
 )
 from episodia.testing.connector_samples import recorded
-from episodia.testing.connector_subject import NotApplicableError, Pieces, Subject
+from episodia.testing.connector_subject import Pieces, Subject
 from episodia.trees import leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]

@@ -16,8 +16,9 @@ from episodia.connectors.fingerprints import fingerprint
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
 from episodia.testing.batch_comparing import compare_batches
+from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_running import LEARNER, open_places, pipeline_of, rows_of, run
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.connector_subject import Subject
 
 Episodes = Sequence[SingleAgentEpisode]
 

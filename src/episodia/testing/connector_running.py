@@ -28,7 +28,8 @@ from episodia.connectors.tensors import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.episode_list import NotYetError
 from episodia.errors import BatchError, ConnectorError, PipelineError
-from episodia.testing.connector_subject import NotApplicableError, Subject
+from episodia.testing.checking import NotApplicableError
+from episodia.testing.connector_subject import Subject
 from episodia.trees import leaves, map_batch, stack
 
 #: Where a piece can stand.

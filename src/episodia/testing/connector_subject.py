@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
-from unittest import SkipTest
 
 from episodia.connectors import ConnectorV2
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
@@ -18,10 +17,6 @@ Pieces = Callable[[], Sequence[ConnectorV2]]
 
 # What the module puts out for the last observation of an episode, by column: one row of a module-to-env batch.
 Outputs = Callable[[SingleAgentEpisode], Mapping[str, Any]]
-
-
-class NotApplicableError(SkipTest):
-    """A law says nothing about this connector; the message says why. Test runners show it as a skipped test."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,179 @@
+"""Checks: laws that something is held to, one by one, whatever it is; and how they went.
+
+What is checked is a *subject*: a connector, a module, an algorithm or an env runner, with all that is needed to run it. A
+*law* is a function of a subject and of *inputs*, such as episodes. It raises an AssertionError if it is broken on them, and a
+`NotApplicableError` if it says nothing about the subject. A *family* has the laws of one kind of subjects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+from unittest import SkipTest
+from weakref import WeakKeyDictionary
+
+from episodia.testing.shrinking import smallest_failure
+
+Law: TypeAlias = Callable[[Any, Any], list[str] | None]
+
+
+class NotApplicableError(SkipTest):
+    """A law says nothing about a subject; the message says why. Test runners show it as a skipped test."""
+
+
+class Checked(Protocol):
+    """What all subjects have."""
+
+    @property
+    def name(self) -> str:
+        """By which its checks are known."""
+
+    @property
+    def expected_failures(self) -> Mapping[str, str]:
+        """Why checks fail that are expected to, by the names of the laws."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """The laws of one kind of subjects, and what they are checked on.
+
+    Attributes:
+        laws: In the order in which they are checked. The first one says whether the subject runs at all: if it is broken,
+            the others do not apply.
+        inputs: Makes the inputs of one check, fresh each time.
+        smaller: Yields inputs with a little less than the given ones.
+        described: Says what there is to know about small inputs.
+        without_inputs: Laws whose failures have nothing to do with the inputs.
+    """
+
+    laws: tuple[Law, ...]
+    inputs: Callable[[Any], list[Any]]
+    smaller: Callable[[list[Any]], Iterator[list[Any]]]
+    described: Callable[[Sequence[Any]], str]
+    without_inputs: tuple[Law, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One law and the subject that is held to it; calling it checks.
+
+    Attributes:
+        subject: What is checked, and what it is run with.
+        law: What it is held to.
+        family: Where the law is from.
+    """
+
+    subject: Checked
+    law: Law
+    family: Family
+
+    @property
+    def name(self) -> str:
+        """The name of the law."""
+        return self.law.__name__
+
+    def __call__(self) -> list[str]:
+        """Check, and return remarks: what is no failure, and worth to be known.
+
+        Raises:
+            AssertionError: If the law is broken: with the law, what differed, and the smallest inputs that show it.
+            NotApplicableError: If the law says nothing about this subject, or if it does not even run.
+        """
+        if self.law is not self.family.laws[0]:
+            _needs_to_run(self.subject, self.family)
+        inputs = self.family.inputs(self.subject)
+        try:
+            return self.law(self.subject, inputs) or []
+        except NotApplicableError:
+            raise
+        except Exception as error:  # whatever a subject raises is a failure of the law
+            raise self._failure(inputs, error) from error
+
+    def _failure(self, inputs: list[Any], error: Exception) -> AssertionError:
+        if self.law in self.family.without_inputs:
+            inputs = []
+        elif inputs:
+            inputs, error = smallest_failure(
+                lambda fewer: self.law(self.subject, fewer), inputs, error, self.family.smaller
+            )
+        law = self.name.replace("_", " ")
+        what = f"{error}" if isinstance(error, AssertionError) else f"{law}: {type(error).__name__}: {error}"
+        shown = f"\n{self.family.described(inputs)}" if inputs else ""
+        return AssertionError(f"{self.subject.name} breaks the law `{self.name}`.\n{what}{shown}")
+
+
+_REASONS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def _needs_to_run(subject: Checked, family: Family) -> None:
+    """Raise a NotApplicableError if the first law is broken; it is asked once for each subject."""
+    if subject not in _REASONS:
+        try:
+            family.laws[0](subject, family.inputs(subject))
+        except NotApplicableError:
+            # Others may apply nevertheless.
+            _REASONS[subject] = ""
+        except Exception as error:  # noqa: BLE001  # whatever a subject raises
+            _REASONS[subject] = str(error).splitlines()[0] if str(error) else type(error).__name__
+        else:
+            _REASONS[subject] = ""
+    if _REASONS[subject]:
+        raise NotApplicableError(f"it does not run, see `{family.laws[0].__name__}`: {_REASONS[subject]}")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How one check went.
+
+    Attributes:
+        name: The name of the law.
+        outcome: `"passed"`, `"skipped"`, `"failed"`, or `"failed as expected"`.
+        text: Why it was skipped, how it failed, or remarks.
+    """
+
+    name: str
+    outcome: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outcome:<8} {self.name}" + (f": {self.text}" if self.text else "")
+
+
+def result_of(check: Check) -> CheckResult:
+    """Run a check and return how it went, whatever happens."""
+    reason = check.subject.expected_failures.get(check.name)
+    try:
+        remarks = check()
+    except NotApplicableError as error:
+        return CheckResult(check.name, "skipped", str(error))
+    except AssertionError as error:
+        return CheckResult(check.name, *(("failed", str(error)) if reason is None else ("failed as expected", reason)))
+    if reason is not None:
+        return CheckResult(check.name, "failed", f"`{check.name}` was expected to fail ({reason}), and did not.")
+    return CheckResult(check.name, "passed", "; ".join(remarks))
+
+
+def checks_in(family: Family, subject: Checked) -> list[Check]:
+    """Return a check for each law of a family."""
+    return [Check(subject, law, family) for law in family.laws]
+
+
+def results_in(family: Family, subject: Checked) -> list[CheckResult]:
+    """Hold a subject to all laws of a family, and return how each check went.
+
+    Raises:
+        AssertionError: If laws are broken, naming each of them.
+    """
+    unknown = subject.expected_failures.keys() - {law.__name__ for law in family.laws}
+    if unknown:
+        raise ValueError(
+            f"expected_failures of {subject.name}: found {sorted(unknown)}, expected some of "
+            f"{[law.__name__ for law in family.laws]}. Correct the names."
+        )
+    results = [result_of(check) for check in checks_in(family, subject)]
+    failed = [result for result in results if result.outcome == "failed"]
+    if failed:
+        texts = "\n\n".join(result.text for result in failed)
+        raise AssertionError(f"{subject.name} breaks {len(failed)} of {len(results)} laws.\n\n{texts}")
+    return results
