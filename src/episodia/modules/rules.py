@@ -99,17 +99,21 @@ class RuleModule(Rule):
         return actions
 
 
-def each_row(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of batches that asks `function`, which takes one observation, for each row.
+@final
+class each_row:  # noqa: N801  # used as a function, and an object only so that it can be sent to another process
+    """A function of batches that asks `function`, which takes one observation, for each row.
 
     >>> RuleModule(each_row(lambda observation: int(observation[0] > 0))).function(np.array([[0.5], [-0.5]]))
     array([1, 0])
     """
 
-    def of_batch(observations: Any) -> Any:
-        return stack([function(observation) for observation in unstack(observations)])
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
 
-    return of_batch
+    def __call__(self, observations: Any) -> Any:
+        """Return what the function says about each row; of no rows nobody knows what actions look like."""
+        actions = [self.function(observation) for observation in unstack(observations)]
+        return stack(actions) if actions else np.zeros(0, np.int64)
 
 
 @final

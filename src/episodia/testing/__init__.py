@@ -10,6 +10,17 @@ from episodia.testing.connector_checks import CONNECTOR_LAWS, check_connector
 from episodia.testing.connector_laws import check_connector_laws, laws_of
 from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
 from episodia.testing.connector_subject import Subject
+from episodia.testing.fake_envs import (
+    FAKE_ACTIONS,
+    FAKE_OBSERVATIONS,
+    FakeEnv,
+    FakeEnvs,
+    FakeMultiAgentEnv,
+    fake_action,
+)
+from episodia.testing.fakes import FakeConnector, FakeModule
+from episodia.testing.module_checks import MODULE_LAWS, check_module
+from episodia.testing.module_subject import ModuleSubject
 from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
 from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
 from episodia.testing.multi_agent_strategies import (
@@ -42,7 +53,10 @@ __all__ = [
     "AGENT_IDS",
     "CONNECTOR_LAWS",
     "EPISODES",
+    "FAKE_ACTIONS",
+    "FAKE_OBSERVATIONS",
     "ITEM_KINDS",
+    "MODULE_LAWS",
     "MULTI_AGENT_EPISODES",
     "MULTI_AGENT_SCHEDULES",
     "OPTIONAL_FIELDS",
@@ -50,6 +64,12 @@ __all__ = [
     "Check",
     "CheckResult",
     "Content",
+    "FakeConnector",
+    "FakeEnv",
+    "FakeEnvs",
+    "FakeModule",
+    "FakeMultiAgentEnv",
+    "ModuleSubject",
     "NotApplicableError",
     "Schedule",
     "Subject",
@@ -60,11 +80,13 @@ __all__ = [
     "assert_same_multi_agent_episode",
     "check_connector",
     "check_connector_laws",
+    "check_module",
     "checks_of",
     "chunked_episodes",
     "contents",
     "cut_points",
     "episodes",
+    "fake_action",
     "indices",
     "items",
     "laws_of",

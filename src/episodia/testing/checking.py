@@ -73,6 +73,9 @@ class Check:
         """The name of the law."""
         return self.law.__name__
 
+    def __repr__(self) -> str:
+        return f"Check({self.subject.name}, {self.name})"
+
     def __call__(self) -> list[str]:
         """Check, and return remarks: what is no failure, and worth to be known.
 
@@ -80,6 +83,7 @@ class Check:
             AssertionError: If the law is broken: with the law, what differed, and the smallest inputs that show it.
             NotApplicableError: If the law says nothing about this subject, or if it does not even run.
         """
+        __tracebackhide__ = True  # pytest shows the message, and what was raised inside the law
         if self.law is not self.family.laws[0]:
             _needs_to_run(self.subject, self.family)
         inputs = self.family.inputs(self.subject)

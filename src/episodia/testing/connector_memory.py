@@ -71,7 +71,7 @@ def _check_storable(law: str, state: dict[str, Any]) -> None:
 
 def it_pickles(subject: Subject, episodes: Episodes) -> None:
     """A copy that went through pickle, as to another process, makes the same rows."""
-    if not _can_be_found(type(subject.connector)):
+    if not can_be_found(type(subject.connector)):
         raise NotApplicableError("its class is not at the top of a module, where another process could find it")
     for place in open_places(subject):
         piece = subject.make()[-1]
@@ -85,7 +85,8 @@ def it_pickles(subject: Subject, episodes: Episodes) -> None:
         compare_batches("it pickles", expected, found, f"{place}, the copy")
 
 
-def _can_be_found(kind: type) -> bool:
+def can_be_found(kind: type) -> bool:
+    """Tell whether another process would find a class where this one has it."""
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
 
 

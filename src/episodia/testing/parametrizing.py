@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from episodia.connectors import ConnectorV2
+from episodia.modules import Module
 from episodia.testing.checking import Check, Checked, Family, checks_in
 from episodia.testing.connector_checks import CONNECTORS
 from episodia.testing.connector_subject import Subject
+from episodia.testing.module_checks import MODULES
+from episodia.testing.module_subject import ModuleSubject
 
-_FAMILIES: dict[type, Family] = {Subject: CONNECTORS}
+_FAMILIES: dict[type, Family] = {Subject: CONNECTORS, ModuleSubject: MODULES}
 
 
 def checks_of(subjects: Iterable[Any]) -> list[Check]:
@@ -30,6 +33,8 @@ def _subject_of(one: Any) -> Checked:
         return found
     if isinstance(one, ConnectorV2):
         return Subject.of(one)
+    if isinstance(one, Module):
+        return ModuleSubject.of(one)
     raise TypeError(
         f"checks: found {one!r}, expected a connector, a module, an algorithm's config, or a subject. Make a subject of it, "
         "such as `Subject.of(connector)` or `EnvRunnerSubject(make)`."
