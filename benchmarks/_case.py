@@ -50,18 +50,29 @@ def time_case(case: Case, budget_s: float) -> float:
 
 
 def _time_plain(case: Case, budget_s: float) -> float:
+    if case.per is None:
+        return _best_call(case.run, budget_s)
     run, clock = case.run, time.perf_counter
     calls = 1
     while True:
-        units = 0
         started = clock()
         for _ in range(calls):
-            result = run()
+            run()
         elapsed = clock() - started
-        if elapsed >= budget_s / 2 or case.per is None:
-            units = calls * case.per if case.per is not None else result
-            return elapsed / units
+        if elapsed >= budget_s / 2:
+            return elapsed / (calls * case.per)
         calls = max(2 * calls, int(calls * 0.8 * budget_s / max(elapsed, 1e-7)))
+
+
+def _best_call(run: Callable[[], int], budget_s: float) -> float:
+    """Return the seconds per unit of the best call: such calls are long enough to be measured one by one."""
+    clock, best, elapsed = time.perf_counter, float("inf"), 0.0
+    while elapsed < budget_s:
+        started = clock()
+        units = run()
+        seconds = clock() - started
+        best, elapsed = min(best, seconds / units), elapsed + seconds
+    return best
 
 
 def _time_prepared(case: Case, prepare: Callable[[], Any], budget_s: float) -> float:

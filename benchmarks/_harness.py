@@ -99,12 +99,26 @@ class Side:
             self._process.kill()
 
 
-def main(cases: str, description: str | None, *, peers: Sequence[str]) -> int:
-    """Measure the module `cases` against `peers`, report, and return the exit code of the script."""
+def main(
+    cases: str,
+    description: str | None,
+    *,
+    peers: Sequence[str],
+    quick_peers: Sequence[str] | None = None,
+    efforts: tuple[Effort, Effort] = (QUICK, FULL),
+) -> int:
+    """Measure the module `cases` against `peers`, report, and return the exit code of the script.
+
+    Args:
+        cases: A module with a function `cases`, see `_case.py`.
+        description: What the script says of itself.
+        peers: The libraries to compare with.
+        quick_peers: Those of a quick run; all by default.
+        efforts: How long to measure, quickly and in full.
+    """
     arguments = parse_arguments(description)
-    present = installed(peers)
-    effort = QUICK if arguments.quick else FULL
-    rows, problems = measure(cases, present, effort, arguments.only) if present else ([], [])
+    present = installed(quick_peers if arguments.quick and quick_peers is not None else peers)
+    rows, problems = measure(cases, present, efforts[0 if arguments.quick else 1], arguments.only)
     report(rows, arguments.json)
     for problem in problems:
         note(problem)
@@ -155,7 +169,8 @@ def _measure(cases: str, sides: Sequence[Side], effort: Effort, only: str) -> tu
             problems.append(str(error))
     if OURS not in listed:
         return rows, problems
-    chosen = [case for name, case in listed[OURS].items() if only in name]
+    theirs = set[str]().union(*(names for side, names in listed.items() if side != OURS))
+    chosen = [case for name, case in listed[OURS].items() if only in name and (case["by_hand"] or name in theirs)]
     for position, case in enumerate(chosen, start=1):
         _progress(position, len(chosen), case["name"])
         asked = [side for side in loaded if case["name"] in listed[side.name]]

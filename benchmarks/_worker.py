@@ -33,7 +33,7 @@ class Worker:
             sys.modules["torch"].set_num_threads(1)
         gc.collect()
         gc.freeze()
-        return {"cases": [{"name": case.name, "unit": case.unit, "differs": case.differs} for case in cases]}
+        return {"cases": [_described(case) for case in cases]}
 
     def check(self, case: str) -> dict[str, Any]:
         """Run `case` once and describe its result."""
@@ -46,6 +46,11 @@ class Worker:
         if measured.by_hand is not None:
             answer["by_hand"] = time_case(_by_hand(measured), budget_s)
         return answer
+
+
+def _described(case: Case) -> dict[str, Any]:
+    by_hand = case.by_hand is not None
+    return {"name": case.name, "unit": case.unit, "differs": case.differs, "by_hand": by_hand}
 
 
 def _by_hand(case: Case) -> Case:
