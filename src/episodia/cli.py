@@ -97,6 +97,7 @@ def _add_training_verbs(verbs: Any) -> None:
     train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
     train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
     train.add_argument("--checkpoint-every", type=_positive, metavar="N", help="save also after so many steps each")
+    train.add_argument("--tensorboard", action="store_true", help="write metrics for TensorBoard too")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
     train.set_defaults(run=_train)
@@ -159,7 +160,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from episodia.dataflow import resume, train  # noqa: PLC0415  # see `_demo`
 
-    limits = {"steps": options.steps, "target": options.target, "checkpoint_every": options.checkpoint_every}
+    limits = {name: getattr(options, name) for name in ("steps", "target", "checkpoint_every", "tensorboard")}
     if options.resume is not None:
         if options.algorithm or options.set or options.out:
             raise TrainingError(

@@ -20,7 +20,7 @@ from episodia.connectors.views import AddViews
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PolicyError
 from episodia.modules import Module
-from episodia.state import load_state, save_state
+from episodia.state import checkpoint_directory, load_state, save_state
 from episodia.trees import map_batch
 
 # What is in a batch for the module or the environment, and not a result that episodes keep.
@@ -214,13 +214,13 @@ class Policy:
         It acts as the one that was saved. No code is run but that of registered classes.
 
         Args:
-            path: The directory.
+            path: The directory of the checkpoint, or that of a run of `train`.
             device: Where the module computes.
 
         Raises:
             CheckpointError: If there is no checkpoint, if it is damaged, or if there is no policy in it.
         """
-        state = load_state(path)
+        state = load_state(checkpoint_directory(path))
         return cls.from_state(policy_codec.policy_in(state, path), device=device, where=str(path))
 
     def get_state(self) -> dict[str, Any]:

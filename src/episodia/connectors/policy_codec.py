@@ -16,6 +16,8 @@ from episodia.space_codec import encode_space
 
 #: Under which a checkpoint holds a policy, whatever else it holds.
 KEY: Final = "policy"
+#: Under which a checkpoint says why it holds none.
+REASON_KEY: Final = "no_policy"
 _VERSION = 1
 
 
@@ -66,9 +68,10 @@ def policy_in(state: dict[str, Any], path: str | Path) -> Any:
         CheckpointError: If there is none.
     """
     if KEY not in state:
+        reason = f" It could not be saved: {state[REASON_KEY]}" if REASON_KEY in state else ""
         raise CheckpointError(
             f"{path}: found a checkpoint of {sorted(state)}, expected one with {KEY!r} in it. Load one that `Policy.save` or a "
-            "training has written."
+            f"training has written.{reason}"
         )
     return state[KEY]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from episodia.connectors import policy_codec
 from episodia.dataflow.setup import Setup
 from episodia.dataflow.training import Training
-from episodia.errors import TrainingError
-from episodia.state import load_state, save_state
+from episodia.errors import EpisodiaError, TrainingError
+from episodia.state import checkpoint_directory, load_state, save_state
 
 _FORMAT = "episodia training 1"
-CHECKPOINT_NAME = "checkpoint"
 
 
 def save_training(path: str | Path, training: Training) -> None:
-    """Write all of `training` but its history into the directory `path`, whole or not at all.
+    """Write all of `training` but its history into the directory `path`, whole or not at all; `Policy.load` finds the policy.
 
     From then on this training and one that is loaded do the same: both begin new episodes next.
 
@@ -24,7 +24,15 @@ def save_training(path: str | Path, training: Training) -> None:
         MissingExtraError: If safetensors is not installed.
     """
     setup = None if training.setup is None else training.setup.to_dict()
-    save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state()})
+    save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state(), **_policy_in(training)})
+
+
+def _policy_in(training: Training) -> dict[str, Any]:
+    try:
+        return {policy_codec.KEY: training.policy().get_state()}
+    except EpisodiaError as error:
+        # Modules and pieces of one's own need not be registered to go on with a training.
+        return {policy_codec.REASON_KEY: str(error)}
 
 
 def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads: int | None = 1) -> Training:
@@ -54,12 +62,6 @@ def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads
         training.close()
         raise
     return training
-
-
-def checkpoint_directory(path: str | Path) -> Path:
-    """Return the directory of the checkpoint itself, also if `path` is that of a run."""
-    inner = Path(path) / CHECKPOINT_NAME
-    return inner if inner.is_dir() else Path(path)
 
 
 def _setup_of(directory: Path, data: Any) -> Setup:

@@ -9,6 +9,7 @@ from enum import Enum
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
+from episodia.connectors import Policy
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
@@ -135,8 +136,7 @@ class Training:
 
     def _hand_over_weights(self) -> None:
         weights: Any = self.learner.get_weights()
-        # A runner for one agent has one module, without a name.
-        if not hasattr(self.runner, "modules"):
+        if not _has_modules(self.runner):
             weights = next(iter(weights.values()))
         self.runner.set_weights(weights, version=self.iteration)
 
@@ -164,6 +164,22 @@ class Training:
         with computing_with(self.torch_threads):
             episodes = self.runner.evaluate(num_episodes)
         return [_total_return(episode) for episode in episodes]
+
+    def policy(self, *, explore: bool = False) -> Policy:
+        """Return what was learned so far as something that acts alone: the module of the runner, with its pipelines.
+
+        Args:
+            explore: Whether actions are drawn; otherwise the most probable one is taken.
+
+        Raises:
+            TrainingError: If there are several modules.
+        """
+        if _has_modules(self.runner):
+            raise TrainingError(
+                f"policy of a training: found the modules {list(self.learner.modules)}, expected one. Make a policy of each, "
+                "`Policy(training.learner.modules[module_id])`."
+            )
+        return Policy(self.runner.module, self.runner.env_to_module, self.runner.module_to_env, explore=explore)
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -217,6 +233,11 @@ class Training:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _has_modules(runner: Any) -> bool:
+    # A runner for one agent has one module, without a name.
+    return hasattr(runner, "modules")
 
 
 def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:

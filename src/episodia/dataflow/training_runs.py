@@ -7,17 +7,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from episodia.dataflow.checkpoints import CHECKPOINT_NAME, load_training, save_training
+from episodia.dataflow.checkpoints import load_training, save_training
 from episodia.dataflow.learning_curve import save_learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
 from episodia.dataflow.setup import MakeEnv, Setup
+from episodia.dataflow.tensorboard_log import TensorBoardLog
 from episodia.dataflow.training import Record, Training
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.learners import AlgorithmConfig
+from episodia.state import CHECKPOINT_NAME
 
 METRICS_NAME = "metrics.jsonl"
 CURVE_NAME = "learning_curve.png"
+TENSORBOARD_NAME = "tensorboard"
 
 
 def train(  # noqa: PLR0913  # each is an independent choice
@@ -29,6 +32,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     seed: int = 0,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
+    tensorboard: bool = False,
     progress: bool = True,
     torch_threads: int | None = 1,
     **options: Any,
@@ -44,22 +48,32 @@ def train(  # noqa: PLR0913  # each is an independent choice
         out: A directory for metrics as JSON lines, a picture of the learning curve, and the checkpoint, which is written at the
             end, and at the first Ctrl-C. None writes nothing.
         checkpoint_every: Write the checkpoint also after so many steps each.
+        tensorboard: Write metrics for TensorBoard too, into `tensorboard` in `out`.
         progress: Whether to show how it goes, on stderr.
         torch_threads: See `Training`.
         **options: See `Setup.of`.
 
     Raises:
         TrainingError: If something does not fit together, or if `out` holds a run already.
+        MissingExtraError: If TensorBoard is wanted, and not installed.
 
     >>> training = train("ppo", "CartPole-v1", steps=256, progress=False, num_timesteps=128)
     >>> training.steps >= 256, training.stopped_by
     (True, <StoppedBy.STEPS: 'steps'>)
     >>> training.close()
     """
+    if tensorboard and out is None:
+        raise TrainingError(
+            "train: found `tensorboard=True` and no `out`, expected a directory for its files. Pass `out=`."
+        )
     setup = Setup.of(algorithm, env, seed=seed, **options)
     training = Training.of(setup, torch_threads=torch_threads)
-    directory = None if out is None else _new_directory(Path(out))
-    _run(training, directory, steps, target, checkpoint_every, progress)
+    try:
+        directory = None if out is None else _new_directory(Path(out))
+        _run(training, directory, steps, target, checkpoint_every, tensorboard, progress)
+    except BaseException:
+        training.close()
+        raise
     return training
 
 
@@ -69,6 +83,7 @@ def resume(
     steps: int = 100_000,
     target: float | None = None,
     checkpoint_every: int | None = None,
+    tensorboard: bool = False,
     progress: bool = True,
     setup: Setup | None = None,
     torch_threads: int | None = 1,
@@ -83,6 +98,7 @@ def resume(
         steps: Of the environment, at most, with those before.
         target: See `train`.
         checkpoint_every: See `train`.
+        tensorboard: See `train`.
         progress: See `train`.
         setup: Needed if the run was not made of plain values, see `load_training`.
         torch_threads: See `Training`.
@@ -93,8 +109,12 @@ def resume(
     """
     training = load_training(out, setup=setup, torch_threads=torch_threads)
     directory = Path(out)
-    training.history = MetricsFile(directory / METRICS_NAME).keep_until(training.iteration)
-    _run(training, directory, steps, target, checkpoint_every, progress)
+    try:
+        training.history = MetricsFile(directory / METRICS_NAME).keep_until(training.iteration)
+        _run(training, directory, steps, target, checkpoint_every, tensorboard, progress)
+    except BaseException:
+        training.close()
+        raise
     return training
 
 
@@ -119,15 +139,19 @@ def _run(
     steps: int,
     target: float | None,
     checkpoint_every: int | None,
+    tensorboard: bool,
     shows_progress: bool,
 ) -> None:
-    """Train with all that belongs to a run; what was reached is saved whatever happens, except for half an update."""
+    """Train with all that belongs to a run, and save what was reached; an error leaves the last checkpoint as it is."""
     with ExitStack() as stack:
         watchers: list[Any] = []
         if shows_progress:
             watchers.append(stack.enter_context(Progress(steps=steps, done=training.steps)))
         if directory is not None:
             watchers.append(MetricsFile(directory / METRICS_NAME))
+            if tensorboard:
+                log = TensorBoardLog(directory / TENSORBOARD_NAME, steps=training.steps)
+                watchers.append(stack.enter_context(log))
             if checkpoint_every is not None:
                 watchers.append(_Saving(training, directory, checkpoint_every))
         training.run(steps=steps, target=target, watchers=watchers)

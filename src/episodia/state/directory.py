@@ -16,6 +16,16 @@ from episodia.state.manifest import MANIFEST_NAME, Entry, is_part_name, manifest
 from episodia.state.safe_files import read_plain, sync_directory, write_durably
 from episodia.state.tensor_file import tensor_bytes, tensors_from
 
+#: What the checkpoint in the directory of a run is called.
+CHECKPOINT_NAME = "checkpoint"
+
+
+def checkpoint_directory(path: str | Path) -> Path:
+    """Return the directory of a checkpoint: `path` itself, or `checkpoint` in it if `path` is the directory of a run."""
+    directory = Path(path)
+    inner = directory / CHECKPOINT_NAME
+    return inner if inner.is_dir() and not (directory / MANIFEST_NAME).exists() else directory
+
 
 def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write `state` into the directory `path`; if it is interrupted, what was there before is still there, whole.
