@@ -15,12 +15,11 @@ from episodia.connectors import (
     MeanStdFilter,
     Policy,
     PrevActionsPrevRewards,
-    defaults,
 )
-from episodia.dataflow import Recipe, Training, load_training, save_training, train
-from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgentEnvRunner
+from episodia.dataflow import Recipe, Setup, Training, load_training, save_training, train
+from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner
 from episodia.errors import CheckpointError, PolicyError, TrainingError
-from episodia.learners import Learner, PPOConfig, default_pipeline
+from episodia.learners import Learner, PPOConfig
 from episodia.modules import default_module
 
 SMALL = {"num_envs": 2, "num_timesteps": 60, "num_epochs": 2, "hidden": (8,), "progress": False}
@@ -80,19 +79,8 @@ PIECES = {
 
 
 def training_with(pieces):
-    """Return a training on CartPole whose runner and learner have `pieces` in front of their default pipelines."""
-    env = gym.make("CartPole-v1")
-    sides = env.observation_space, env.action_space
-    shown = defaults.env_to_module(*sides, custom=pieces()).observation_space
-    module = default_module(shown, sides[1], hidden=(8,), generator=torch.Generator().manual_seed(0))
-    learner_pipeline = default_pipeline(PPOConfig(), *sides)
-    for piece in reversed(pieces()):
-        learner_pipeline.prepend(piece)
-    learner = Learner(module, PPOConfig(learning_rate=0.01), learner_pipeline=learner_pipeline, seed=0)
-    runner = SingleAgentEnvRunner(
-        "CartPole-v1", module, num_envs=2, seed=0, env_to_module=pieces(), lookback=learner_pipeline.lookback
-    )
-    return Training(runner, learner, Recipe(num_timesteps=64, num_epochs=3))
+    options = {name: value for name, value in SMALL.items() if name != "progress"}
+    return Training.of(Setup.of("ppo", "CartPole-v1", connectors=pieces(), learning_rate=0.01, **options))
 
 
 @pytest.mark.parametrize("name", PIECES)
@@ -150,8 +138,10 @@ def test_a_run_with_a_piece_that_is_not_registered_goes_on_but_says_why_it_has_n
 
     with pytest.raises(CheckpointError, match=r"'policy'.*Unregistered.*register_connector"):
         Policy.load(tmp_path / "saved")
-    with training_with(lambda: [Unregistered()]) as again, pytest.raises(TrainingError, match="setup"):
-        load_training(tmp_path / "saved", setup=again.setup)
+    with pytest.raises(TrainingError, match="`setup=`"):
+        load_training(tmp_path / "saved")
+    with load_training(tmp_path / "saved", setup=training.setup) as again:
+        assert again.steps == training.steps
 
 
 class Alone(MultiAgentEnv):

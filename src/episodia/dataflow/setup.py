@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, final
 
@@ -10,15 +11,18 @@ import gymnasium as gym
 import torch
 from gymnasium import Space
 
+from episodia.connectors import ConnectorV2, defaults
+from episodia.connectors.piece_codec import decoded_pieces, encoded_piece
 from episodia.dataflow.recipes import Recipe, chosen, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner
-from episodia.errors import TrainingError
-from episodia.learners import AlgorithmConfig, Learner
+from episodia.errors import PipelineError, TrainingError
+from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.modules import default_module
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
 _PLAIN = (bool, int, float, str, type(None))
+_KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
 
 
@@ -32,6 +36,7 @@ class Setup:
         env: A gymnasium id, or a function that makes an environment.
         recipe: How much is collected at a time, and how it is learned from.
         network: Arguments of `default_module`.
+        connectors: Pieces in front of the network, in the runner and in the learner: what observations become there.
         seed: Where all randomness comes from.
         device: Where the learner computes.
 
@@ -44,18 +49,27 @@ class Setup:
     env: str | MakeEnv
     recipe: Recipe
     network: Mapping[str, Any] = field(default_factory=dict)
+    connectors: Sequence[ConnectorV2] = ()
     seed: int = 0
     device: str = "cpu"
 
     @classmethod
     def of(
-        cls, algorithm: str | AlgorithmConfig, env: str | MakeEnv, *, seed: int = 0, device: str = "cpu", **options: Any
+        cls,
+        algorithm: str | AlgorithmConfig,
+        env: str | MakeEnv,
+        *,
+        connectors: Sequence[ConnectorV2] = (),
+        seed: int = 0,
+        device: str = "cpu",
+        **options: Any,
     ) -> Setup:
         """Return the usual setup of an algorithm, with some things done differently.
 
         Args:
             algorithm: Its name, or its config.
             env: A gymnasium id, or a function that makes an environment.
+            connectors: Pieces in front of the network, such as `MeanStdFilter()`; they are copied.
             seed: Where all randomness comes from.
             device: Where the learner computes.
             **options: Fields of the algorithm's config if it is given by name, fields of `Recipe`, arguments of
@@ -72,7 +86,15 @@ class Setup:
             raise TrainingError(
                 f"training: found the options {unknown}, expected some of {known}. Correct their names."
             )
-        return cls(algorithm=config, env=env, recipe=recipe, network=network, seed=seed, device=device)
+        return cls(
+            algorithm=config,
+            env=env,
+            recipe=recipe,
+            network=network,
+            connectors=tuple(connectors),
+            seed=seed,
+            device=device,
+        )
 
     def build(self) -> tuple[SingleAgentEnvRunner, Learner]:
         """Return a runner and a learner, each with a network of its own; both have the same weights.
@@ -81,26 +103,33 @@ class Setup:
             EnvRunnerError: If the environment cannot be made.
         """
         spaces = _spaces(self.env)
+        shown = defaults.env_to_module(*spaces, custom=self._pieces()).observation_space
         networks = [
-            default_module(*spaces, **dict(self.network), generator=torch.Generator().manual_seed(self.seed))
+            default_module(
+                spaces[0] if shown is None else shown,
+                spaces[1],
+                **dict(self.network),
+                generator=torch.Generator().manual_seed(self.seed),
+            )
             for _ in range(2)
         ]
-        learner = Learner(
-            networks[0],
-            self.algorithm,
-            observation_space=spaces[0],
-            action_space=spaces[1],
-            seed=self.seed,
-            device=self.device,
+        device = torch.device(self.device)
+        pipeline = default_pipeline(
+            self.algorithm, *spaces, custom=self._pieces(), stateful=networks[0].is_stateful(), device=device
         )
+        learner = Learner(networks[0], self.algorithm, learner_pipeline=pipeline, seed=self.seed, device=device)
         runner = SingleAgentEnvRunner(
             self.env,
             networks[1],
             num_envs=self.recipe.num_envs,
             seed=self.seed,
+            env_to_module=self._pieces(),
             lookback=learner.pipeline.lookback,
         )
         return runner, learner
+
+    def _pieces(self) -> list[ConnectorV2]:
+        return [copy.deepcopy(piece) for piece in self.connectors]
 
     # --- As plain data ----------------------------------------------------------------------------------------------
 
@@ -108,16 +137,24 @@ class Setup:
         """Return JSON values that `from_dict` understands; None if something is no plain value, as a function is none."""
         name = name_of(self.algorithm)
         numbers = _changed(self.algorithm)
+        pieces = _encoded(self.connectors)
         if (
             name is None
+            or pieces is None
             or not isinstance(self.env, str)
             or not all(isinstance(each, _PLAIN) for each in numbers.values())
         ):
             return None
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
         network = {key: list(value) if key == "hidden" else value for key, value in self.network.items()}
-        options = {**numbers, **recipe, **network}
-        return {"algorithm": name, "env": self.env, "seed": self.seed, "device": self.device, "options": options}
+        return {
+            "algorithm": name,
+            "env": self.env,
+            "connectors": pieces,
+            "seed": self.seed,
+            "device": self.device,
+            "options": {**numbers, **recipe, **network},
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Setup:
@@ -126,12 +163,21 @@ class Setup:
         Raises:
             TrainingError: If it is something else.
         """
-        if set(data) != {"algorithm", "env", "seed", "device", "options"} or not isinstance(data["env"], str):
+        if set(data) != _KEYS or not isinstance(data["env"], str):
             raise TrainingError(
                 f"setup: found {sorted(data)}, expected what `Setup.to_dict` returns. It was made by something else."
             )
         named(data["algorithm"])
-        return cls.of(data["algorithm"], data["env"], seed=data["seed"], device=data["device"], **data["options"])
+        pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
+        others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
+        return cls.of(**others, connectors=pieces, **data["options"])
+
+
+def _encoded(pieces: Sequence[ConnectorV2]) -> list[dict[str, Any]] | None:
+    try:
+        return [encoded_piece(piece) for piece in pieces]
+    except PipelineError:  # One of them is not registered.
+        return None
 
 
 def _changed(config: AlgorithmConfig) -> dict[str, Any]:

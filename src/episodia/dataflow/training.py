@@ -13,6 +13,7 @@ from episodia.connectors import Policy
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
+from episodia.dataflow.shared_statistics import share_statistics
 from episodia.dataflow.torch_threads import computing_with
 from episodia.env_runners import RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
@@ -125,6 +126,8 @@ class Training:
     def step(self) -> Record:
         """Collect, update, hand over the weights; return what is known then."""
         started = perf_counter()
+        # Now, not after the sample, which is made with what was known before it.
+        share_statistics(self.runner.env_to_module, self.learner.pipeline)
         episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._begin_anew)
         metrics = self.learner.update(
             episodes, num_epochs=self.recipe.num_epochs, minibatch_size=self.recipe.minibatch_size

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from gymnasium import Space
 
-from episodia.connectors import LearnerConnectorPipeline, defaults
+from episodia.connectors import ConnectorV2, LearnerConnectorPipeline, defaults
 from episodia.learners.action_masks import AddActionMasksFromEpisodes
 from episodia.learners.algorithm import AlgorithmConfig
 
@@ -17,6 +18,7 @@ def default_pipeline(
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
     *,
+    custom: Sequence[ConnectorV2] = (),
     stateful: bool = False,
     device: torch.device | None = None,
     module: Any = None,
@@ -27,6 +29,7 @@ def default_pipeline(
         config: The algorithm.
         observation_space: Of the environment.
         action_space: Of the environment.
+        custom: Pieces to put in front: those that the runner has in front of the module.
         stateful: Whether a module is recurrent.
         device: Where the modules are, for pieces that ask them.
         module: The module, or modules by their ids, whose `views` are added.
@@ -39,6 +42,7 @@ def default_pipeline(
     return defaults.learner(
         observation_space,
         action_space,
+        custom=custom,
         targets=[AddActionMasksFromEpisodes(), *targets],
         stateful=stateful,
         max_seq_len=config.max_seq_len,

@@ -1,0 +1,90 @@
+"""Two networks that learn at once: a speaker sees which door has the prize, a listener has to open it.
+
+Each role has spaces and a network of its own, and neither can earn anything alone: the speaker has to say something different
+for each door, and the listener has to find out what it means. At random one door in three is right.
+
+python examples/two_networks.py
+"""
+
+import argparse
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from episodia.connectors import PiecewiseLinearSchedule
+from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner
+from episodia.learners import Learner, PPOConfig
+from episodia.modules import MultiModule, default_module
+
+DOORS, ROUNDS = 3, 5
+
+
+class Doors(MultiAgentEnv):
+    """In each of five rounds the speaker says a word, and the listener, who has heard it, opens a door. Both get 1 if it is right."""
+
+    possible_agents = agents = ("speaker", "listener")
+    observation_spaces = {  # noqa: RUF012  # the same for all
+        "speaker": spaces.Discrete(DOORS),  # where the prize is
+        "listener": spaces.Discrete(DOORS + 1),  # the last word; the last number is silence
+    }
+    action_spaces = {"speaker": spaces.Discrete(DOORS), "listener": spaces.Discrete(DOORS)}  # noqa: RUF012  # the same
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.rng = np.random.default_rng(seed)
+        self.t, self.prize = 0, int(self.rng.integers(DOORS))
+        return {"speaker": self.prize}, {}
+
+    def step(self, actions):
+        if "speaker" in actions:
+            return {"listener": int(actions["speaker"])}, {}, {}, {}, {}
+        is_right = float(actions["listener"] == self.prize)
+        self.t, self.prize = self.t + 1, int(self.rng.integers(DOORS))
+        is_over = self.t == ROUNDS
+        shown = {"speaker": self.prize, "listener": DOORS} if is_over else {"speaker": self.prize}
+        return shown, dict.fromkeys(self.agents, is_right), {"__all__": is_over}, {}, {}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(options.seed)
+    modules = MultiModule(
+        {
+            role: default_module(
+                Doors.observation_spaces[role], Doors.action_spaces[role], hidden=(32,), generator=generator
+            )
+            for role in Doors.agents
+        }
+    )
+    # Agents are mapped to the modules of their own names.
+    runner = MultiAgentEnvRunner(Doors, modules, num_envs=8, seed=options.seed)
+    # What a role does pays off in this round, not later. Entropy keeps both from settling on one word for two doors.
+    curiosity = PiecewiseLinearSchedule([(0, 0.15), (15_000, 0.05), (25_000, 0.0)])
+    config = PPOConfig(gamma=0.0, learning_rate=3e-3, entropy_coefficient=curiosity)
+    learner = Learner(modules, config, seed=options.seed)
+
+    steps = 0
+    while steps < options.steps:
+        metrics = learner.update(runner.sample(num_timesteps=512), num_epochs=10, minibatch_size=128)
+        played = runner.get_metrics()
+        if (steps + played.common.num_env_steps) // 5_000 > steps // 5_000:
+            right = np.mean(played.agent_returns["listener"]) / ROUNDS
+            entropies = ", ".join(f"{role} {metrics[role]['entropy']:.2f}" for role in Doors.agents)
+            print(f"{steps + played.common.num_env_steps:>7} steps  {right:4.0%} right  entropy: {entropies}")
+        steps += played.common.num_env_steps
+
+    games = runner.evaluate(100)
+    score = float(np.mean([game.agent_episodes["listener"].get_return() for game in games])) / ROUNDS
+    runner.close()
+    print(f"100 evaluation games: {score:.1%} of the doors were right")
+    return score
+
+
+if __name__ == "__main__":
+    main()
