@@ -46,7 +46,9 @@ def test_pieces_of_a_setup_are_not_those_of_its_trainings():
 
 def test_a_run_with_a_filter_resumes_exactly(tmp_path):
     def timeless(history):
-        return [{name: value for name, value in one.items() if name not in ("time_s", "steps_per_s")} for one in history]
+        return [
+            {name: value for name, value in one.items() if name not in ("time_s", "steps_per_s")} for one in history
+        ]
 
     options = {**SMALL, "progress": False, "connectors": [MeanStdFilter(clip_by_value=5.0)]}
     with train("ppo", "CartPole-v1", steps=300, checkpoint_every=150, out=tmp_path / "whole", **options) as whole:

@@ -27,4 +27,10 @@ def test_an_example_runs_with_few_steps(path, capsys):
 
 
 def test_there_are_examples():
-    assert {path.stem for path in PATHS} >= {"ppo", "recurrent_ppo", "multi_agent_ppo", "rule_based_opponent"}
+    assert {path.stem for path in PATHS} >= {
+        "ppo",
+        "recurrent_ppo",
+        "multi_agent_ppo",
+        "two_networks",
+        "rule_based_opponent",
+    }

@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     return training
 
 
-def resume(
+def resume(  # noqa: PLR0913  # each is an independent choice
     out: str | Path,
     *,
     steps: int = 100_000,
