@@ -146,11 +146,13 @@ class EpisodeView:
         for agent in chosen:
             view = self.agents[agent]
             track = view.track_with_pending(column)
-            has_no_latest = not track and fill is None and hasattr(index, "__index__") and not getattr(index, "ndim", 0)
-            if track is not None and not has_no_latest:
-                filling = _filling(fill, self.filler(agent, column, fill))
-                read_at = {"as_lookback": as_lookback, **filling}
-                found[agent] = plain(read(track, view.lookback_of(column), index, **read_at))
+            if track is None or (not track and fill is None):
+                continue
+            filling = _filling(fill, self.filler(agent, column, fill))
+            items = plain(read(track, view.lookback_of(column), index, as_lookback=as_lookback, **filling))
+            is_one = hasattr(index, "__index__") and not getattr(index, "ndim", 0)
+            if is_one or fill is not None or items:
+                found[agent] = items
         return found
 
     def get_extras(self, *args, **options):
@@ -221,21 +223,25 @@ class EpisodeView:
         )
 
     def sliced_agent(self, view, first, last, kept):
-        inside = [place for place, t in enumerate(view.seen) if first <= t <= last]
-        before = [place for place, t in enumerate(view.seen) if t < first]
-        ended = view.ended is not None and view.ended <= last
-        # The steps that were pending at the cut and are complete belong to the chunk, and to its slices from the start on.
-        completes = first == self.env_t_started and (bool(inside) or (ended and view.ended > first and len(view) > 0))
-        if not inside and not (before and (completes or self.reaches(view, first, last, kept))):
+        """One agent as after a cut at `first`, at `last`."""
+        until_start = [place for place, t in enumerate(view.seen) if t <= first]
+        until_stop = [place for place, t in enumerate(view.seen) if t <= last]
+        is_gone = view.ended is not None and view.ended <= first and first > self.env_t_started
+        if not until_stop or (is_gone and view.seen[-1] < first):
             return None
-        stop = (inside or before)[-1]
+        ended = view.ended is not None and view.ended <= last
+        stop = until_stop[-1]
         # The repeated last observation belongs to the end.
         repeats = ended and stop == len(view.seen) - 1 and len(view.observations) > len(view.seen)
         end = stop + repeats
-        start = view.lookback if completes else inside[0] if inside else end
-        lookback = sum(first - kept <= t < first for t in view.seen[:start])
+        start = max([view.lookback, *until_start[-1:]])
+        if start > end:
+            # What it had seen when the chunk began was replaced after the slice; the lookback may still show it.
+            if not any(t >= first - kept for t in view.seen[: stop + 1]):
+                return None
+            start = end
+        lookback = sum(t >= first - kept for t in view.seen[:start])
         begin = start - lookback
-        pending = None if ended else self.pending_in_slice(view, stop, last)
         return replace(
             view,
             seen=view.seen[begin : stop + 1],
@@ -246,22 +252,15 @@ class EpisodeView:
             extras=view.extras[begin:end],
             lookback=lookback,
             t_started=view.t_started + start - view.lookback,
-            pending=pending,
+            pending=None if ended else self.pending_in_slice(view, stop, last),
             waiting=view.waiting if last == self.env_t and not ended else None,
             terminated=view.terminated and ended,
             truncated=view.truncated and ended,
             ended=view.ended if ended else None,
         )
 
-    def reaches(self, view, first, last, kept):
-        """Whether an agent is in a slice that has no observation of it: it is in the lookback, or may go on at the end."""
-        if view.ended is not None and view.ended <= first:
-            return False
-        goes_on = last == self.env_t and view.ended is None
-        return goes_on or any(first - kept <= t < first for t in view.seen)
-
     def pending_in_slice(self, view, place, last):
-        """The step that stands in the slice and is not complete at its end, with all of its reward."""
+        """The step that is not complete at the end of the slice, with all of its reward."""
         if last < self.env_t and view.seen[place] == last:
             return None  # that step is the next slice's
         if place == len(view.rewards):

@@ -21,6 +21,7 @@ from episodia.testing import (
 )
 from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
 from multi_agent_model import view_of, view_of_built
+from plain_column import plain
 
 FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
 LOOKBACKS = st.integers(0, 12)
@@ -129,6 +130,51 @@ def test_a_slice_is_what_the_plain_lists_say(schedule, finalized, bounds):
 
     assert_agrees(found, view_of_schedule(schedule).sliced(start, max(start, stop), 0))
     found.validate()
+
+
+@FORMS
+@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+def test_every_step_is_in_exactly_one_of_the_slices_and_joining_them_gives_the_episode_back(name, finalized):
+    schedule = MULTI_AGENT_SCHEDULES[name]()
+    cuts, size = range(max(1, len(schedule))), len(schedule)
+
+    for cut, lookback in itertools.product(cuts, (0, 1, 9)):
+        chunk = cut_while_walking(schedule, [cut], lookback, finalized)[-1]
+        for place in range(size - cut + 1):
+            assert_slices_make_up(chunk, place)
+
+
+@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+def test_joining_slices_of_a_drawn_chunk_gives_it_back(data, schedule, lookback, finalized):
+    cut = data.draw(st.integers(0, max(0, len(schedule) - 1)))
+    chunk = cut_while_walking(schedule, [cut], lookback, finalized)[-1]
+
+    assert_slices_make_up(chunk, data.draw(st.integers(0, len(chunk))))
+
+
+def assert_slices_make_up(chunk, place):
+    first, second = chunk[:place], chunk[place:]
+    assert first.agent_steps() + second.agent_steps() == chunk.agent_steps()
+    assert first.get_return() + second.get_return() == pytest.approx(chunk.get_return())
+    if not first.is_done:
+        first.concat_episode(second)
+    assert_same_multi_agent_episode(first, chunk, ignore=["times"])
+
+
+@FORMS
+@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+def test_the_getters_of_a_slice_are_those_of_the_episode_there(name, finalized):
+    schedule = MULTI_AGENT_SCHEDULES[name]()
+    episode = in_form(schedule.stepped(), finalized)
+
+    for start, stop in itertools.combinations_with_replacement(range(len(schedule) + 1), 2):
+        part = episode[start:stop]
+        for column, extra in (("observations", 1), ("infos", 1), ("actions", 0), ("rewards", 0)):
+            found, expected = (
+                getattr(one, f"get_{column}")(index, return_list=True)
+                for one, index in ((part, None), (episode, slice(start, stop + extra)))
+            )
+            assert plain(found) == plain(expected)
 
 
 # --- Law 3: joining undoes cutting, restoring changes nothing ---

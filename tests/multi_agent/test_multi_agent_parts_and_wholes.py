@@ -102,14 +102,14 @@ def test_a_slice_takes_as_much_of_the_past_as_is_asked_for():
     assert longest.get_observations(slice(-3, 0), neg_index_as_lookback=True) == {"a": ["a2", "a4"], "b": ["b3"]}
 
 
-def test_a_slice_has_the_agents_that_are_shown_something_in_it():
+def test_a_slice_has_the_agents_that_have_come_by_its_end():
     episode = turns(3)
     episode.add_env_step({"late": 0}, {}, {})
 
-    assert episode[1:2].agent_ids == {"a", "b"}
-    assert episode[3:4].agent_ids == {"a", "b", "late"}  # it reaches the end, where a waits
-    assert episode.slice(slice(3, 3)).agent_ids == {"b"}
     assert episode[0:0].agent_ids == {"a"}
+    assert episode[1:2].agent_ids == {"a", "b"}
+    assert episode[3:3].agent_ids == {"a", "b"}  # a waits there
+    assert episode[3:4].agent_ids == {"a", "b", "late"}
 
 
 def test_a_slice_before_the_end_of_an_agent_has_it_alive():

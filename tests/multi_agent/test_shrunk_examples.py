@@ -46,15 +46,19 @@ def test_a_reward_of_an_agent_that_is_flagged_before_it_comes_stays_in_the_chunk
     assert first._hanging_rewards_begin == {"late": reward}
 
 
-def test_a_slice_remembers_who_ended_in_it_without_having_observed_in_it():
+def test_a_slice_remembers_who_ended_before_it_or_in_it_without_having_observed_in_it():
     """
     environment step   0   1   2   3
-    white              O   A   .   T     not in [2:3], and gone after it
+    white              O   A   .   T     it ends in [2:3]
+    grey               O   A   T   .     and this one before it
     black              O   AO  AO  AO
     """
-    part = scheduled("white: O A . T", "black: O AOR AOR AOR").stepped()[2:]
+    part = scheduled("white: O A . T", "grey: O A T .", "black: O AOR AOR AOR").stepped()[2:]
 
-    assert part.agent_ids == {"black"}
+    assert part.agent_ids == {"white", "black"}
+    assert part.get_terminateds()["white"]
+    with pytest.raises(EpisodeError, match="after its end"):
+        part.add_env_step({"grey": 5}, {}, {})
     with pytest.raises(EpisodeError, match="after its end"):
         part.add_env_step({"white": 5}, {}, {})
 

@@ -41,11 +41,38 @@ def test_an_agent_that_was_seen_in_the_lookback_is_in_the_slice():
     assert len(part.agent_episodes["scout"]) == 0
 
 
-def test_an_agent_that_was_seen_before_the_lookback_is_not_in_the_slice():
-    assert waits().stepped().slice(slice(2, 4), len_lookback_buffer=1).agent_ids == {"guard"}
+@pytest.mark.parametrize("lookback", [0, 1])
+def test_an_agent_that_waits_is_in_the_slice_also_if_it_was_seen_before_the_lookback(lookback):
+    part = waits().stepped().slice(slice(2, 4), len_lookback_buffer=lookback)
+
+    assert part.agent_ids == {"scout", "guard"}
+    assert part.get_observations(slice(-2, None), agent_ids="scout") == {}
+    assert part.agent_episodes["scout"].get_observations() == [waits().entry(0)["observations"]["scout"]]
 
 
-def test_an_agent_that_ended_in_the_slice_unseen_is_done_there_if_the_lookback_shows_it():
+@pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])
+@pytest.mark.parametrize("start", [0, 1], ids=["whole", "carried over a cut"])
+def test_a_step_belongs_to_the_slice_in_which_it_is_complete(start, finalized):
+    """The scout's one step begins at 0, before the cut and before every slice but the first, and is complete at 5."""
+    schedule = waits()
+    episode = schedule.until(start).stepped().cut() if start else schedule.until(0).stepped()
+    for t in range(start + 1, 6):
+        episode.add_env_step(**schedule.entry(t))
+    episode = episode.finalize() if finalized else episode
+    whole = schedule.stepped().agent_episodes["scout"]
+
+    for place in range(5 - start):
+        waiting, answered = episode[:place], episode[place:]
+        assert len(waiting.agent_episodes["scout"]) == 0
+        assert bool(waiting._hanging_actions_end.get("scout")) == (place + start > 0)
+        assert list(answered.agent_episodes["scout"].get_observations()) == whole.get_observations()
+        assert list(answered.agent_episodes["scout"].get_actions()) == whole.get_actions()
+        assert list(answered.agent_episodes["scout"].get_rewards()) == whole.get_rewards()
+        waiting.concat_episode(answered)
+        assert_same_multi_agent_episode(waiting, episode, ignore=["times"])
+
+
+def test_an_agent_that_ended_in_the_slice_unseen_is_done_there():
     """
     environment step   0   1   2   3
     sheep              O   A   T         its step stands at 0
@@ -57,7 +84,8 @@ def test_an_agent_that_ended_in_the_slice_unseen_is_done_there_if_the_lookback_s
 
     assert part.get_terminateds() == {"sheep": True, "wolf": False, "__all__": False}
     assert part.get_rewards(-1, neg_index_as_lookback=True) == episode.get_rewards(0)
-    assert len(part.agent_episodes["sheep"]) == 0
+    assert part.agent_episodes["sheep"].get_rewards() == episode.agent_episodes["sheep"].get_rewards()
+    assert episode.slice(slice(2, 3), len_lookback_buffer=2).agent_ids == {"wolf"}
     part.validate()
 
 

@@ -86,27 +86,27 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
 
 
 def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: AgentID) -> None:
+    """Give a slice an agent as a cut at its start would have, and stepping on to its end."""
     start, stop = picked.env_t_started, picked.env_t
     single, timeline = episode.agent_episodes[agent], episode._timelines[agent]
-    inside = timeline.positions_between(start, stop + 1)
-    if not inside.stop:
+    last = timeline.count_before(stop + 1) - 1
+    if last < 0:
         return  # it comes later
     ended_at = episode._ended.get(agent)
-    ends_here = ended_at is not None and ended_at <= stop
-    last, earliest = inside.stop - 1, timeline.count_before(start - picked.env_lookback)
-    # From the first step of a chunk on, the steps that were pending at the cut and are completed here are in the slice too.
-    completes = start == episode.env_t_started and (bool(inside) or (ends_here and len(single) > 0))
-    in_reach = completes or earliest <= last or (stop == episode.env_t and not ends_here)
-    if not inside and (not in_reach or (ended_at is not None and ended_at <= start)):
-        if ends_here:
-            picked._gone[agent] = end_of(single)
+    if ended_at is not None and timeline.env_steps[last] < start > episode.env_t_started and ended_at <= start:
+        picked._gone[agent] = end_of(single)
         return
+    ends_here = ended_at is not None and ended_at <= stop
+    # It goes on from its last observation up to the start, but not from one in the lookback.
+    first = max(single.observations.lookback, timeline.count_before(start + 1) - 1)
+    earliest = timeline.count_before(start - picked.env_lookback)
+    if first > last < earliest and not ends_here:
+        return  # the observation that it had there has been replaced by a later one
     # An agent that was not shown its last observation has its previous one repeated.
-    repeats = ends_here and inside.stop == len(timeline) < single.observations.len_incl_lookback()
-    # Without an observation in the slice it goes on from the one before, as after a cut.
-    first = single.observations.lookback if completes else inside.start if inside else last + repeats
+    repeats = ends_here and last + 1 == len(timeline) < single.observations.len_incl_lookback()
+    first = min(first, last + repeats)
     lookback = max(0, first - earliest)
-    if inside or completes:
+    if last + repeats > first:
         index = first - single.observations.lookback
         chosen = chunks.part(single, slice(index, index + last + repeats - first), lookback)
     else:
@@ -114,7 +114,7 @@ def _pick_agent(episode: MultiAgentEpisode, picked: MultiAgentEpisode, agent: Ag
     chosen.is_terminated = ends_here and single.is_terminated
     chosen.is_truncated = ends_here and single.is_truncated
     picked.agent_episodes[agent] = chosen
-    picked._timelines[agent] = timeline.part(first - lookback, inside.stop)
+    picked._timelines[agent] = timeline.part(first - lookback, last + 1)
     if ends_here:
         picked._ended[agent] = ended_at  # type: ignore[assignment]  # it has ended
     else:
@@ -272,13 +272,35 @@ def _join_agent(
         joined._timelines[agent] = other._timelines[agent].part(0)
         return
     ours, our_steps = joined.agent_episodes[agent], joined._timelines[agent].env_steps
+    if ours.is_done and theirs.is_done and not len(theirs):
+        return  # a slice has whoever ends where it begins
     seam = theirs.observations.lookback
-    if our_steps[-1] != their_steps[seam]:
+    if theirs.t_started == ours.t + 1 and not len(ours) and agent in joined._pending:
+        _move_pending_to_lookback(ours, joined._pending[agent], theirs)
+        our_steps = [*our_steps, their_steps[seam]]
+    elif our_steps[-1] != their_steps[seam]:
         # The agent did not act on the observation at the seam and was shown another.
         ours.observations.replace_last(theirs.get_observations(0))
         ours.infos.replace_last(theirs.get_infos(0))
     ours.concat_episode(theirs)
     joined._timelines[agent] = Timeline(our_steps[:-1] + their_steps[seam:])
+
+
+def _move_pending_to_lookback(ours: SingleAgentEpisode, step: PendingStep, theirs: SingleAgentEpisode) -> None:
+    """Let an agent go on with its next observation, the first one of `theirs`; the step before is the past.
+
+    A slice has it pending, because that observation has taken the place of one at the beginning of the chunk.
+    """
+    ours.observations.append(theirs.get_observations(0))
+    ours.infos.append(theirs.get_infos(0))
+    ours.actions.append(step.action)
+    ours.rewards.append(step.reward)
+    for key, output in (step.extra_model_outputs or {}).items():
+        ours.extra_model_outputs[key].append(output)
+    for column in (ours.actions, ours.rewards, *ours.extra_model_outputs.values()):
+        column.lookback = column.len_incl_lookback()
+    ours.observations.lookback = ours.infos.lookback = ours.rewards.lookback
+    ours.t_started = ours.t = theirs.t_started
 
 
 def _in_form_of(joined: MultiAgentEpisode, single: SingleAgentEpisode) -> SingleAgentEpisode:

@@ -408,11 +408,11 @@ class MultiAgentEpisode:
         return multi_agent_chunks.cut(self, len_lookback_buffer)
 
     def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
-        """Return the environment steps that `slice_` (with a step of 1) picks.
+        """Return the environment steps that `slice_` (with a step of 1) picks: what a cut at its start would have at its end.
 
-        Steps belong to the slice in which their observation stands; one that is not complete at its end is pending there,
-        with its whole reward, and such a slice cannot be stepped on from. It has the agents with an observation in it or in
-        its lookback, and a slice to the end every agent that is not done.
+        A step belongs to the slice in which it is completed, so `episode[:k]` and `episode[k:]` have each step once, and joining
+        them gives the episode back. What is not complete at the end of a slice is pending there, with its whole reward, and
+        such a slice cannot be stepped on from.
 
         Args:
             slice_: Which environment steps; bounds are clipped as for a list.

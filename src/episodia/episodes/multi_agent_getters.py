@@ -15,7 +15,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
-from episodia.trees import SCALAR_DTYPES
+from episodia.trees import SCALAR_DTYPES, batch_length
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -146,16 +146,24 @@ def _by_agent_steps(
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
     latest = query.indices == -1 if type(query.indices) is int and not query.negative_is_lookback else False
+    is_single = isinstance(query.indices, (int, np.integer))
     for agent in agents:
         column = _column_with_pending(episode, source, agent, only_end=latest)
-        # An agent that has had no step at all has no latest one: of a single index it is left out.
-        is_empty = column is not None and not column.len_incl_lookback() and query.fill is None
-        if column is not None and not (is_empty and isinstance(query.indices, (int, np.integer))):
-            try:
-                found[agent] = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
-            except EpisodiaError as error:
-                raise type(error)(f"agent {agent!r}: {error}") from error
+        # An agent that has had no step at all has nothing to show, whatever is asked for.
+        if column is None or (query.fill is None and not column.len_incl_lookback()):
+            continue
+        try:
+            items = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
+        except EpisodiaError as error:
+            raise type(error)(f"agent {agent!r}: {error}") from error
+        if is_single or query.fill is not None or _count(items):
+            found[agent] = items
     return found
+
+
+def _count(items: Any) -> int:
+    """Return how many items a getter has returned: a list, or a batch of arrays."""
+    return len(items) if isinstance(items, (list, np.ndarray)) else batch_length(items)
 
 
 def _column_with_pending(
