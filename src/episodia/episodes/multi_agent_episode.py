@@ -18,6 +18,7 @@ from episodia.episodes import (
     multi_agent_replay,
     multi_agent_state,
 )
+from episodia.episodes import multi_agent_arguments as arguments
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.departed_agents import Departed
 from episodia.episodes.indexing import Index, as_count
@@ -36,6 +37,7 @@ from episodia.episodes.multi_agent_setters import set_column
 from episodia.episodes.multi_agent_stepping import EnvStep, add_env_step, cannot_step, check_mapping
 from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent_stepping import as_flag
 from episodia.episodes.timeline import SKIPPED, Timeline
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import fresh
@@ -125,21 +127,29 @@ class MultiAgentEpisode:
             EpisodeError: If the lists do not fit together.
         """
         self.id_ = uuid.uuid4().hex if id_ is None else id_
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.agent_to_module_mapping_fn = agent_to_module_mapping_fn or to_default_module
-        self.missing_final_observation = _one_of(
-            "missing_final_observation", missing_final_observation, ("error", "repeat")
+        where = f"episode {self.id_!r}"
+        self.observation_space = arguments.as_spaces("observation_space", observation_space, where)
+        self.action_space = arguments.as_spaces("action_space", action_space, where)
+        self.agent_to_module_mapping_fn: AgentToModule = arguments.as_mapping_function(
+            agent_to_module_mapping_fn, to_default_module, where
         )
-        self.rewards_after_done = _one_of("rewards_after_done", rewards_after_done, ("error", "add"))
-        started = 0 if env_t_started is None else as_count("env_t_started", env_t_started, f"episode {self.id_!r}")
-        self.env_t_started = self.env_t = started
+        self.missing_final_observation: MissingFinalObservation = arguments.as_policy(
+            "missing_final_observation", missing_final_observation, ("error", "repeat"), where
+        )
+        self.rewards_after_done: RewardsAfterDone = arguments.as_policy(
+            "rewards_after_done", rewards_after_done, ("error", "add"), where
+        )
+        self.env_t_started = self.env_t = as_count(
+            "env_t_started", 0 if env_t_started is None else env_t_started, where
+        )
         self.env_lookback = 0
         self.is_terminated = False
         self.is_truncated = False
         self.agent_episodes: dict[AgentID, SingleAgentEpisode] = {}
-        self._agent_to_module_mapping: dict[AgentID, ModuleID] = dict(agent_module_ids or {})
-        self._agent_episode_ids = dict(agent_episode_ids or {})
+        self._agent_to_module_mapping: dict[AgentID, ModuleID] = arguments.as_dict(
+            "agent_module_ids", agent_module_ids, where
+        )
+        self._agent_episode_ids = arguments.as_dict("agent_episode_ids", agent_episode_ids, where)
         self._timelines: dict[AgentID, Timeline] = {}
         self._pending: dict[AgentID, PendingStep] = {}
         # When agents ended, and how those did that ended in an earlier chunk.
@@ -162,8 +172,9 @@ class MultiAgentEpisode:
         multi_agent_replay.replay(
             self,
             {**data, "extra_model_outputs": extra_model_outputs},
-            (terminateds, truncateds),
-            agent_t_started,
+            arguments.as_flags("terminateds", terminateds, where, ALL),
+            arguments.as_flags("truncateds", truncateds, where, ALL),
+            arguments.as_times("agent_t_started", agent_t_started, where),
             len_lookback_buffer,
         )
 
@@ -356,7 +367,7 @@ class MultiAgentEpisode:
             include_hanging_rewards: Add rewards of steps that are not complete, and of agents that had no observation yet.
         """
         total = sum(single.get_return() for single in self.agent_episodes.values())
-        if include_hanging_rewards:
+        if as_flag(include_hanging_rewards):
             total += sum(self._hanging_rewards_end.values()) + sum(self._hanging_rewards_begin.values())
         return float(total)
 
@@ -410,9 +421,9 @@ class MultiAgentEpisode:
     def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
         """Return the environment steps that `slice_` (with a step of 1) picks: what a cut at its start would have at its end.
 
-        A step belongs to the slice in which it is completed, so `episode[:k]` and `episode[k:]` have each step once, and joining
-        them gives the episode back. What is not complete at the end of a slice is pending there, with its whole reward, and
-        such a slice cannot be stepped on from.
+        A step belongs to the slice in which it is completed, so `episode[:k]` and `episode[k:]` have each step once, and
+        joining them gives the episode back. What is not complete at the end of a slice is pending there, with its whole
+        reward, and such a slice cannot be stepped on from.
 
         Args:
             slice_: Which environment steps; bounds are clipped as for a list.
@@ -520,7 +531,7 @@ class MultiAgentEpisode:
 
     def module_for(self, agent_id: AgentID) -> ModuleID:
         """Return the module that acts for an agent; it is the same throughout the episode."""
-        if agent_id not in self._agent_to_module_mapping:
+        if arguments.as_agent_id(agent_id, f"episode {self.id_!r}") not in self._agent_to_module_mapping:
             self._agent_to_module_mapping[agent_id] = self.agent_to_module_mapping_fn(agent_id, self)
         return self._agent_to_module_mapping[agent_id]
 
@@ -613,9 +624,3 @@ class MultiAgentEpisode:
     @property
     def _hanging_rewards_begin(self) -> dict[AgentID, Any]:
         return early_rewards.totals(self._early_rewards)
-
-
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise EpisodeError(f"found `{name}={value!r}`, expected one of {choices}.")
-    return value

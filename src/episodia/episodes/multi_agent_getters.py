@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent_stepping import as_flag
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
-from episodia.trees import SCALAR_DTYPES, batch_length
+from episodia.trees import SCALAR_DTYPES, batch_length, describe
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -63,26 +64,29 @@ def read(
     query: Query,
     agent_ids: Any = None,
     *,
-    env_steps: bool = True,
-    return_list: bool = False,
+    env_steps: Any = True,
+    return_list: Any = False,
 ) -> Any:
     """Return what `query` asks of `source`, for the agents `agent_ids`."""
     try:
+        if not (type(env_steps) is type(return_list) is type(query.negative_is_lookback) is type(query.hot) is bool):
+            _check_flags(env_steps, return_list, query.negative_is_lookback, query.hot)
         return _read(episode, source, query, _agents(episode, agent_ids), env_steps=env_steps, return_list=return_list)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}, {source.name}: {error}") from error
 
 
 def read_extra_outputs(
-    episode: MultiAgentEpisode, key: str | None, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
+    episode: MultiAgentEpisode, key: Any, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
 ) -> Any:
     """Return what `query` asks of one extra model output, or of all of them as `{agent: {name: ...}}`."""
     pending = [step.extra_model_outputs or {} for step in episode._pending.values() if step.has_action]
     stored = [single.extra_model_outputs for single in episode.agent_episodes.values()]
     names = list(dict.fromkeys(name for columns in (*stored, *pending) for name in columns))
-    if key is not None and key not in names:
+    if key is not None and not (isinstance(key, Hashable) and key in names):
         raise EpisodeKeyError(
-            f"episode {episode.id_!r}: found the extra model output {key!r}, expected one of {names}."
+            f"episode {episode.id_!r}: found the extra model output {key!r}, expected one of {names}. "
+            "Pass None for all of them."
         )
 
     def column(source: Source, agents: Any) -> Any:
@@ -130,8 +134,24 @@ def _read(
 def _agents(episode: MultiAgentEpisode, agent_ids: Any) -> Iterable[AgentID]:
     if agent_ids is None:
         return episode.agent_episodes
-    wanted = set(agent_ids) if _is_collection(agent_ids, episode) else {agent_ids}
+    try:
+        wanted = set(agent_ids) if _is_collection(agent_ids, episode) else {agent_ids}
+    except TypeError as error:
+        raise EpisodeError(
+            f"found `agent_ids={describe(agent_ids)}`, expected the id of an agent or a collection of ids; ids are hashable. "
+            "Pass None for all agents."
+        ) from error
     return [agent for agent in episode.agent_episodes if agent in wanted]
+
+
+def _check_flags(*flags: Any) -> None:
+    for name, flag in zip(
+        ("env_steps", "return_list", "neg_index_as_lookback", "one_hot_discrete"), flags, strict=True
+    ):
+        try:
+            as_flag(flag)
+        except EpisodiaError as error:
+            raise type(error)(f"`{name}`: {error}") from error
 
 
 def _is_collection(agent_ids: Any, episode: MultiAgentEpisode) -> bool:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def replay(
     episode: MultiAgentEpisode,
     data: Mapping[str, list[Any] | None],
-    flags: tuple[Any, Any],
-    agent_t_started: Mapping[AgentID, int] | None,
+    terminateds: dict[AgentID, bool],
+    truncateds: dict[AgentID, bool],
+    agent_t_started: Mapping[AgentID, int],
     len_lookback_buffer: Any,
 ) -> None:
     """Fill a new `episode` with the given data."""
@@ -34,12 +35,12 @@ def replay(
     infos = infos or [{}] * (steps + 1)
     actions, rewards, extras = ([{}] * steps if column is None else column for column in lists.values())
     lookback = steps
-    if len_lookback_buffer != "auto":
+    if not (isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto"):
         lookback = min(steps, as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"))
     env_t_started = episode.env_t_started
 
     given = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
-    ends = _ends_at(given, *map(_as_flags, flags))
+    ends = _ends_at(given, terminateds, truncateds)
     episode.env_t_started = episode.env_t = env_t_started - lookback
     start(episode, observations[0], infos[0])
     _end_at_reset(episode, ends)
@@ -56,7 +57,7 @@ def replay(
             truncateds=truncateds,
             extra_model_outputs=extras[step],
         )
-    _move_to_lookback(episode, env_t_started, lookback, agent_t_started or {})
+    _move_to_lookback(episode, env_t_started, lookback, agent_t_started)
 
 
 def _dicts(episode: MultiAgentEpisode, name: str, column: Any) -> list[Any] | None:
@@ -79,10 +80,6 @@ def _check_lengths(
             f"episode {episode.id_!r}: found {len(observations or [])} dicts of observations and {wrong or 'no actions'}; "
             "expected one dict of actions, rewards and extra model outputs fewer than of observations and infos."
         )
-
-
-def _as_flags(flags: Any) -> dict[AgentID, bool]:
-    return dict(flags) if isinstance(flags, Mapping) else {ALL: bool(flags)}
 
 
 def _ends_at(

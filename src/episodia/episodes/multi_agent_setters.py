@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.indexing import Index
-from episodia.episodes.multi_agent_stepping import check_mapping
+from episodia.episodes.multi_agent_stepping import check_mapping, flag_of
 from episodia.errors import EpisodeKeyError, EpisodiaError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def set_column(
     column: str,
     new_data: Mapping[AgentID, Any],
     indices: Index,
-    negative_is_lookback: bool,
+    negative_is_lookback: Any,
     **key: str,
 ) -> None:
     """Overwrite items of one column, at the agents' own steps.
@@ -33,11 +33,15 @@ def set_column(
         **key: The name of an extra model output, as `key`.
     """
     singles = episode.agent_episodes
-    unknown = [agent for agent in check_mapping(episode, "new_data", new_data) if agent not in singles]
+    new_data = check_mapping(episode, "new_data", new_data)
+    unknown = [agent for agent in new_data if agent not in singles]
     if unknown:
         raise EpisodeKeyError(
-            f"episode {episode.id_!r}: found data for the agents {unknown}, expected some of {list(singles)}."
+            f"episode {episode.id_!r}: found data for the agents {unknown}, expected some of {list(singles)}. "
+            "Agents come with an observation, in `add_env_reset` or `add_env_step`."
         )
+    if type(negative_is_lookback) is not bool:
+        negative_is_lookback = flag_of(episode, "neg_index_as_lookback", negative_is_lookback)
     changed = {agent: copy.copy(singles[agent]) for agent in new_data}
     for agent, single in changed.items():
         setter = getattr(single, f"set_{column}")

@@ -12,26 +12,28 @@ from episodia.episodes.departed_agents import Departed
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
+from episodia.errors import EpisodeError, EpisodiaError
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import own, own_info
+from episodia.trees import describe, own, own_info
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 
-_FIELDS = (
-    "id_",
-    "env_t_started",
-    "env_t",
-    "env_lookback",
-    "is_terminated",
-    "is_truncated",
-    "missing_final_observation",
-    "rewards_after_done",
-    "_was_reset",
-    "_finalized",
-    "_start_time",
-    "_last_step_time",
-)
+_TIME = (float, int, type(None))
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "id_": (object,),
+    "env_t_started": (int,),
+    "env_t": (int,),
+    "env_lookback": (int,),
+    "is_terminated": (bool,),
+    "is_truncated": (bool,),
+    "missing_final_observation": (str,),
+    "rewards_after_done": (str,),
+    "_was_reset": (bool,),
+    "_finalized": (bool,),
+    "_start_time": _TIME,
+    "_last_step_time": _TIME,
+}
 # Dictionaries keyed by agent are stored as pairs, because agents' ids need not be strings.
 _PAIRS = ("_agent_to_module_mapping", "_agent_episode_ids", "_ended", "_gone")
 
@@ -85,11 +87,8 @@ def _departed_state(episode: MultiAgentEpisode, state_of: Callable[[SingleAgentE
     ]
 
 
-def _departed(state: dict[str, Any], restored: Callable[[Any], SingleAgentEpisode]) -> dict[Any, Departed]:
-    return {
-        agent: Departed(restored(single), list(shown_at), ended_at)
-        for agent, single, shown_at, ended_at in state["_departed"]
-    }
+def _departed(data: list[Any], restored: Callable[[Any], SingleAgentEpisode]) -> dict[Any, Departed]:
+    return {agent: Departed(restored(single), list(shown_at), ended_at) for agent, single, shown_at, ended_at in data}
 
 
 def _pending_state(step: PendingStep) -> dict[str, Any]:
@@ -117,10 +116,11 @@ def _decode_spaces(data: Any) -> Any:
 def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
     episode_state.check_keys(state, (*_FIELDS, *_PAIRS, *_OTHERS), "a multi-agent episode's state")
-    singles = {agent: SingleAgentEpisode.from_state(single) for agent, single in state["agent_episodes"]}
-    episode = _build(cls, state, singles)
-    episode._departed = _departed(state, SingleAgentEpisode.from_state)
-    episode._custom_data = own_info(state["custom_data"])
+    for name, types in _FIELDS.items():
+        if not isinstance(state[name], types):
+            raise _no_state(name, state[name])
+    episode = _build(cls, state, SingleAgentEpisode.from_state)
+    episode._custom_data = _part(state, "custom_data", own_info)
     return episode
 
 
@@ -133,35 +133,67 @@ def compact_state(episode: MultiAgentEpisode) -> dict[str, Any]:
 
 def restore(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
     """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
-    singles = {agent: episode_state.restore(SingleAgentEpisode, single) for agent, single in state["agent_episodes"]}
-    episode = _build(cls._without_subclass, state, singles)
-    episode._departed = _departed(state, lambda single: episode_state.restore(SingleAgentEpisode, single))
+    episode = _build(cls._without_subclass, state, lambda single: episode_state.restore(SingleAgentEpisode, single))
     episode._custom_data = state["custom_data"]
     return episode
 
 
 def _build(
-    make: Callable[..., MultiAgentEpisode], state: dict[str, Any], singles: dict[Any, SingleAgentEpisode]
+    make: Callable[..., MultiAgentEpisode], state: dict[str, Any], restored: Callable[[Any], SingleAgentEpisode]
 ) -> MultiAgentEpisode:
     episode = make(
         state["id_"],
-        observation_space=_decode_spaces(state["observation_space"]),
-        action_space=_decode_spaces(state["action_space"]),
+        observation_space=_part(state, "observation_space", _decode_spaces),
+        action_space=_part(state, "action_space", _decode_spaces),
         agent_to_module_mapping_fn=state["agent_to_module_mapping_fn"],
+        missing_final_observation=state["missing_final_observation"],
+        rewards_after_done=state["rewards_after_done"],
     )
     for field in _FIELDS:
         setattr(episode, field, state[field])
     for name in _PAIRS:
-        setattr(episode, name, dict(map(tuple, state[name])))
-    episode.agent_episodes = singles
-    episode._timelines = {agent: Timeline(list(env_steps)) for agent, env_steps in state["_timelines"]}
-    episode._pending = {agent: PendingStep(**_owned(step)) for agent, step in state["_pending"]}
-    episode._early_rewards = {agent: tuple((t, reward) for t, reward in by) for agent, by in state["_early_rewards"]}
-    episode._split_steps = tuple(state["_split_steps"])
-    episode._carried = frozenset(state["_carried"])
-    episode._observed_last = set(state["_observed_last"])
-    episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+        setattr(episode, name, _part(state, name, _pairs))
+    episode.agent_episodes = _part(
+        state, "agent_episodes", lambda data: {agent: restored(single) for agent, single in data}
+    )
+    episode._departed = _part(state, "_departed", lambda data: _departed(data, restored))
+    episode._timelines = _part(
+        state, "_timelines", lambda data: {agent: Timeline(list(env_steps)) for agent, env_steps in data}
+    )
+    episode._pending = _part(
+        state, "_pending", lambda data: {agent: PendingStep(**_owned(step)) for agent, step in data}
+    )
+    episode._early_rewards = _part(
+        state, "_early_rewards", lambda data: {agent: tuple((t, reward) for t, reward in by) for agent, by in data}
+    )
+    episode._split_steps = _part(state, "_split_steps", tuple)
+    episode._carried = _part(state, "_carried", frozenset)
+    episode._observed_last = _part(state, "_observed_last", set)
+    episode._weights_versions = _part(
+        state, "weights_versions", lambda data: tuple((start, version) for start, version in data)
+    )
     return episode
+
+
+def _part(state: dict[str, Any], name: str, decode: Callable[[Any], Any]) -> Any:
+    """Return one part of a state, decoded."""
+    try:
+        return decode(state[name])
+    except EpisodiaError as error:
+        raise type(error)(f"a multi-agent episode's state, {name!r}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise _no_state(name, state[name]) from error
+
+
+def _no_state(name: str, found: Any) -> EpisodeError:
+    return EpisodeError(
+        f"a multi-agent episode's state, {name!r}: found {describe(found)}, expected what `get_state()` has there. "
+        "Pass a state as `get_state()` returned it."
+    )
+
+
+def _pairs(data: Any) -> dict[Any, Any]:
+    return {agent: value for agent, value in data}  # noqa: C416  # a dict as `data` is no list of pairs
 
 
 def _owned(step: dict[str, Any]) -> dict[str, Any]:

@@ -215,6 +215,14 @@ def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[
     return value
 
 
+def flag_of(episode: MultiAgentEpisode, name: str, value: Any) -> bool:
+    """Return `value`, the argument `name`, which is True or False."""
+    try:
+        return as_flag(value)
+    except EpisodiaError as error:
+        raise type(error)(f"episode {episode.id_!r}, {name}: {error}") from error
+
+
 def cannot_step(episode: MultiAgentEpisode) -> EpisodeError:
     """Return the error for a step that the state of the episode does not allow."""
     if episode.is_done:
