@@ -10,6 +10,8 @@ from episodia.testing.connector_checks import CONNECTOR_LAWS, check_connector
 from episodia.testing.connector_laws import check_connector_laws, laws_of
 from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
 from episodia.testing.connector_subject import Subject
+from episodia.testing.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
+from episodia.testing.env_runner_subject import EnvRunnerSubject
 from episodia.testing.fake_envs import (
     FAKE_ACTIONS,
     FAKE_OBSERVATIONS,
@@ -52,6 +54,7 @@ from episodia.testing.trajectory import Trajectory
 __all__ = [
     "AGENT_IDS",
     "CONNECTOR_LAWS",
+    "ENV_RUNNER_LAWS",
     "EPISODES",
     "FAKE_ACTIONS",
     "FAKE_OBSERVATIONS",
@@ -64,6 +67,7 @@ __all__ = [
     "Check",
     "CheckResult",
     "Content",
+    "EnvRunnerSubject",
     "FakeConnector",
     "FakeEnv",
     "FakeEnvs",
@@ -80,6 +84,7 @@ __all__ = [
     "assert_same_multi_agent_episode",
     "check_connector",
     "check_connector_laws",
+    "check_env_runner",
     "check_module",
     "checks_of",
     "chunked_episodes",

@@ -41,7 +41,9 @@ class _Usage:
 
     number: int
     problems: list[str]
+    raises: bool = True
     seed: int | None = None
+    since_seed: int = 0
     was_reset: bool = False
     is_over: bool = True
     is_closed: bool = False
@@ -49,19 +51,20 @@ class _Usage:
     def on_reset(self, seed: int | None) -> None:
         """Take note of a reset; the first one has to come with a seed, from which everything follows."""
         if self.is_closed:
-            self._refuse("reset after `close`")
+            self._refuse("a reset after `close`")
         if seed is not None:
-            self.seed = int(seed)
+            self.seed, self.since_seed = int(seed), 0
         elif not self.was_reset:
             self._refuse("the first reset without a seed")
         self.was_reset, self.is_over = True, False
+        self.since_seed += 1
 
     def on_step(self, action: Any, space: spaces.Discrete) -> int:
         """Take note of an action, and return it as a number."""
         if self.is_closed:
-            self._refuse("step after `close`")
+            self._refuse("a step after `close`")
         if self.is_over:
-            self._refuse("step before a reset" if not self.was_reset else "step after the end of an episode")
+            self._refuse("a step before a reset" if not self.was_reset else "a step after the end of an episode")
         if not space.contains(action):
             self._refuse(f"the action {action!r}, which is none of {space}")
         return int(action)
@@ -69,16 +72,17 @@ class _Usage:
     def on_actions(self, actions: dict[Any, Any], expected: list[Any]) -> None:
         """Take note of who acts."""
         if sorted(actions) != sorted(expected):
-            self._refuse(f"step with actions of {sorted(actions)}, where {sorted(expected)} have to act")
+            self._refuse(f"a step with actions of {sorted(actions)}, where {sorted(expected)} have to act")
 
     def _refuse(self, what: str) -> None:
-        text = f"environment {self.number}: found a {what}, expected none."
+        text = f"environment {self.number}: found {what}, expected none."
         self.problems.append(text)
-        raise AssertionError(text)
+        if self.raises:
+            raise AssertionError(text)
 
-    def rng(self, episode: int) -> np.random.Generator:
-        """Return where all that happens in an episode is drawn from."""
-        return np.random.default_rng([self.seed or 0, episode])
+    def length(self, longest: int) -> int:
+        """Return how long the episode is that has just begun: it follows from the seed, and the resets since then."""
+        return int(np.random.default_rng([self.seed or 0, self.since_seed]).integers(1, longest + 1))
 
 
 class FakeEnv(gym.Env[np.ndarray, Any]):
@@ -88,12 +92,13 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
     array of the observation is the same each time, and is overwritten: who keeps it has to copy it.
 
     It verifies that it is reset first, with a seed, that it is not stepped after the end of an episode, or after `close`, and
-    that actions are in its space. What is wrong is raised, and noted in `problems`, as a runner may catch what is raised.
+    that actions are in its space. What is wrong is noted in `problems`, and raised.
 
     Args:
         number: In the observations, to tell environments apart.
         longest: How many steps an episode has at most.
         problems: Where to note what is wrong, if several environments share it.
+        raises: Whether to raise it, too.
 
     >>> env = FakeEnv(3)
     >>> env.reset(seed=0)[0].tolist(), env.step(4)[0].tolist()
@@ -104,9 +109,11 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
     AssertionError: environment 0: found a step before a reset, expected none.
     """
 
-    def __init__(self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None) -> None:
+    def __init__(
+        self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None, raises: bool = True
+    ) -> None:
         self.observation_space, self.action_space = FAKE_OBSERVATIONS, FAKE_ACTIONS
-        self.usage = _Usage(number, [] if problems is None else problems)
+        self.usage = _Usage(number, [] if problems is None else problems, raises)
         self.longest = longest
         #: For each episode a list: `(observation, action, reward, terminated, truncated)` of each step, the reset first.
         self.log: list[list[tuple[list[float], int, float, bool, bool]]] = []
@@ -115,7 +122,7 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin the next episode."""
         self.usage.on_reset(seed)
-        self._length = int(self.usage.rng(len(self.log)).integers(1, self.longest + 1))
+        self._length = self.usage.length(self.longest)
         self.log.append([])
         return self._noted(0, -1, 0.0, False, False)[0], {}
 
@@ -148,17 +155,20 @@ class FakeMultiAgentEnv(MultiAgentEnv):
         number: In the observations, to tell environments apart.
         longest: How many steps an episode has at most.
         problems: Where to note what is wrong, if several environments share it.
+        raises: Whether to raise it, too.
 
     >>> env = FakeMultiAgentEnv(longest=9)
     >>> sorted(env.reset(seed=1)[0]), sorted(env.step({"always": 0, "sometimes": 1})[0])
     (['always', 'sometimes'], ['always', 'guest'])
     """
 
-    def __init__(self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None) -> None:
+    def __init__(
+        self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None, raises: bool = True
+    ) -> None:
         self.possible_agents = self.agents = ["always", "sometimes", "guest"]
         self.observation_spaces = dict.fromkeys(self.possible_agents, FAKE_OBSERVATIONS)
         self.action_spaces = dict.fromkeys(self.possible_agents, FAKE_ACTIONS)
-        self.usage = _Usage(number, [] if problems is None else problems)
+        self.usage = _Usage(number, [] if problems is None else problems, raises)
         self.longest = longest
         #: For each episode and agent what it was shown, and what it was paid.
         self.log: list[dict[Any, tuple[list[list[float]], list[float]]]] = []
@@ -166,7 +176,7 @@ class FakeMultiAgentEnv(MultiAgentEnv):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Begin the next episode."""
         self.usage.on_reset(seed)
-        self._length = int(self.usage.rng(len(self.log)).integers(1, self.longest + 1))
+        self._length = self.usage.length(self.longest)
         self.log.append({agent: ([], []) for agent in self.possible_agents})
         self._step = 0
         self._last_actions: dict[Any, int] = {}
@@ -216,6 +226,7 @@ class FakeEnvs(Generic[AnyFake]):
     Attributes:
         kind: `FakeEnv` or `FakeMultiAgentEnv`.
         longest: How many steps an episode has at most.
+        raises: Whether they raise what is wrong, or only note it.
         made: The environments, in the order in which they were made; their `number` is the place here.
         problems: What was wrong with how they were used.
 
@@ -226,10 +237,11 @@ class FakeEnvs(Generic[AnyFake]):
 
     kind: Callable[..., AnyFake]
     longest: int = 5
+    raises: bool = True
     made: list[AnyFake] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def __call__(self) -> AnyFake:
         """Return one more environment."""
-        self.made.append(self.kind(len(self.made), longest=self.longest, problems=self.problems))
+        self.made.append(self.kind(len(self.made), longest=self.longest, problems=self.problems, raises=self.raises))
         return self.made[-1]

@@ -10,10 +10,16 @@ from episodia.modules import Module
 from episodia.testing.checking import Check, Checked, Family, checks_in
 from episodia.testing.connector_checks import CONNECTORS
 from episodia.testing.connector_subject import Subject
+from episodia.testing.env_runner_checks import ENV_RUNNERS
+from episodia.testing.env_runner_subject import EnvRunnerSubject
 from episodia.testing.module_checks import MODULES
 from episodia.testing.module_subject import ModuleSubject
 
-_FAMILIES: dict[type, Family] = {Subject: CONNECTORS, ModuleSubject: MODULES}
+_FAMILIES: dict[type, Family] = {
+    Subject: CONNECTORS,
+    ModuleSubject: MODULES,
+    EnvRunnerSubject: ENV_RUNNERS,
+}
 
 
 def checks_of(subjects: Iterable[Any]) -> list[Check]:
