@@ -5,6 +5,7 @@ from gymnasium import spaces
 
 from episodia import connectors as shipped
 from episodia.connectors import (
+    ActionDecoder,
     AddColumnsFromEpisodesToTrainBatch,
     AddInfosFromEpisodesToTrainBatch,
     AddLossMask,
@@ -35,6 +36,7 @@ from episodia.connectors import (
     OneHotObservations,
     PrevActionsPrevRewards,
     RemoveSingleTsTimeRankFromBatch,
+    RewardShaper,
     ScaleRewards,
     SignRewards,
     SingleAgentObservationPreprocessor,
@@ -72,6 +74,20 @@ class TellOthers(MultiAgentObservationPreprocessor):
     def preprocess(self, observations, episode):
         total = sum(observations.values()) / 8
         return dict.fromkeys(observations, total)
+
+
+class PayTheNewest(RewardShaper):
+    """Pays what is seen after the step."""
+
+    def reward(self, episode, age):
+        return float(np.sum(episode.get_observations(-age)))
+
+
+class Halves(ActionDecoder):
+    """Turns choices into real numbers."""
+
+    def decode(self, action, episode):
+        return np.float32(action / 2)
 
 
 def reals(episode):
@@ -124,6 +140,7 @@ SUBJECTS = [
     of(Standardize(), before=[GeneralAdvantageEstimation()], rl_module=SumModule()),
     of(AddLossMask()),
     of(IgnoreTerminations()),
+    of(PayTheNewest()),
     # Forms.
     of(AgentToModuleMapping()),
     of(BatchIndividualItems(), before=[AddObservationsFromEpisodesToBatch()]),
@@ -139,6 +156,7 @@ SUBJECTS = [
     of(TensorToNumpy(), outputs=choices, before=[NumpyToTensor()]),
     of(RemoveSingleTsTimeRankFromBatch(), outputs=choices),
     of(UnBatchToIndividualItems(), outputs=choices),
+    of(Halves(module_action_space=CHOICES), outputs=choices),
     of(NormalizeAndClipActions(BOX, REALS), outputs=reals),
     of(EpsilonGreedy(BOX, CHOICES, epsilon=0.5, seed=1), outputs=choices),
     of(GaussianNoise(BOX, REALS, std=0.3, seed=1), outputs=reals),

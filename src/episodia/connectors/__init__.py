@@ -1,5 +1,6 @@
 """Connectors: pieces and pipelines that make batches of episodes right before a module needs them."""
 
+from episodia.connectors.action_decoding import ActionDecoder
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import add_column, change_column, change_observations
 from episodia.connectors.batch_items import BatchedNdArray
@@ -37,6 +38,7 @@ from episodia.connectors.preprocessing import (
 )
 from episodia.connectors.previous import PrevActionsPrevRewards
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
+from episodia.connectors.reward_shaping import RewardShaper
 from episodia.connectors.rewards import ClipRewards, ScaleRewards, SignRewards
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
@@ -59,6 +61,7 @@ from episodia.connectors.view_requirement import ViewRequirement
 from episodia.connectors.views import AddViews
 
 __all__ = [
+    "ActionDecoder",
     "AddColumnsFromEpisodesToTrainBatch",
     "AddInfosFromEpisodesToTrainBatch",
     "AddLossMask",
@@ -101,6 +104,7 @@ __all__ = [
     "Policy",
     "PrevActionsPrevRewards",
     "RemoveSingleTsTimeRankFromBatch",
+    "RewardShaper",
     "ScaleRewards",
     "Schedule",
     "SignRewards",

@@ -10,6 +10,7 @@ from typing import Any
 
 from gymnasium import Space
 
+from episodia.connectors.action_decoding import ActionDecoder
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
@@ -77,21 +78,27 @@ def module_to_env(
     Args:
         observation_space: Of the environment.
         action_space: Of the environment.
-        custom: Pieces that see actions as NumPy arrays, before they are scaled and clipped.
+        custom: Pieces that see actions as NumPy arrays, before they are scaled and clipped. An `ActionDecoder` among them takes
+            the place of that.
         multi_agent: Whether rows are grouped by module and go back to agents.
         stateful: Whether a module is recurrent.
         normalize_actions: Scale actions from [-1, 1] to the bounds of their space.
         clip_actions: Clip actions to the bounds of their space.
     """
+    decoder = next((piece for piece in custom if isinstance(piece, ActionDecoder)), None)
     return ModuleToEnvPipeline(
         observation_space,
-        action_space,
+        action_space if decoder is None else decoder.module_action_space,
         connectors=[
             GetActions(),
             TensorToNumpy(),
             *([RemoveSingleTsTimeRankFromBatch()] if stateful else []),
             *custom,
-            NormalizeAndClipActions(normalize_actions=normalize_actions, clip_actions=clip_actions),
+            *(
+                [NormalizeAndClipActions(normalize_actions=normalize_actions, clip_actions=clip_actions)]
+                if decoder is None
+                else []
+            ),
             *([ModuleToAgentUnmapping()] if multi_agent else []),
         ],
     )

@@ -14,11 +14,13 @@ from episodia.connectors.action_masks import IGNORED_ROWS
 from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
 from episodia.connectors.pipeline import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
+from episodia.connectors.reward_shaping import SETTLED_ENDS, RewardShaper
 from episodia.env_runners.metrics import RunnerMetrics
+from episodia.env_runners.pipelines import decoder_of, shapers_of
 from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.short_cuts import ToEnv, ToModule
 from episodia.env_runners.stepping import Chosen, Stepper
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.errors import EnvRunnerError
 from episodia.trees import map_batch
@@ -62,7 +64,9 @@ class Actor:
         self.metrics = metrics
         self.random = random
         self.mask_key = mask_key
-        self._scaling = None if module is None else scaling_of(module_to_env)
+        self.shapers: list[RewardShaper] = shapers_of(env_to_module)
+        self._settled_ends: Sequence[str] = ()
+        self._scaling = None if module is None else decoder_of(module_to_env) or scaling_of(module_to_env)
         self._is_stateful = module is not None and module.is_stateful()
         self._to_module = ToModule(env_to_module, stateful=self._is_stateful)
         self._to_env = ToEnv(module_to_env, module, stateful=self._is_stateful)
@@ -82,10 +86,13 @@ class Actor:
     def observe(self, episodes: LiveEpisodes, began: Sequence[int], explore: bool) -> None:
         """Make the batch for the next actions of all lanes, in some of which an episode began."""
         if self.module is None:
+            self._shape_rewards(episodes)
+            self._settled_ends = ()
             return
         self._batch = None
         started = perf_counter()
-        self._shared = {}
+        self._shared = {SETTLED_ENDS: self._settled_ends} if self._settled_ends else {}
+        self._settled_ends = ()
         if self._is_stateful:
             self._shared[CARRIED_STATES] = self._carried(began, len(episodes))
         batch = self._to_module.batch(episodes, self._shared)
@@ -99,6 +106,24 @@ class Actor:
             if self._is_stateful:
                 shared[CARRIED_STATES] = self._initial(len(episodes))
             self._through(episodes, explore, shared)
+        else:
+            self._shape_rewards(episodes)
+
+    def _shape_rewards(self, episodes: EpisodeList) -> None:
+        """Let the pieces set rewards for whom an env-to-module pipeline is run, where there is no module."""
+        for shaper in self.shapers:
+            shaper(
+                rl_module=self.module,
+                batch={},
+                episodes=episodes.current(),
+                shared_data={SETTLED_ENDS: self._settled_ends},
+            )
+
+    def settle_ends(self, episodes: Sequence[SingleAgentEpisode]) -> None:
+        """Let the last rewards of episodes be set that have ended, before `observe` is called: somebody wants to see them."""
+        if self.shapers:
+            self._shape_rewards(EpisodeList(episodes))
+            self._settled_ends = [episode.id_ for episode in episodes]
 
     def _through(self, episodes: EpisodeList, explore: bool, shared: dict[Any, Any]) -> dict[str, Any]:
         return self.env_to_module(
@@ -174,13 +199,13 @@ class Actor:
         elif self.mask_key is not None:
             masks = _masks_in(episodes, self.mask_key)
         actions = self.random.drawn(_allowing(masks, stepper.ignored))
-        return self._chosen({**extras, **self._scaled({Columns.ACTIONS: actions})})
+        return self._chosen({**extras, **self._scaled({Columns.ACTIONS: actions}, episodes)})
 
-    def _scaled(self, outputs: dict[str, Any]) -> dict[str, Any]:
+    def _scaled(self, outputs: dict[str, Any], episodes: LiveEpisodes) -> dict[str, Any]:
         """Bring random actions from the units of the module to those of the environment."""
         if self._scaling is None:
             return outputs
-        return self._scaling(rl_module=self.module, batch=outputs, episodes=())
+        return self._scaling(rl_module=self.module, batch=outputs, episodes=episodes)
 
     # --- States -----------------------------------------------------------------------------------------------------
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from episodia.columns import Columns
+from episodia.connectors import RewardShaper
 from episodia.env_runners.chunk_summaries import Summary, summaries
 from episodia.env_runners.lane_faults import Faults
+from episodia.env_runners.late_rewards import settle
 from episodia.env_runners.metrics import EpisodeTotals
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.recorder import Recorder
-from episodia.episodes.recorder_lanes import is_surely_finite
+from episodia.episodes.recorder_lanes import episodes_here, is_surely_finite
 from episodia.errors import EnvError
 from episodia.trees import leaves
 
@@ -25,12 +28,16 @@ class HandOut:
     Args:
         faults: What is known of episodes whose environment has failed.
         totals: Where chunks are counted.
+        on_cut: Called with chunks that the recorder does not go on with.
         check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
     """
 
-    def __init__(self, faults: Faults, totals: EpisodeTotals, *, check_finite: bool) -> None:
+    def __init__(
+        self, faults: Faults, totals: EpisodeTotals, *, on_cut: Callable[[EpisodeList], None], check_finite: bool
+    ) -> None:
         self._faults = faults
         self._totals = totals
+        self._on_cut = on_cut
         self._check_finite = check_finite
         self._waiting: list[EpisodeList] = []
         self._is_finite = False  # whether that is known of all that waits
@@ -64,12 +71,24 @@ class HandOut:
         if len(chunks):
             self._is_finite = is_finite and not self._waiting
             self._waiting.append(chunks)
+            self._on_cut(chunks)
 
     def drop(self) -> None:
         """Forget what waits, and count it as dropped."""
         self._faults.metrics.num_episodes_dropped += len(set(self.ids()))
         self._faults.metrics.num_env_steps_dropped += self.steps_waiting
         self._waiting = []
+
+    @property
+    def has_running(self) -> bool:
+        """Whether a chunk waits whose episode goes on."""
+        return any(not summary.is_done for summary in self._summaries())
+
+    def settle(self, recorder: Recorder, shapers: Sequence[RewardShaper]) -> None:
+        """Give chunks the rewards that were set after they were cut."""
+        chunks = (chunk for chunks in self._waiting for chunk in chunks)
+        settle(chunks, episodes_here(recorder), shapers, self._faults.unseen_ends)
+        self._is_finite = False  # nobody has looked at what was set
 
     def everything(self) -> EpisodeList:
         """Hand out all that waits."""

@@ -34,6 +34,8 @@ class Faults:
         self._totals = totals
         # By the id of an episode that was truncated: what its environment had raised.
         self.reasons: dict[str, str] = {}
+        # The same episodes, as long as the last rewards of them have not been asked for.
+        self.unseen_ends: set[str] = set()
         # The episodes that the last fault has ended; whoever counts episodes must hear of them.
         self.dropped: Sequence[str] = ()
         self.truncated: Sequence[str] = ()
@@ -52,6 +54,7 @@ class Faults:
             self.truncated = truncate_lanes(recorder, running)
             self.dropped = [id_ for id_ in reasons if id_ not in self.truncated]
             self.reasons |= {id_: reasons[id_] for id_ in self.truncated}
+            self.unseen_ends.update(self.truncated)
         else:
             self.drop(recorder, running)
         return recorder.idle_lanes
@@ -67,5 +70,6 @@ class Faults:
 
     def mark(self, chunk: Any) -> None:
         """Write into the custom data of a truncated episode why it was."""
-        if self.reasons and chunk.id_ in self.reasons:
+        if chunk.is_done and chunk.id_ in self.reasons:
             chunk.custom_data["env_error"] = self.reasons.pop(chunk.id_)
+            self.unseen_ends.discard(chunk.id_)

@@ -36,6 +36,7 @@ from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.multi_agent_lane import Choice
 from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
 from episodia.env_runners.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.pipelines import decoder_of, shapers_of
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EnvRunnerError
@@ -75,6 +76,7 @@ class MultiAgentActor:
 
     Attributes:
         metrics: Where the time that is spent is added up.
+        shapers: The pieces that set rewards.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class MultiAgentActor:
         self.rng = rng
         self.generator = generator
         self.metrics = RunnerMetrics()
+        self.shapers = shapers_of(env_to_module)
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
         self._is_stateful = any(self._stateful.values())
         self._to_module = MultiAgentToModule(env_to_module)
@@ -112,9 +115,13 @@ class MultiAgentActor:
             ahead: How many steps more than the episodes the environments have made.
         """
         moment = [(episode.id_, episode.env_t + ahead) for episode in episodes]
-        if self.modules is None or moment == self._observed:
+        if moment == self._observed:
             return
         self._observed, self._batch, self._shared = None, {}, {}
+        if self.modules is None:
+            self._shape_rewards(episodes)
+            self._observed = moment
+            return
         started = perf_counter()
         agents, shared = self._live(episodes), self._shared
         batch = None if self._is_stateful else self._to_module.batch(agents, shared)
@@ -129,6 +136,11 @@ class MultiAgentActor:
             )
         self._observed = moment
         self.metrics.env_to_module_time_s += perf_counter() - started
+
+    def _shape_rewards(self, episodes: Sequence[MultiAgentEpisode]) -> None:
+        """Let the pieces set rewards for whom the env-to-module pipeline is run, where there are no modules."""
+        for shaper in self.shapers:
+            shaper(rl_module=None, batch={}, episodes=episodes)
 
     def _live(self, episodes: Sequence[MultiAgentEpisode]) -> LiveAgents:
         if self._agents is None or not self._agents.holds(episodes):
@@ -152,7 +164,9 @@ class MultiAgentActor:
 
         Shipped pieces make rows for agents that act, and write nothing into episodes.
         """
-        if self.modules is not None and not all(map(_is_shipped, pieces(self.env_to_module))):
+        if self.modules is None:
+            self._shape_rewards([episode])
+        elif not all(map(_is_shipped, pieces(self.env_to_module))):
             self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
 
     def forget(self) -> None:
@@ -177,9 +191,9 @@ class MultiAgentActor:
             at_random: Whether actions are drawn at random. Recurrent modules run all the same, so that their states go on.
             ahead: See `observe`.
         """
+        self.observe(episodes, explore=explore, ahead=ahead)
         if self.modules is None:
             return self._without_modules(episodes, space_of)
-        self.observe(episodes, explore=explore, ahead=ahead)
         started = perf_counter()
         outputs = self._outputs(self.modules, explore, at_random)
         between = perf_counter()
@@ -221,10 +235,17 @@ class MultiAgentActor:
         self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
     ) -> dict[Any, Any]:
         """Return random actions in the place of what modules have put out; states stay."""
-        real_range = self._real_range()
+        real_range, decoder = self._real_range(), decoder_of(self.module_to_env)
+        own_space = None if decoder is None else decoder.module_action_space
+
+        def drawn_from(position: int, agent: Any) -> Space[Any]:
+            return space_of(position, agent) if own_space is None else own_space
+
         made: dict[Any, Any] = {}
         for module_id, columns in outputs.items():
-            actions = stack(random_items(episodes, self._shared[ROW_OWNERS][module_id], space_of, self.rng, real_range))
+            actions = stack(
+                random_items(episodes, self._shared[ROW_OWNERS][module_id], drawn_from, self.rng, real_range)
+            )
             if self._stateful.get(module_id):
                 # As all columns of a recurrent module, actions have a time axis.
                 actions = map_batch(lambda leaf: leaf[:, None], actions)

@@ -12,13 +12,14 @@ import torch
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.callbacks import Listeners, notify
+from episodia.env_runners.late_rewards import check_delay
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_modules import as_modules, default_mapping, load_weights, weights_of
 from episodia.env_runners.multi_agent_players import CountStepsBy, Manner, Players
 from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
-from episodia.env_runners.pipelines import Pieces, commit, device_of
+from episodia.env_runners.pipelines import Pieces, action_space_of, commit, delay_of, device_of, shapers_of
 from episodia.env_runners.sampling import BatchMode, check_settings, wanted
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError
@@ -59,6 +60,7 @@ class MultiAgentEnvRunner:
         horizon: int | None = None,
         soft_horizon: int | None = None,
         ignore_terminations: bool = False,
+        reward_delay: int = 0,
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int = 3,
@@ -87,6 +89,9 @@ class MultiAgentEnvRunner:
             horizon: After how many environment steps an episode is truncated, and the environment reset.
             soft_horizon: After how many an episode is truncated, and the environment goes on with the next one.
             ignore_terminations: Record what terminates as truncated, so that learners bootstrap after it.
+            reward_delay: For how many ticks a reward may still be set, by `set_rewards` on the running episode in callbacks or
+                pieces: so many steps are not handed out before they are settled. A `RewardShaper` in the pipeline brings its
+                own.
             callbacks: See `Callbacks`.
             on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew.
@@ -99,6 +104,7 @@ class MultiAgentEnvRunner:
         _check(source, num_envs, on_env_error, horizon, soft_horizon)
         check_settings(batch_mode, rollout_fragment_length)
         _checked_count(count_steps_by)
+        check_delay(reward_delay)
         self._arguments: dict[str, Any] = {
             "explore": explore,
             "batch_mode": batch_mode,
@@ -108,6 +114,7 @@ class MultiAgentEnvRunner:
             "horizon": horizon,
             "soft_horizon": soft_horizon,
             "ignore_terminations": ignore_terminations,
+            "reward_delay": reward_delay,
             "on_env_error": on_env_error,
             "max_restarts": max_restarts,
             "check_finite": check_finite,
@@ -134,10 +141,10 @@ class MultiAgentEnvRunner:
         )
         self._lanes = [Lane(index, settings) for index in range(num_envs)]
         self._spaces = spaces_of(self._lanes[0].env)
-        self._recorded_spaces = self._spaces[0], _recorded(self._spaces[1])
         self._actor = MultiAgentActor(
             self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
         )
+        self._recorded_spaces = self._spaces[0], self._recorded(self._spaces[1])
         self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), checks_finite=check_finite)
         self._num_evaluations = 0
         self._is_closed = False
@@ -158,6 +165,13 @@ class MultiAgentEnvRunner:
             custom = list(module_to_env or ())
             module_to_env = defaults.module_to_env(observation_space, action_space, **given, custom=custom)
         return env_to_module, module_to_env
+
+    def _recorded(self, by_agent: Any) -> Any:
+        """Return the spaces of the actions that are recorded."""
+        return by_agent and {
+            agent: recorded_action_space(action_space_of(self.modules, self.module_to_env, space))
+            for agent, space in by_agent.items()
+        }
 
     def _new_episode(self, id_: str) -> MultiAgentEpisode:
         observation_space, action_space = self._recorded_spaces
@@ -191,8 +205,8 @@ class MultiAgentEnvRunner:
     @property
     def lookback(self) -> int:
         """How many of its own steps each agent of a chunk can look back to: what pipelines need, or more if asked for."""
-        wanted: list[int] = [self.env_to_module.lookback, self.module_to_env.lookback, self._arguments["lookback"]]
-        return max(wanted)
+        asked_for = max(self._arguments["lookback"], self._arguments["reward_delay"])
+        return max(self.env_to_module.lookback, self.module_to_env.lookback, asked_for)
 
     def __repr__(self) -> str:
         return f"MultiAgentEnvRunner({self._lanes[0].env!r}, {self.modules!r}, num_envs={self.num_envs})"
@@ -238,8 +252,16 @@ class MultiAgentEnvRunner:
         count_steps_by = _checked_count(count_steps_by or settings["count_steps_by"])
         manner = Manner(settings["explore"] if explore is None else explore, random_actions, count_steps_by)
         players = self._players
+        self._actor.shapers = shapers_of(self.env_to_module)
         with torch.no_grad():
-            played = players.play(goal, manner, self.lookback, force_reset=force_reset, on_complete=self._commit)
+            played = players.play(
+                goal,
+                manner,
+                self.lookback,
+                reward_delay=delay_of(self.env_to_module, settings["reward_delay"]),
+                force_reset=force_reset,
+                on_complete=self._commit,
+            )
         samples = EpisodeList(played)
         notify(players.listeners.on_sample_end, env_runner=self, samples=samples)
         return samples
@@ -376,10 +398,6 @@ def _checked_count(count_steps_by: Any) -> CountStepsBy:
         raise EnvRunnerError(f"found count_steps_by={count_steps_by!r}, expected one of ('env_steps', 'agent_steps').")
     counted: CountStepsBy = count_steps_by
     return counted
-
-
-def _recorded(by_agent: Any) -> Any:
-    return by_agent and {agent: recorded_action_space(space) for agent, space in by_agent.items()}
 
 
 def _randomness(entropy: int) -> tuple[np.random.Generator, torch.Generator]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.callbacks import Listeners, notify
+from episodia.env_runners.late_rewards import joined, settle
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_bulk import BulkRecording
 from episodia.env_runners.multi_agent_env import StepResult
@@ -93,6 +93,7 @@ class Players:
         manner: Manner,
         lookback: int,
         *,
+        reward_delay: int,
         force_reset: bool,
         on_complete: Callable[[], None],
     ) -> list[MultiAgentEpisode]:
@@ -102,6 +103,7 @@ class Players:
             wanted: How many steps or episodes.
             manner: Whether modules explore, whether actions are drawn at random, and which steps are counted.
             lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+            reward_delay: For how many ticks rewards may still be set; steps that are younger are not handed out.
             force_reset: Whether to begin new episodes everywhere.
             on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
         """
@@ -113,11 +115,13 @@ class Players:
             if wanted.episodes is not None:
                 self._play_episodes(wanted.episodes)
                 on_complete()
-                return self._harvest.take_whole(wanted.episodes)
+                return self._harvest.take_whole(wanted.episodes, self._metrics)
             self._play_steps(wanted, on_complete)
             self._bulk.flush()
             self._cut_running()
-            return self._harvest.take_all()
+            complete = len(self._harvest)
+            self._settle_rewards(reward_delay)
+            return self._harvest.take_first(complete, self._metrics)
         finally:
             self._bulk.flush()
             self._metrics.common.sample_time_s += perf_counter() - started
@@ -137,15 +141,32 @@ class Players:
     def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded() >= (wanted.steps or 0)
         while not is_complete:
-            self._begin_all()
-            self._step(self._lanes)
-            self._begin_all()
+            self._tick()
             is_complete = self._recorded() >= (wanted.steps or 0)
             if is_complete:
                 on_complete()
-            self._actor.observe(
-                [lane.running for lane in self._lanes], explore=self._manner.explore, ahead=len(self._bulk)
-            )
+            self._observe()
+
+    def _tick(self) -> None:
+        self._begin_all()
+        self._step(self._lanes)
+        self._begin_all()
+
+    def _observe(self) -> None:
+        self._actor.observe([lane.running for lane in self._lanes], explore=self._manner.explore, ahead=len(self._bulk))
+
+    def _settle_rewards(self, delay: int) -> None:
+        """Play on until no reward is open in what waits; what is played is the beginning of the next sample."""
+        shapers = self._actor.shapers
+        if not (delay or shapers):
+            return
+        if not all(chunk.is_done for chunk in self._harvest.chunks):
+            for _ in range(delay):
+                self._tick()
+                self._observe()
+            self._bulk.flush()
+        running = {lane.running.id_: lane.running for lane in self._lanes if lane.episode is not None}
+        settle(self._harvest.chunks, running, shapers, set())
 
     def _recorded(self) -> int:
         """Return how many steps could be handed out."""
@@ -232,7 +253,7 @@ class Players:
         self._actor.observe_end(episode, explore=self._manner.explore)
         self._keep(lane, episode)
         if self.listeners.on_episode_end:
-            self._notify("on_episode_end", lane, episode=_joined(self._earlier[lane.index]))
+            self._notify("on_episode_end", lane, episode=joined(self._earlier[lane.index]))
             self._earlier[lane.index] = []
 
     def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
@@ -244,8 +265,7 @@ class Players:
         except EpisodiaError:
             lane.episode = None
             raise
-        self._totals[lane.index].note(chunk, self._metrics)
-        self._harvest.add(lane.order, chunk)
+        self._harvest.add(lane.order, chunk, self._totals[lane.index])
         if self.listeners.on_episode_end:
             self._earlier[lane.index].append(chunk)
 
@@ -277,13 +297,3 @@ class Players:
         functions = getattr(self.listeners, event)
         if functions:
             notify(functions, env_runner=self._runner, env=lane.env, env_index=lane.index, **arguments)
-
-
-def _joined(chunks: list[MultiAgentEpisode]) -> MultiAgentEpisode:
-    """Return the whole episode, a copy if it is in several chunks."""
-    if len(chunks) == 1:
-        return chunks[0]
-    whole = copy.copy(chunks[0])
-    for chunk in chunks[1:]:
-        whole.concat_episode(chunk)
-    return whole

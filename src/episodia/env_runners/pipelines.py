@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
 from episodia.connectors import (
+    ActionDecoder,
     ConnectorV2,
     EnvToModulePipeline,
     ModuleToEnvPipeline,
     NormalizeAndClipActions,
+    RewardShaper,
     defaults,
 )
 
@@ -69,6 +72,27 @@ def commit(pipelines: Iterable[ConnectorV2]) -> None:
         change = getattr(piece, "commit", None)
         if change is not None:
             change()
+
+
+def shapers_of(env_to_module: ConnectorV2) -> list[RewardShaper]:
+    """Return the pieces that set rewards."""
+    return [piece for piece in _pieces([env_to_module]) if isinstance(piece, RewardShaper)]
+
+
+def delay_of(env_to_module: ConnectorV2, at_least: int) -> int:
+    """Return after how many ticks no reward is open any more."""
+    return max([at_least, *(shaper.delay for shaper in shapers_of(env_to_module))])
+
+
+def decoder_of(module_to_env: ConnectorV2) -> ActionDecoder | None:
+    """Return the piece that translates a module's actions, if there is one."""
+    return next((piece for piece in _pieces([module_to_env]) if isinstance(piece, ActionDecoder)), None)
+
+
+def action_space_of(module: Any, module_to_env: ConnectorV2, space: Space[Any]) -> Space[Any]:
+    """Return the space of the actions that are recorded: that of the environment, unless a module acts in one of its own."""
+    decoder = None if module is None else decoder_of(module_to_env)
+    return space if decoder is None else decoder.module_action_space
 
 
 def _pieces(connectors: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:

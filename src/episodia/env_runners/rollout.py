@@ -122,6 +122,14 @@ class Rollout:
                     on_complete()
                 self.actor.observe(self._live, self._stepper.began, manner.explore)
 
+    def play_on(self, manner: Manner, ticks: int) -> None:
+        """Play some ticks more, unless all lanes have to be reset."""
+        with torch.no_grad():
+            for _ in range(ticks):
+                if self._step(manner) is None:
+                    return
+                self.actor.observe(self._live, self._stepper.began, manner.explore)
+
     def _step(self, manner: Manner) -> int | None:
         """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
         actor, stepper = self.actor, self._stepper
@@ -164,6 +172,9 @@ class Rollout:
             # Their last observation goes through the pipeline now, or never.
             self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), manner.explore)
         if self._watcher.is_listening:
+            actor = self.actor
+            if actor.shapers and stepper.begins_by_itself:
+                actor.settle_ends([recorder.episode(lane) for lane in stepper.ended if lane not in leaving])
             stepped = [lane for lane in range(recorder.num_lanes) if lane not in began]
             self._watcher.on_steps(self, stepped, stepper.ended)
         if leaving:

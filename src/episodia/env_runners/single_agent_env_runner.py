@@ -15,14 +15,18 @@ from episodia.env_runners.callbacks import Listeners
 from episodia.env_runners.evaluation import Evaluator
 from episodia.env_runners.handing_out import HandOut
 from episodia.env_runners.lane_faults import Faults, OnEnvError
+from episodia.env_runners.late_rewards import check_delay
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
 from episodia.env_runners.pipelines import (
     Pieces,
+    action_space_of,
     commit,
+    delay_of,
     device_of,
     env_to_module_for,
     module_to_env_for,
     real_range_of,
+    shapers_of,
 )
 from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.rollout import Manner, Rollout
@@ -62,6 +66,7 @@ class SingleAgentEnvRunner:
         horizon: int | None = None,
         soft_horizon: int | None = None,
         ignore_terminations: bool = False,
+        reward_delay: int = 0,
         lookback: int = 1,
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
@@ -91,6 +96,9 @@ class SingleAgentEnvRunner:
             horizon: After so many steps an episode is truncated, and the environment reset.
             soft_horizon: After so many steps an episode is truncated, and the environment goes on with the next one.
             ignore_terminations: Record episodes that terminate as truncated, so that learners bootstrap after them.
+            reward_delay: For how many steps after its own a reward may still be set, by `set_rewards` on the running episode
+                in callbacks or pieces: so many steps are not handed out before they are settled. A `RewardShaper` in the
+                pipeline brings its own.
             lookback: How many earlier steps a chunk carries, at least; the lookback of the learner's pipeline. Pipelines of
                 the runner that need more get more.
             callbacks: See `Callbacks`.
@@ -106,6 +114,7 @@ class SingleAgentEnvRunner:
         """
         arguments = {name: value for name, value in locals().items() if name not in ("self", "env", "module")}
         check_settings(batch_mode, rollout_fragment_length)
+        check_delay(reward_delay)
         self.explore = explore
         self.batch_mode = batch_mode
         self.rollout_fragment_length = rollout_fragment_length
@@ -123,14 +132,14 @@ class SingleAgentEnvRunner:
         self._seeds = Seeds(seed)
         self._totals = EpisodeTotals()
         self._faults = Faults(on_env_error, RunnerMetrics(), self._totals)
-        self._hand_out = HandOut(self._faults, self._totals, check_finite=check_finite)
         self._watcher = Watcher(Listeners(callbacks), self)
+        self._hand_out = HandOut(self._faults, self._totals, on_cut=self._watcher.on_cut, check_finite=check_finite)
         self._last_manner: Manner | None = None
         self._is_closed = False
         made = self._source.build()
         try:
             actor = self._new_actor(made, module, env_to_module, module_to_env, action_mask_key)
-            self._lookback = lookback
+            self._lookback, self._reward_delay = lookback, reward_delay
             self._rollout = self._new_rollout(made, actor)
             self._watcher.on_created(self._rollout)
         except BaseException:
@@ -153,7 +162,10 @@ class SingleAgentEnvRunner:
             env_to_module_for(env, module, env_to_module),
             to_env,
             random=RandomActions(
-                env.single_action_space, env.num_envs, self._seeds.rng(), real_range_of(module, to_env)
+                action_space_of(module, to_env, env.single_action_space),
+                env.num_envs,
+                self._seeds.rng(),
+                real_range_of(module, to_env),
             ),
             generator=self._seeds.generator(device_of(module)),
             metrics=self._faults.metrics,
@@ -163,9 +175,11 @@ class SingleAgentEnvRunner:
     def _new_rollout(self, env: VectorEnv[Any, Any, Any], actor: Actor) -> Rollout:
         recorder = Recorder(
             env.single_observation_space,
-            env.single_action_space,
+            action_space_of(actor.module, actor.module_to_env, env.single_action_space),
             env.num_envs,
-            lookback=max(self._lookback, actor.env_to_module.lookback, actor.module_to_env.lookback),
+            lookback=max(
+                self._lookback, self._reward_delay, actor.env_to_module.lookback, actor.module_to_env.lookback
+            ),
             seed=self._seeds.seed,
         )
         recorder.weights_version = 0
@@ -257,6 +271,7 @@ class SingleAgentEnvRunner:
         self._prepare(goal, manner, force_reset)
         try:
             self._rollout.play(goal, manner, self._hand_out.steps_waiting, self._commit)
+            self._wait_for_rewards(goal, manner)
         finally:
             self._faults.metrics.sample_time_s += perf_counter() - started
         episodes = self._handed_out(goal)
@@ -266,6 +281,7 @@ class SingleAgentEnvRunner:
     def _prepare(self, goal: Wanted, manner: Manner, force_reset: bool) -> None:
         """See to it that what is played next fits to what is there."""
         rollout = self._rollout
+        rollout.actor.shapers = shapers_of(self.env_to_module)
         needed = max(self.env_to_module.lookback, self.module_to_env.lookback)
         if needed > rollout.recorder.lookback:
             # A pipeline was changed. Running episodes do not have the steps any more that it looks back to.
@@ -284,6 +300,26 @@ class SingleAgentEnvRunner:
         if goal.episodes is not None and not rollout.has_whole_episodes_only():
             rollout.needs_reset = True
 
+    @property
+    def _has_late_rewards(self) -> bool:
+        """Whether rewards may be others than those that the environments have returned."""
+        return bool(self._reward_delay or self._rollout.actor.shapers)
+
+    def _wait_for_rewards(self, goal: Wanted, manner: Manner) -> None:
+        """See to it that no reward is open in what is handed out."""
+        rollout, waiting = self._rollout, self._hand_out
+        if not self._has_late_rewards:
+            return
+        delay = delay_of(self.env_to_module, self._reward_delay)
+        if goal.episodes is None:
+            # What is handed out ends here. What is played on is the beginning of the next sample.
+            waiting.collect(rollout.recorder)
+            if delay and waiting.has_running:
+                rollout.play_on(manner, delay)
+        else:
+            waiting.collect_finished(rollout.recorder)
+        waiting.settle(rollout.recorder, rollout.actor.shapers)
+
     def _commit(self) -> None:
         commit((self.env_to_module, self.module_to_env))
 
@@ -291,7 +327,8 @@ class SingleAgentEnvRunner:
         rollout, waiting = self._rollout, self._hand_out
         try:
             if goal.episodes is None:
-                waiting.collect(rollout.recorder)
+                if not self._has_late_rewards:
+                    waiting.collect(rollout.recorder)
                 return waiting.everything()
             waiting.collect_finished(rollout.recorder)
             return waiting.these(rollout.order.first(goal.episodes))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.env_runners.callbacks import Listeners, notify
-from episodia.episodes import SingleAgentEpisode
+from episodia.env_runners.late_rewards import joined
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 
 if TYPE_CHECKING:
     from episodia.env_runners.rollout import Rollout
@@ -51,23 +51,21 @@ class Watcher:
                 episode = self._whole(rollout.recorder.episode(lane))
                 self._tell(self._listeners.on_episode_end, rollout, lane, episode)
 
-    def on_sample_end(self, rollout: Rollout, samples: Any) -> None:
-        """Keep what may be needed, and tell that a sample is complete."""
+    def on_cut(self, chunks: EpisodeList) -> None:
+        """Keep what may be needed of chunks that are handed out, now or later."""
         if self._listeners.on_episode_end:
-            for chunk in samples:
+            for chunk in chunks:
                 if chunk.is_done:
                     self._earlier.pop(chunk.id_, None)
                 else:
                     self._earlier.setdefault(chunk.id_, []).append(chunk)
+
+    def on_sample_end(self, rollout: Rollout, samples: Any) -> None:
+        """Tell that a sample is complete."""
         notify(self._listeners.on_sample_end, env_runner=self._runner, env=rollout.env, samples=samples)
 
     def _whole(self, last: SingleAgentEpisode) -> SingleAgentEpisode:
-        earlier = self._earlier.get(last.id_)
-        if not earlier:
-            return last
-        whole = copy.copy(earlier[0])
-        for chunk in [*earlier[1:], last]:
-            whole.concat_episode(chunk)
+        whole: SingleAgentEpisode = joined([*self._earlier.get(last.id_, ()), last])
         return whole
 
     def _tell(self, functions: Any, rollout: Rollout, lane: int, episode: SingleAgentEpisode) -> None:

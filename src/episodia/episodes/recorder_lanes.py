@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from episodia.episodes.recorded_episode import growing_episode
 from episodia.episodes.recorder import Recorder
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
 
 
@@ -58,6 +60,12 @@ def steps_waiting(recorder: Recorder) -> int:
     """Return how many steps were recorded and not handed out yet."""
     chunks = [*recorder._finished, *recorder._running()]
     return sum(chunk.num_steps for chunk in chunks)
+
+
+def episodes_here(recorder: Recorder) -> dict[str, SingleAgentEpisode]:
+    """Return the episodes by their ids that are running, or have ended and not been handed out, in list form."""
+    chunks = [*recorder._finished, *recorder._running()]
+    return {chunk.id_: growing_episode(chunk, recorder._layout) for chunk in chunks}
 
 
 def is_surely_finite(recorder: Recorder) -> bool:
