@@ -205,8 +205,9 @@ class MultiAgentEnvRunner:
     @property
     def lookback(self) -> int:
         """How many of its own steps each agent of a chunk can look back to: what pipelines need, or more if asked for."""
-        asked_for = max(self._arguments["lookback"], self._arguments["reward_delay"])
-        return max(self.env_to_module.lookback, self.module_to_env.lookback, asked_for)
+        asked_for: int = max(self._arguments["lookback"], self._arguments["reward_delay"])
+        needed: int = max(self.env_to_module.lookback, self.module_to_env.lookback)
+        return max(needed, asked_for)
 
     def __repr__(self) -> str:
         return f"MultiAgentEnvRunner({self._lanes[0].env!r}, {self.modules!r}, num_envs={self.num_envs})"
