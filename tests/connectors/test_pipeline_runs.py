@@ -217,13 +217,6 @@ def test_the_repr_of_a_long_pipeline_is_cut():
     assert lines[-1].strip() == "... and 40 more pieces"
 
 
-def test_notebooks_get_a_table_with_names_escaped():
-    html = ConnectorPipelineV2(connectors=[Tiny(name="<b>")])._repr_html_()
-
-    assert "<table>" in html
-    assert "&lt;b&gt;" in html
-
-
 @pytest.mark.parametrize("piece", [Tiny(), Tiny(name="x")])
 def test_the_repr_of_a_piece_names_it(piece):
     assert repr(piece) == ("Tiny(name='x')" if piece.name == "x" else "Tiny()")

@@ -138,8 +138,8 @@ def test_saving_and_loading_keeps_what_was_evaluated(tmp_path):
             assert loaded.evaluate(4) == training.evaluate(4)
 
 
-@pytest.mark.parametrize("missing", ["safetensors", "matplotlib"])
-def test_without_the_extra_a_run_still_trains_and_says_what_is_missing(missing, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("missing", "extra"), [("safetensors", "train"), ("matplotlib", "plot")])
+def test_without_the_extra_a_run_still_trains_and_says_what_is_missing(missing, extra, tmp_path, monkeypatch, capsys):
     for name in [missing, *(name for name in sys.modules if name.startswith(f"{missing}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, f"{missing}.torch", None)
@@ -148,7 +148,7 @@ def test_without_the_extra_a_run_still_trains_and_says_what_is_missing(missing, 
     with train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL) as training:
         assert training.steps >= 40
 
-    assert "episodia[train]" in capsys.readouterr().err
+    assert f"episodia[{extra}]" in capsys.readouterr().err
     assert lines_of(tmp_path)
 
 
@@ -221,7 +221,7 @@ def test_the_curve_has_a_point_for_each_update_and_a_line_at_the_target():
 def test_without_matplotlib_the_curve_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    with pytest.raises(MissingExtraError, match=r"episodia\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"episodia\[plot\]"):
         learning_curve([RECORD])
 
 

@@ -20,6 +20,7 @@ from episodia.episodes.gather import DroppedHistoryError
 from episodia.errors import ShapeError
 from episodia.testing import EPISODES, MULTI_AGENT_EPISODES, assert_same_items, episodes
 from episodia.trees import stack, unstack
+from shown_html import Shown
 
 
 def walk(length: int, *, first: int = 0, lookback: int = 0, finalized: bool = False, **kwargs) -> SingleAgentEpisode:
@@ -252,7 +253,26 @@ def test_it_is_a_sequence_of_the_very_episodes():
     assert EpisodeList.of(listed) is listed
     assert listed == [first, second, third]
     assert repr(listed) == "EpisodeList(3 SingleAgentEpisodes, 6 steps, 0 done)"
-    assert "<table>" in listed._repr_html_()
+
+
+def test_notebooks_get_a_row_for_each_episode():
+    first, second, third = walk(1), walk(2, lookback=1, terminated=True), walk(3, truncated=True)
+    page = Shown(EpisodeList([first, second, third])._repr_html_())
+
+    assert page.rows[0] == ["episode", "time steps", "length", "lookback", "return", "end"]
+    assert [row[0] for row in page.rows[1:]] == [first.id_, second.id_, third.id_]
+    assert [row[1:] for row in page.rows[1:]] == [
+        ["0 .. 1", "1", "0", "0", "running"],
+        ["1 .. 3", "2", "1", "1.5", "terminated"],
+        ["0 .. 3", "3", "0", "1.5", "truncated"],
+    ]
+
+
+def test_a_long_list_is_cut_and_counted():
+    page = Shown(EpisodeList([SingleAgentEpisode("<b>" * 1_000) for _ in range(1_000)])._repr_html_())
+
+    assert len(page.rows) == 1 + 100
+    assert "... and 900 more episodes" in page.text
 
 
 @pytest.mark.parametrize("now", [False, True])

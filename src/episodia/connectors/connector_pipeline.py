@@ -12,12 +12,14 @@ from episodia.connectors import checking, display, places, state_keeping
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_ends import copied, unwrapped
 from episodia.connectors.current_run import Run, current_run
+from episodia.connectors.diagram import pipeline_html
 from episodia.connectors.editing import set_own_spaces, set_pieces
 from episodia.connectors.explaining import Explanation, explain
 from episodia.connectors.failures import cause_of, failure
 from episodia.connectors.kinds import Kind
 from episodia.connectors.names import name_clash
 from episodia.connectors.space_flow import MaybeSpace
+from episodia.connectors.tracing import Trace, Tracer
 from episodia.episodes.episode_list import EpisodeList
 from episodia.errors import PipelineError
 from episodia.spaces import short_name
@@ -45,6 +47,7 @@ class ConnectorPipelineV2(ConnectorV2):
     given_columns: ClassVar[frozenset[str] | None] = None
     _pieces: tuple[ConnectorV2, ...] = ()
     _module_seen: Any = _NO_MODULE
+    _trace: Trace | None = None
 
     def __init__(
         self,
@@ -93,13 +96,18 @@ class ConnectorPipelineV2(ConnectorV2):
         if _nested:
             arguments["episodes"] = episodes
             return self._run({} if batch is None else batch, arguments)
+        tracer = None
         if rl_module is not self._module_seen:
             self.check_module(rl_module)
             self._module_seen = rl_module
+            tracer = Tracer(self, batch) if self._trace is None else None
         arguments["episodes"] = prepared = self.prepared(episodes)
-        with Run(prepared):
+        with Run(prepared, tracer):
             made = self._run(copied(batch), arguments)
-        return unwrapped(made)
+        returned = unwrapped(made)
+        if tracer is not None:
+            self._trace = tracer.trace(returned)
+        return returned
 
     def _run(self, batch: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         """Call the pieces one after another with these arguments and the batch so far."""
@@ -136,12 +144,15 @@ class ConnectorPipelineV2(ConnectorV2):
             **kwargs: What else the pipeline is called with, such as `batch` and `explore`.
 
         Returns:
-            Columns with shapes and dtypes, time and bytes of each piece; print it, or let a notebook show it.
+            Columns with shapes and dtypes, time and bytes of each piece; print it, or let a notebook show it. The shapes are
+            also on the arrows of the diagram that a notebook shows for the pipeline itself from now on.
 
         Raises:
             ConnectorError: If a piece fails.
         """
-        return explain(self, episodes, rl_module, **kwargs)
+        explanation = explain(self, episodes, rl_module, **kwargs)
+        self._trace = explanation.trace
+        return explanation
 
     def check_module(self, rl_module: Any) -> None:
         """Check that `rl_module` finds what it needs; the first call with a module does that too.
@@ -209,7 +220,7 @@ class ConnectorPipelineV2(ConnectorV2):
                 raise PipelineError(name_clash(piece, name, other, position))
 
     def _forget_module(self) -> None:
-        self._module_seen = _NO_MODULE
+        self._module_seen, self._trace = _NO_MODULE, None
 
     # --- What it declares, as a piece -------------------------------------------------------------------------------
 
@@ -332,7 +343,8 @@ class ConnectorPipelineV2(ConnectorV2):
     # --- Copies and display -----------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in super().__getstate__().items() if key != "_module_seen"}
+        seen = {"_module_seen", "_trace"}
+        return {key: value for key, value in super().__getstate__().items() if key not in seen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -343,7 +355,7 @@ class ConnectorPipelineV2(ConnectorV2):
         return display.pipeline_text(self)
 
     def _repr_html_(self) -> str:
-        return display.pipeline_html(self)
+        return pipeline_html(self, self._trace)
 
 
 def _no_batch(found: Any) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 if TYPE_CHECKING:
     from episodia.connectors.explaining import Watcher
+    from episodia.connectors.tracing import Tracer
     from episodia.episodes.episode_list import EpisodeList
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
@@ -35,12 +36,12 @@ class Run:
 
     __slots__ = ("_token", "at_episode", "episodes", "watcher")
 
-    def __init__(self, episodes: EpisodeList | None) -> None:
+    def __init__(self, episodes: EpisodeList | None, watcher: Watcher | Tracer | None = None) -> None:
         self.episodes = episodes
         # The episode that the piece which runs was handed last, until it has seen all of them.
         self.at_episode: SingleAgentEpisode | None = None
-        # Told before and after each piece, when a pipeline is explained.
-        self.watcher: Watcher | None = None
+        # Told before and after each piece, when a pipeline is explained or runs for the first time.
+        self.watcher = watcher
 
     def __enter__(self) -> Run:
         self._token = _RUN.set(self)

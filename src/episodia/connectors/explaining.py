@@ -5,22 +5,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from episodia.connectors.batch_ends import copied, unwrapped
 from episodia.connectors.current_run import Run
 from episodia.connectors.describing import bytes_of, columns_of, describe_column
-from episodia.connectors.display import html_table
 from episodia.connectors.fingerprints import fingerprint
 from episodia.connectors.places import walk
+from episodia.connectors.tracing import Trace, described
+from episodia.notebook_html import block, bytes_text, row, table
 
 if TYPE_CHECKING:
     from episodia.connectors.base import ConnectorV2
     from episodia.connectors.connector_pipeline import ConnectorPipelineV2
 
 Change = Literal["new", "changed", "same", "gone"]
+
+_MOST_ROWS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,11 @@ class PieceReport:
         """The bytes of all columns after the piece."""
         return sum(column.nbytes for column in self.columns)
 
+    @property
+    def contents(self) -> dict[str, str]:
+        """The columns after the piece, with their shapes and dtypes."""
+        return {column.name: column.content for column in self.columns if column.change != "gone"}
+
 
 @final
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -56,6 +64,7 @@ class Explanation:
     pipeline: str
     pieces: tuple[PieceReport, ...]
     batch: dict[str, Any]  # what the pipeline returned
+    trace: Trace = field(repr=False)
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -66,7 +75,9 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table(self._headline(), _TITLES, self._rows())
+        rows = self._rows()
+        hidden = f"{len(rows) - _MOST_ROWS} more rows" if len(rows) > _MOST_ROWS else ""
+        return block(self._headline(), table(_TITLES, map(row, rows[:_MOST_ROWS]), hidden))
 
     def _headline(self) -> str:
         return f"{self.pipeline}: {_time_text(sum(piece.seconds for piece in self.pieces))}"
@@ -77,7 +88,7 @@ class Explanation:
             where, spent, total = (
                 ".".join(map(str, report.place)),
                 _time_text(report.seconds),
-                _bytes_text(report.nbytes),
+                bytes_text(report.nbytes),
             )
             rows.append((where, report.piece, spent, total, "", "", ""))
             rows += [("", "", "", "", _MARKS[column.change], column.name, column.content) for column in report.columns]
@@ -92,15 +103,6 @@ def _time_text(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms"
 
 
-def _bytes_text(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB"):
-        if size < 1000:
-            return f"{size:.4g} {unit}"
-        size /= 1000
-    return f"{size:.4g} MB"
-
-
 def explain(
     pipeline: ConnectorPipelineV2, episodes: Any, rl_module: Any, *, batch: dict[str, Any] | None = None, **kwargs: Any
 ) -> Explanation:
@@ -109,11 +111,13 @@ def explain(
         trial.check_module(rl_module)
         prepared = trial.prepared(episodes)
         forks = None if prepared is None else prepared.forked()
-        with Run(forks) as run:
-            watcher = run.watcher = Watcher(trial)
+        watcher = Watcher(trial)
+        with Run(forks, watcher):
             # It counts as nested, because the run was opened here; the end of an outermost one follows.
             made = trial(rl_module=rl_module, batch=copied(batch), episodes=forks, _nested=True, **kwargs)
-    return Explanation(pipeline=type(pipeline).__name__, pieces=tuple(watcher.reports), batch=unwrapped(made))
+    reports, returned = tuple(watcher.reports), unwrapped(made)
+    trace = Trace(described(batch or {}), {report.place: report.contents for report in reports}, described(returned))
+    return Explanation(pipeline=type(pipeline).__name__, pieces=reports, batch=returned, trace=trace)
 
 
 @contextmanager

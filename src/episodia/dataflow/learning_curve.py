@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from episodia import plotting
 from episodia.dataflow.training import Record
-from episodia.errors import MissingExtraError
 
 
 def learning_curve(history: Sequence[Record], *, title: str = "", target: float | None = None) -> Any:
@@ -22,8 +21,7 @@ def learning_curve(history: Sequence[Record], *, title: str = "", target: float 
     Raises:
         MissingExtraError: If matplotlib is not installed.
     """
-    # Without pyplot: it would choose a window system, and remember every figure.
-    figure = _matplotlib("figure").Figure(figsize=(7.0, 4.0), layout="constrained")
+    figure = plotting.new_figure(7.0, 4.0)
     axes = figure.add_subplot()
     axes.plot([record["steps"] for record in history], [record["return_mean"] for record in history], linewidth=2.0)
     if target is not None:
@@ -40,15 +38,4 @@ def save_learning_curve(path: Path, history: Sequence[Record], *, title: str = "
     Raises:
         MissingExtraError: If matplotlib is not installed.
     """
-    figure = learning_curve(history, title=title, target=target)
-    _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=120, format="png")
-
-
-def _matplotlib(name: str) -> Any:
-    try:
-        return importlib.import_module(f"matplotlib.{name}")
-    except ImportError as error:
-        raise MissingExtraError(
-            "learning curve: found no matplotlib, expected it to be installed. Install `episodia[train]`."
-        ) from error
+    plotting.save(learning_curve(history, title=title, target=target), path)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from episodia.columns import Columns
+from episodia.notebook_html import block, bytes_text, folded_row, row, shortened, table
 from episodia.trees import describe, is_nested, leaves
 
 if TYPE_CHECKING:
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
 _MOST_ITEMS = 8
-_MOST_ROWS = 200
-_LONGEST_TEXT = 120
+_MOST_COLUMNS = 60
+_MOST_ROWS = 180
+_MOST_EPISODES = 100
 
 
 def buffer_text(buffer: LookbackBuffer) -> str:
@@ -45,7 +47,7 @@ def episode_text(episode: SingleAgentEpisode) -> str:
     facts += [f"return={episode.get_return():g}", *_ending(episode)]
     if episode.is_finalized:
         facts.append("finalized")
-    facts += [f"{name}={value!r}" for name, value in _ids(episode) if value is not None]
+    facts += [f"{name}={shortened(repr(value))}" for name, value in _ids(episode) if value is not None]
     return f"{type(episode).__name__}({', '.join(facts)})"
 
 
@@ -58,56 +60,64 @@ def _ending(episode: SingleAgentEpisode) -> list[str]:
     return [name for name, flag in flags if flag]
 
 
-def episode_html(episode: SingleAgentEpisode) -> str:
-    """Return a table of the columns with what is in them; all text from outside is escaped."""
-    columns = {
-        "observations": episode.observations,
-        "actions": episode.actions,
-        "rewards": episode.rewards,
+def columns_of(episode: SingleAgentEpisode) -> dict[str, LookbackBuffer]:
+    """Return the columns that can hold numbers, under the names that views and batches know them by."""
+    return {
         **episode.extra_model_outputs,
+        Columns.OBS: episode.observations,
+        Columns.ACTIONS: episode.actions,
+        Columns.REWARDS: episode.rewards,
     }
-    rows = [row for name, column in columns.items() for row in _column_rows(name, column)]
-    shown = (
-        (*titles, *(_facts(leaf) if isinstance(leaf, np.ndarray) else (leaf,))) for *titles, leaf in rows[:_MOST_ROWS]
-    )
+
+
+def episode_html(episode: SingleAgentEpisode) -> str:
+    """Return a table of the columns with what is in them; nested ones are folded, all text from outside is escaped."""
+    shown, size = columns_html(columns_of(episode))
     infos = sum(1 for info in episode.get_infos() if info)
-    head = "".join(f"<th style='text-align:left'>{title}</th>" for title in _TITLES)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)
-    hidden = f"<p>... and {len(rows) - _MOST_ROWS} more columns</p>" if len(rows) > _MOST_ROWS else ""
-    return (
-        f"<div><b>{escape(_shorten(repr(episode)))}</b>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{hidden}"
-        f"<p>{infos} of {len(episode.infos)} infos have content.</p></div>"
-    )
+    return block(repr(episode), shown, f"<p>{bytes_text(size)}, {infos} of {len(episode.infos)} infos have content</p>")
 
 
-_TITLES = ("column", "items", "lookback", "type", "min", "max", "NaN", "bytes")
+_TITLES = ("column", "items", "lookback", "dtype", "shape", "min", "max", "NaN", "memory")
 
 
-def _column_rows(name: str, column: LookbackBuffer) -> list[tuple[Any, ...]]:
-    """Return for each leaf its name, how many items it has, and its array, or what is wrong with it."""
+def columns_html(columns: Mapping[str, LookbackBuffer], most_rows: int = _MOST_ROWS) -> tuple[str, int]:
+    """Return a table of columns with about `most_rows` rows, and how many bytes they have in all."""
+    order = [name for name in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS) if name in columns]
+    order += [name for name in columns if name not in order]
+    shown = order[: min(_MOST_COLUMNS, most_rows)]
+    most_parts = max(1, most_rows // max(1, len(shown)))
+    made = [_column_row(name, columns[name], most_parts) for name in shown]
+    rows, size = [html for html, _ in made], sum(nbytes for _, nbytes in made)
+    hidden = len(order) - len(shown)
+    return table(_TITLES, rows, f"{hidden} more columns" if hidden > 0 else ""), size
+
+
+def _column_row(name: str, column: LookbackBuffer, most_parts: int) -> tuple[str, int]:
     counts = (str(len(column)), str(column.lookback))
     try:
         stored: Any = column.stacked()
         found = list(leaves(stored.arrays))
     except ValueError as error:  # items that do not stack yet
-        return [(_shorten(name), *counts, _shorten(str(error)))]
-    return [(_shorten(name + path), *counts, leaf) for path, leaf in found]
+        return row((name, *counts, str(error))), 0
+    size = sum(leaf.nbytes for _, leaf in found)
+    if len(found) == 1 and not found[0][0]:
+        return row((name, *counts, *_facts(found[0][1]))), size
+    parts = (row((shortened(path), *counts, *_facts(leaf))) for path, leaf in found[:most_parts])
+    hidden = f"{len(found) - most_parts} more parts" if len(found) > most_parts else ""
+    summary = f"{shortened(name, 60)}: {len(found)} parts, {counts[0]} items, {bytes_text(size)}"
+    return folded_row(summary, table(("part", *_TITLES[1:]), parts, hidden), len(_TITLES)), size
 
 
 def _facts(leaf: np.ndarray) -> tuple[str, ...]:
-    kind = f"{leaf.dtype}{list(leaf.shape[1:])}"
+    """Return dtype, shape of an item, range, how many are NaN, and bytes."""
+    kind, shape, size = str(leaf.dtype), str(list(leaf.shape[1:])), bytes_text(leaf.nbytes)
     if not leaf.size or leaf.dtype.kind not in "biuf":
-        return kind, "", "", "", str(leaf.nbytes)
+        return kind, shape, "", "", "", size
     nans = int(np.isnan(leaf).sum()) if leaf.dtype.kind == "f" else 0
     if nans == leaf.size:
-        return kind, "nan", "nan", str(nans), str(leaf.nbytes)
+        return kind, shape, "nan", "nan", str(nans), size
     lowest, highest = (np.nanmin(leaf), np.nanmax(leaf)) if nans else (leaf.min(), leaf.max())
-    return kind, f"{lowest:.6g}", f"{highest:.6g}", str(nans), str(leaf.nbytes)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+    return kind, shape, f"{lowest:.6g}", f"{highest:.6g}", str(nans), size
 
 
 def episodes_text(episodes: Sequence[Any]) -> str:
@@ -123,21 +133,17 @@ def episodes_text(episodes: Sequence[Any]) -> str:
 
 def episodes_html(episodes: Sequence[Any]) -> str:
     """Return a table with one row for each episode; all text from outside is escaped."""
-    titles = ("episode", "time steps", "length", "return", "end")
-    head = "".join(f"<th style='text-align:left'>{title}</th>" for title in titles)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _episode_cells(episode)) + "</tr>"
-        for episode in episodes[:_MOST_ROWS]
-    )
-    hidden = f"<p>... and {len(episodes) - _MOST_ROWS} more episodes</p>" if len(episodes) > _MOST_ROWS else ""
-    return (
-        f"<div><b>{escape(episodes_text(episodes))}</b>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{hidden}</div>"
+    rows = (row(_episode_cells(episode)) for episode in episodes[:_MOST_EPISODES])
+    hidden = f"{len(episodes) - _MOST_EPISODES} more episodes" if len(episodes) > _MOST_EPISODES else ""
+    return block(
+        episodes_text(episodes), table(("episode", "time steps", "length", "lookback", "return", "end"), rows, hidden)
     )
 
 
 def _episode_cells(episode: Any) -> tuple[str, ...]:
-    last = episode.env_t if hasattr(episode, "env_t") else episode.t
-    times = f"{last - len(episode)} .. {last}"
+    is_multi_agent = hasattr(episode, "env_t")
+    last = episode.env_t if is_multi_agent else episode.t
+    lookback = episode.env_lookback if is_multi_agent else episode.rewards.lookback
     end = ", ".join(_ending(episode)) or "running"
-    return _shorten(str(episode.id_)), times, str(len(episode)), f"{episode.get_return():g}", end
+    times = f"{last - len(episode)} .. {last}"
+    return str(episode.id_), times, str(len(episode)), str(lookback), f"{episode.get_return():g}", end

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.episodes import chunks, gather, multi_agent_chunks
+from episodia.episodes import chunks, gather, list_plots, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.episode_kinds import are_multi_agent
 from episodia.episodes.joining import joined, joined_latest
@@ -152,6 +152,18 @@ class EpisodeList(Sequence[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EpisodeList, (list(self._episodes),)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the return and the length of each episode, and return matplotlib's figure.
+
+        Args:
+            ax: Draw into these two axes; by default into a new figure.
+
+        Raises:
+            EpisodeError: If `ax` is something else.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return list_plots.plot(self._episodes, ax)
 
     def __repr__(self) -> str:
         return episodes_text(self._episodes)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
+
+from episodia.episodes.display import columns_html, columns_of
+from episodia.notebook_html import block, bytes_text, folded, row, shortened, table
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 
-_MOST_AGENTS = 200
+_MOST_AGENTS = 100
+_MOST_FOLDED = 20
+_MOST_ROWS_EACH = 20
 _MOST_STEPS = 100
 
 
@@ -23,7 +27,7 @@ def episode_text(episode: MultiAgentEpisode) -> str:
     facts += [name for name in ("terminated", "truncated") if getattr(episode, f"is_{name}")]
     if episode.is_finalized:
         facts.append("finalized")
-    return f"{type(episode).__name__}({', '.join(facts)}, id_={episode.id_!r})"
+    return f"{type(episode).__name__}({', '.join(facts)}, id_={shortened(repr(episode.id_))})"
 
 
 def timeline_text(episode: MultiAgentEpisode) -> str:
@@ -33,7 +37,7 @@ def timeline_text(episode: MultiAgentEpisode) -> str:
     """
     ticks, rows, hidden = _grid(episode)
     width = max([len(tick) for tick in ticks], default=1)
-    names = [str(agent) for agent, _ in rows]
+    names = [shortened(str(agent), 60) for agent, _ in rows]
     margin = max(map(len, ["ts", *names]))
     lines = [" ".join([f"{'ts':<{margin}}", *(f"{tick:>{width}}" for tick in ticks)])]
     for name, (_, marks) in zip(names, rows, strict=True):
@@ -57,18 +61,14 @@ def _grid(episode: MultiAgentEpisode) -> tuple[list[str], list[tuple[object, lis
 
 
 def episode_html(episode: MultiAgentEpisode) -> str:
-    """Return a table of the agents, with who observed when; all text from outside is escaped."""
+    """Return a table of the agents, with who observed when, and the columns of each agent, folded."""
     _, rows, hidden = _grid(episode)
-    head = "".join(f"<th style='text-align:left'>{title}</th>" for title in _TITLES)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _agent_cells(episode, agent, marks)) + "</tr>"
-        for agent, marks in rows
-    )
-    more = f"<p>... and {hidden} more agents</p>" if hidden else ""
-    return (
-        f"<div><b>{escape(repr(episode)[:200])}</b>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
-    )
+    shown = (row(_agent_cells(episode, agent, marks)) for agent, marks in rows)
+    agents = table(_TITLES, shown, f"{hidden} more agents" if hidden else "")
+    columns = "".join(_agent_columns(episode, agent) for agent, _ in rows[:_MOST_FOLDED])
+    more = len(episode.agent_episodes) - _MOST_FOLDED
+    unseen = f"<p>... and those of {more} more agents</p>" if more > 0 else ""
+    return block(repr(episode), agents, folded("columns of each agent", columns + unseen))
 
 
 _TITLES = ("agent", "module", "steps", "return", "state", "observed")
@@ -81,11 +81,9 @@ def _agent_cells(episode: MultiAgentEpisode, agent: object, marks: list[bool]) -
     if pending is not None and pending.has_action:
         state += ", action pending"
     grid = "".join("■" if mark else "·" for mark in marks)
-    return (
-        repr(agent)[:100],
-        str(single.module_id)[:100],
-        str(len(single)),
-        f"{single.get_return():g}",
-        state,
-        grid,
-    )
+    return repr(agent), str(single.module_id), str(len(single)), f"{single.get_return():g}", state, grid
+
+
+def _agent_columns(episode: MultiAgentEpisode, agent: object) -> str:
+    columns, size = columns_html(columns_of(episode.agent_episodes[agent]), _MOST_ROWS_EACH)
+    return folded(f"{shortened(repr(agent))}: {bytes_text(size)}", columns)

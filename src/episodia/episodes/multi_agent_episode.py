@@ -15,6 +15,7 @@ from episodia.episodes import (
     multi_agent_chunks,
     multi_agent_display,
     multi_agent_lives,
+    multi_agent_plots,
     multi_agent_replay,
     multi_agent_state,
 )
@@ -592,6 +593,20 @@ class MultiAgentEpisode:
     def print(self) -> None:
         """Print which agent had an observation at which environment step."""
         print(multi_agent_display.timeline_text(self))  # noqa: T201  # what it is for
+
+    def plot(self, *columns: str, ax: Any = None) -> Any:
+        """Draw which agent saw and did something when, and how it ended; return matplotlib's figure.
+
+        Args:
+            *columns: Columns of single numbers, such as `"rewards"`, that are drawn below, with a line for each agent.
+            ax: Draw into this axes, or into these, one for each panel; by default into a new figure.
+
+        Raises:
+            EpisodeKeyError: If no agent has such a column.
+            EpisodeError: If items of a column are no single numbers, or `ax` is not as many axes.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return multi_agent_plots.plot(self, columns, ax)
 
     def __repr__(self) -> str:
         return multi_agent_display.episode_text(self)

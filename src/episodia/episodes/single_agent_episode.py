@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import Space
 
-from episodia.episodes import chunks, display, episode_state, logged_arrays
+from episodia.episodes import chunks, display, episode_state, logged_arrays, plots
 from episodia.episodes import single_agent_columns as columns
 from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
@@ -540,6 +540,21 @@ class SingleAgentEpisode:
         episode = cls.__new__(cls)
         SingleAgentEpisode.__init__(episode, id_, **kwargs)
         return episode
+
+    def plot(self, *columns: str, ax: Any = None) -> Any:
+        """Draw columns over time, with the lookback shaded and the end marked, and return matplotlib's figure.
+
+        Args:
+            *columns: Which ones: `"obs"`, `"actions"`, `"rewards"`, or extra model outputs; by default the first three, as far
+                as they are numbers. Images are drawn as a strip of frames.
+            ax: Draw into this axes, or into these, one for each panel; by default into a new figure.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+            EpisodeError: If a column that is named has nothing that can be drawn, or `ax` is not as many axes.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plots.plot(self, columns, ax)
 
     def __repr__(self) -> str:
         return display.episode_text(self)
