@@ -21,6 +21,9 @@ from episodia.testing.fake_envs import (
     fake_action,
 )
 from episodia.testing.fakes import FakeConnector, FakeModule
+from episodia.testing.learner_checks import LEARNER_LAWS, check_learner
+from episodia.testing.learner_samples import played_episodes
+from episodia.testing.learner_subject import LearnerSubject
 from episodia.testing.module_checks import MODULE_LAWS, check_module
 from episodia.testing.module_subject import ModuleSubject
 from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
@@ -59,6 +62,7 @@ __all__ = [
     "FAKE_ACTIONS",
     "FAKE_OBSERVATIONS",
     "ITEM_KINDS",
+    "LEARNER_LAWS",
     "MODULE_LAWS",
     "MULTI_AGENT_EPISODES",
     "MULTI_AGENT_SCHEDULES",
@@ -73,6 +77,7 @@ __all__ = [
     "FakeEnvs",
     "FakeModule",
     "FakeMultiAgentEnv",
+    "LearnerSubject",
     "ModuleSubject",
     "NotApplicableError",
     "Schedule",
@@ -85,6 +90,7 @@ __all__ = [
     "check_connector",
     "check_connector_laws",
     "check_env_runner",
+    "check_learner",
     "check_module",
     "checks_of",
     "chunked_episodes",
@@ -99,6 +105,7 @@ __all__ = [
     "multi_agent_schedules",
     "next_env_steps",
     "parametrize_with_checks",
+    "played_episodes",
     "reset_schedules",
     "result_of",
     "sample_episodes",

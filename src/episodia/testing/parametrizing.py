@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from episodia.connectors import ConnectorV2
+from episodia.learners import AlgorithmConfig
 from episodia.modules import Module
 from episodia.testing.checking import Check, Checked, Family, checks_in
 from episodia.testing.connector_checks import CONNECTORS
 from episodia.testing.connector_subject import Subject
 from episodia.testing.env_runner_checks import ENV_RUNNERS
 from episodia.testing.env_runner_subject import EnvRunnerSubject
+from episodia.testing.learner_checks import LEARNERS
+from episodia.testing.learner_subject import LearnerSubject
 from episodia.testing.module_checks import MODULES
 from episodia.testing.module_subject import ModuleSubject
 
@@ -19,6 +22,7 @@ _FAMILIES: dict[type, Family] = {
     Subject: CONNECTORS,
     ModuleSubject: MODULES,
     EnvRunnerSubject: ENV_RUNNERS,
+    LearnerSubject: LEARNERS,
 }
 
 
@@ -41,6 +45,8 @@ def _subject_of(one: Any) -> Checked:
         return Subject.of(one)
     if isinstance(one, Module):
         return ModuleSubject.of(one)
+    if isinstance(one, AlgorithmConfig):
+        return LearnerSubject.of(one)
     raise TypeError(
         f"checks: found {one!r}, expected a connector, a module, an algorithm's config, or a subject. Make a subject of it, "
         "such as `Subject.of(connector)` or `EnvRunnerSubject(make)`."

@@ -1,0 +1,53 @@
+"""No shipped algorithm raises a false alarm, whatever modules it learns with."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from episodia import learners as shipped
+from episodia.learners import A2CConfig, AlgorithmConfig, PPOConfig, ReinforceConfig
+from episodia.modules import LSTMActorCritic, MLPActorCritic, default_module
+from episodia.testing import LearnerSubject, parametrize_with_checks
+
+BOX = spaces.Box(-2.0, 2.0, (3,), np.float32)
+CHOICES = spaces.Discrete(3)
+REALS = spaces.Box(-1.0, 3.0, (2,), np.float32)
+
+
+def recurrent():
+    return LSTMActorCritic(BOX, CHOICES, hidden=(8,), cell_size=4)
+
+
+def real_actions():
+    return default_module(BOX, REALS, hidden=(8,), shared=True)
+
+
+def two():
+    return {"left": MLPActorCritic(BOX, CHOICES, hidden=(8,)), "right": MLPActorCritic(BOX, REALS, hidden=(8,))}
+
+
+SUBJECTS = [
+    LearnerSubject.of(config, modules=modules, label=f"{type(config).__name__} {name}")
+    for config in (ReinforceConfig(), A2CConfig(entropy_coefficient=0.01), PPOConfig())
+    for name, modules in {"default": None, "recurrent": recurrent, "real actions": real_actions, "two": two}.items()
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@parametrize_with_checks(SUBJECTS)
+def test_shipped_algorithms_keep_the_law(check):
+    check()
+
+
+def test_every_shipped_algorithm_is_checked():
+    kinds = {kind for kind in vars(shipped).values() if isinstance(kind, type) and issubclass(kind, AlgorithmConfig)}
+
+    assert kinds - {AlgorithmConfig} <= {type(subject.config) for subject in SUBJECTS}
