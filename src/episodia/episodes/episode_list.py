@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.episodes import chunks, gather, list_plots, multi_agent_chunks
+from episodia.episodes import chunks, gather, list_plots, list_state, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.episode_kinds import are_multi_agent
 from episodia.episodes.joining import joined, joined_latest
@@ -150,8 +150,11 @@ class EpisodeList(Sequence[Any]):
 
     __hash__ = None  # type: ignore[assignment]  # it compares by content
 
+    def __copy__(self) -> EpisodeList:
+        return self._like(list(self._episodes), self.is_multi_agent)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return EpisodeList, (list(self._episodes),)
+        return _unpickled, (list_state.pack(list(self._episodes)), self.is_current)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the return and the length of each episode, and return matplotlib's figure.
@@ -404,6 +407,11 @@ _FLAGS: dict[str, Callable[[EpisodeList], np.ndarray]] = {
 
 
 _NOTHING = LookbackBuffer()
+
+
+def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList:
+    episodes = EpisodeList(list_state.unpack(packed))
+    return episodes.current() if is_current else episodes
 
 
 def _is_new(row: SingleAgentEpisode) -> bool:

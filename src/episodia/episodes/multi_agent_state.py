@@ -13,7 +13,7 @@ from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError
-from episodia.space_codec import decode_space, encode_space
+from episodia.space_codec import decode_space, encode_space, encoded_once
 from episodia.trees import describe, own, own_info
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ _OTHERS = (
 def get_state(episode: MultiAgentEpisode) -> dict[str, Any]:
     """Return `episode` as numbers, strings, lists, dicts and arrays, and its mapping function as it is."""
     return {
-        **_state(episode),
+        **_state(episode, encode_space),
         "agent_episodes": [[agent, single.get_state()] for agent, single in episode.agent_episodes.items()],
         "_departed": _departed_state(episode, SingleAgentEpisode.get_state),
         "custom_data": own_info(episode._custom_data),
     }
 
 
-def _state(episode: MultiAgentEpisode) -> dict[str, Any]:
+def _state(episode: MultiAgentEpisode, encode: Callable[[Any], Any]) -> dict[str, Any]:
     return {
         **{field: getattr(episode, field) for field in _FIELDS},
         **{name: [list(pair) for pair in getattr(episode, name).items()] for name in _PAIRS},
@@ -75,8 +75,8 @@ def _state(episode: MultiAgentEpisode) -> dict[str, Any]:
         "_carried": list(episode._carried),
         "_observed_last": list(episode._observed_last),
         "weights_versions": [list(entry) for entry in episode._weights_versions],
-        "observation_space": _encode_spaces(episode.observation_space),
-        "action_space": _encode_spaces(episode.action_space),
+        "observation_space": _encode_spaces(episode.observation_space, encode),
+        "action_space": _encode_spaces(episode.action_space, encode),
         "agent_to_module_mapping_fn": episode.agent_to_module_mapping_fn,
     }
 
@@ -99,12 +99,12 @@ def _pending_state(step: PendingStep) -> dict[str, Any]:
     return state
 
 
-def _encode_spaces(by_agent: Any) -> Any:
+def _encode_spaces(by_agent: Any, encode: Callable[[Any], Any]) -> Any:
     if by_agent is None:
         return None
     if isinstance(by_agent, spaces.Dict):
-        return encode_space(by_agent)
-    return [[agent, encode_space(space)] for agent, space in by_agent.items()]
+        return encode(by_agent)
+    return [[agent, encode(space)] for agent, space in by_agent.items()]
 
 
 def _decode_spaces(data: Any) -> Any:
@@ -128,12 +128,31 @@ def compact_state(episode: MultiAgentEpisode) -> dict[str, Any]:
     """Return the state for a pickle."""
     singles = [[agent, episode_state.compact_state(single)] for agent, single in episode.agent_episodes.items()]
     departed = _departed_state(episode, episode_state.compact_state)
-    return {**_state(episode), "agent_episodes": singles, "_departed": departed, "custom_data": episode._custom_data}
+    return {
+        **_state(episode, encoded_once),
+        "agent_episodes": singles,
+        "_departed": departed,
+        "custom_data": episode._custom_data,
+    }
 
 
-def restore(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
-    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
-    episode = _build(cls._without_subclass, state, lambda single: episode_state.restore(SingleAgentEpisode, single))
+def _restored(single: dict[str, Any]) -> SingleAgentEpisode:
+    return episode_state.restore(SingleAgentEpisode, single)
+
+
+def restore(
+    cls: type[MultiAgentEpisode],
+    state: dict[str, Any],
+    restored: Callable[[Any], SingleAgentEpisode] = _restored,
+) -> MultiAgentEpisode:
+    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added.
+
+    Args:
+        cls: Of which class.
+        state: What `compact_state` returned.
+        restored: Makes an agent's episode of what `state` says about it.
+    """
+    episode = _build(cls._without_subclass, state, restored)
     episode._custom_data = state["custom_data"]
     return episode
 
