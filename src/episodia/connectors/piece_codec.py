@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTime
 from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.view import View
+from episodia.connectors.views import AddViews
 from episodia.errors import PipelineError
 from episodia.space_codec import encode_space
 
@@ -48,7 +51,7 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
         name: Under which it is saved: the same for ever, and unlike those of others.
         **attributes: By argument of the class, the attribute that holds it, where that is called otherwise, or where the
             constructor hands the argument on (`**kwargs`) without naming it. All others are looked for under their own names.
-            Arguments have to be numbers, strings, None, schedules, or lists and tuples of these.
+            Arguments have to be numbers, strings, None, schedules, dicts of views, or lists and tuples of these.
 
     Raises:
         PipelineError: If the name stands for another class already.
@@ -101,6 +104,7 @@ _KINDS: dict[str, _Kind] = {
             AddObservationsFromEpisodesToBatch,
             AddStatesFromEpisodesToBatch,
             AddTimeDimToBatchAndZeroPad,
+            AddViews,
             BatchIndividualItems,
             FlattenObservations,
             FrameStacking,
@@ -177,10 +181,18 @@ def _plain(value: Any, where: str) -> Any:
     schedule = _SCHEDULES.get(type(value).__name__)
     if schedule is not None and type(value) is schedule[0]:
         return {"schedule": type(value).__name__, **{name: _plain(getattr(value, name), where) for name in schedule[1]}}
+    if isinstance(value, Mapping) and all(isinstance(view, View) for view in value.values()):
+        return {"views": {name: _plain_view(view, where) for name, view in value.items()}}
     raise PipelineError(
-        f"{where}: found a {type(value).__name__}, expected a number, a string, None, a schedule of the library, or lists and "
-        "tuples of these. Pieces with other arguments cannot be saved."
+        f"{where}: found a {type(value).__name__}, expected a number, a string, None, a schedule of the library, views, or "
+        "lists and tuples of these. Pieces with other arguments cannot be saved."
     )
+
+
+def _plain_view(view: View, where: str) -> dict[str, Any]:
+    parts = {field.name: getattr(view, field.name) for field in fields(view)}
+    parts["shift"] = list(view.shifts) if view.is_window else view.shift  # a range is a list of numbers, too
+    return {name: _plain(value, where) for name, value in parts.items()}
 
 
 _SCHEDULES: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
@@ -228,5 +240,7 @@ def decoded_pieces(data: Any, device: torch.device) -> list[ConnectorV2]:
 def _valued(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
+    if "views" in value:
+        return {name: View(**parts) for name, parts in value["views"].items()}
     made, names = _SCHEDULES[value["schedule"]]
     return made(**{name: value[name] for name in names})
