@@ -71,6 +71,22 @@ def test_what_is_no_name_for_a_class_is_refused(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("FrameStacking", "has already"),
+        ("ConnectorV2", "has already"),
+        ("Class", "would hide"),
+        ("Random", "would hide"),
+        ("Numpy", "would hide"),
+    ],
+)
+def test_what_would_hide_something_else_is_refused(name, reason, tmp_path):
+    with pytest.raises(PluginError, match=reason):
+        write_package(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_is_there_is_left_alone(tmp_path, capsys):
     (tmp_path / "add-wind").mkdir()
 

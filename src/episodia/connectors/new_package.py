@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import keyword
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
+from episodia import connectors
 from episodia.connectors.plugins import GROUP, PluginError
 
 _PYPROJECT = """\
@@ -113,12 +115,7 @@ def write_package(name: str, folder: Path) -> list[Path]:
     ...     [path.name for path in write_package("AddWind", Path(folder))]
     ['pyproject.toml', 'README.md', '__init__.py', 'test_add_wind.py']
     """
-    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) or keyword.iskeyword(name):
-        raise PluginError(
-            f"new connector: found the name {name!r}, expected that of a class: letters and digits, the first one a capital. "
-            "Choose one such as 'AddWind'."
-        )
-    module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    module = _module_name(name)
     words = {"name": name, "module": module, "column": module, "group": GROUP, "package": module.replace("_", "-")}
     root = folder / words["package"]
     if root.exists():
@@ -135,3 +132,28 @@ def write_package(name: str, folder: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(template.format(**words), encoding="utf-8")
     return list(files)
+
+
+def _module_name(name: str) -> str:
+    """Return the name of the module for a class of that name.
+
+    Raises:
+        PluginError: If it is no name for a class, or something else would be hidden by it.
+    """
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) or keyword.iskeyword(name):
+        raise PluginError(
+            f"new connector: found the name {name!r}, expected that of a class: letters and digits, the first one a capital. "
+            "Choose one such as 'AddWind'."
+        )
+    if hasattr(connectors, name):
+        raise PluginError(
+            f"new connector: found the name {name!r}, which `episodia.connectors` has already, expected another one. Choose "
+            "one such as 'AddWind'."
+        )
+    module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    if keyword.iskeyword(module) or find_spec(module) is not None:
+        raise PluginError(
+            f"new connector: found the name {name!r}, whose module {module!r} would hide something of Python or of a package "
+            "that is installed, expected a name that is free. Choose one such as 'AddWind'."
+        )
+    return module

@@ -1,4 +1,4 @@
-"""For test suites: named spaces and episodes, strategies that draw them, comparisons that say what differs.
+"""For test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all that can be extended.
 
 It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else in the package imports it.
 """
@@ -33,6 +33,7 @@ from episodia.testing.multi_agent_strategies import (
     ITEM_KINDS,
     Content,
     agent_groups,
+    chunked_multi_agent_episodes,
     contents,
     multi_agent_episodes,
     multi_agent_schedules,
@@ -40,6 +41,7 @@ from episodia.testing.multi_agent_strategies import (
     reset_schedules,
 )
 from episodia.testing.parametrizing import checks_of, parametrize_with_checks
+from episodia.testing.pipeline_strategies import pipelines
 from episodia.testing.schedule import Schedule
 from episodia.testing.strategies import (
     OPTIONAL_FIELDS,
@@ -94,6 +96,7 @@ __all__ = [
     "check_module",
     "checks_of",
     "chunked_episodes",
+    "chunked_multi_agent_episodes",
     "contents",
     "cut_points",
     "episodes",
@@ -105,6 +108,7 @@ __all__ = [
     "multi_agent_schedules",
     "next_env_steps",
     "parametrize_with_checks",
+    "pipelines",
     "played_episodes",
     "reset_schedules",
     "result_of",

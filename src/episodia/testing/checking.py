@@ -104,7 +104,8 @@ class Check:
         law = self.name.replace("_", " ")
         what = f"{error}" if isinstance(error, AssertionError) else f"{law}: {type(error).__name__}: {error}"
         shown = f"\n{self.family.described(inputs)}" if inputs else ""
-        return AssertionError(f"{self.subject.name} breaks the law `{self.name}`.\n{what}{shown}")
+        says = (self.law.__doc__ or "").split("\n")[0]
+        return AssertionError(f"{self.subject.name} breaks the law `{self.name}`. It says: {says}\n{what}{shown}")
 
 
 _REASONS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()

@@ -13,6 +13,7 @@ from torch import nn
 
 from episodia.state import load_state, save_state
 from episodia.testing.checking import NotApplicableError
+from episodia.testing.connector_memory import can_be_found
 from episodia.testing.learner_subject import LearnerSubject, changed_weights, compare_weights, needs, weights_of
 from episodia.testing.module_memory import global_seed
 
@@ -79,6 +80,8 @@ def it_pickles(subject: LearnerSubject, _: Sequence[Any]) -> None:
     """The config of an algorithm can be sent to another process, and is the same there."""
     if subject.config is None:
         raise NotApplicableError("it is not made of an algorithm's config")
+    if not can_be_found(type(subject.config)):
+        raise NotApplicableError("its class is not at the top of a module, where another process could find it")
     try:
         twin = pickle.loads(pickle.dumps(subject.config))  # noqa: S301  # what we have just pickled
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -293,3 +294,42 @@ def multi_agent_episodes(*, finalized: bool | None = None, **options: Any) -> Se
 
 def _in_form(schedule: Schedule, finalized: bool) -> MultiAgentEpisode:
     return schedule.stepped().finalize() if finalized else schedule.stepped()
+
+
+def chunked_multi_agent_episodes(
+    *, finalized: bool | None = None, chunk_lookbacks: SearchStrategy[int] | None = None, **options: Any
+) -> SearchStrategy[tuple[MultiAgentEpisode, list[MultiAgentEpisode]]]:
+    """Draw a multi-agent episode, and the same one as a list of chunks, which were cut while it was played.
+
+    Args:
+        finalized: The form of the episode and its chunks; by default either.
+        chunk_lookbacks: How many environment steps the chunks can look back, as far as there are so many.
+        **options: Those of `multi_agent_schedules`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5)
+    ... @given(drawn=chunked_multi_agent_episodes())
+    ... def chunks_hold_all_steps(drawn):
+    ...     whole, chunks = drawn
+    ...     assert whole.env_steps() == sum(chunk.env_steps() for chunk in chunks)
+    >>> chunks_hold_all_steps()
+    """
+    lookbacks = st.integers(0, 3) if chunk_lookbacks is None else chunk_lookbacks
+    return _chunked(
+        multi_agent_schedules(**options), lookbacks, st.booleans() if finalized is None else st.just(finalized)
+    )
+
+
+@st.composite
+def _chunked(
+    draw: DrawFn, schedules: SearchStrategy[Schedule], lookbacks: SearchStrategy[int], forms: SearchStrategy[bool]
+) -> tuple[MultiAgentEpisode, list[MultiAgentEpisode]]:
+    schedule, lookback, is_finalized = draw(schedules), draw(lookbacks), draw(forms)
+    cuts = sorted(draw(st.sets(st.integers(0, max(0, len(schedule) - 1)), max_size=3)))
+    chunks = [schedule.until(cuts[0] if cuts else len(schedule)).stepped()]
+    for start, stop in itertools.pairwise([*cuts, len(schedule)]):
+        chunks.append(chunks[-1].cut(len_lookback_buffer=lookback))
+        for step in range(start, stop):
+            chunks[-1].add_env_step(**schedule.entry(step + 1))
+    whole = schedule.stepped()
+    return (whole.finalize(), [chunk.finalize() for chunk in chunks]) if is_finalized else (whole, chunks)
