@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from drives import drive
 from episodia import EpisodeList, MultiAgentEpisode
 from episodia.connectors import AddViews, EnvToModulePipeline, View
-from episodia.env_runners.multi_agent_lane import env_steps_back
 from episodia.errors import BatchError, EpisodeIndexError, PipelineError
 from piece_calls import called
 from scripted_agents import ACTIONS, KINDS, OBSERVATIONS, ScriptedEnv
@@ -54,7 +53,7 @@ class Game:
         while not self.episode.is_done:
             self.moments.append(self.acted_on())
             if self.cut_with is not None and len(self.episode) and self.rng.random() < 0.4:
-                self.episode = self.episode.cut(env_steps_back(self.episode, self.cut_with))
+                self.episode = self.episode.cut(self.episode.env_steps_back(self.cut_with))
                 self.chunks.append(self.episode)
             self.step()
 

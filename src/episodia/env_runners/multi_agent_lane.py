@@ -218,7 +218,7 @@ class Lane:
         episode = self.episode
         if episode is None or not len(episode):
             return None
-        self.episode = episode.cut(env_steps_back(episode, self.lookback))
+        self.episode = episode.cut(episode.env_steps_back(self.lookback))
         return episode
 
     # --- Failures ---------------------------------------------------------------------------------------------------
@@ -275,27 +275,6 @@ class Lane:
         """Close the environment; errors of one that has failed are of no interest."""
         with contextlib.suppress(Exception):
             self.env.close()
-
-
-def env_steps_back(episode: MultiAgentEpisode, steps: int) -> int:
-    """Return how many environment steps to look back, so that every agent that goes on sees `steps` of its own.
-
-    Agents that take turns have fewer steps than the environment. Who has not made so many steps sees all of them. From its
-    first row on, which stands at its last observation, an agent also sees what others had `steps` environment steps before:
-    their last item up to then.
-    """
-    if not steps:
-        return 0
-    alive = {agent for agent, single in episode.agent_episodes.items() if not single.is_done}
-    first_row = min((episode._timelines[agent].env_steps[-1] for agent in alive), default=episode.env_t)
-    firsts = []
-    for agent, timeline in episode._timelines.items():
-        if agent in alive:
-            firsts.append(timeline.env_steps[-min(len(timeline), steps + 1)])
-        if agent in alive or episode._ended[agent] > first_row:
-            seen = timeline.count_before(first_row - steps + 1) - 1
-            firsts.append(timeline.env_steps[max(0, seen)])
-    return max(steps, episode.env_t - min(firsts, default=episode.env_t))
 
 
 def _truncated(episode: MultiAgentEpisode, observations: Any, terminateds: Any, truncateds: Any) -> dict[Any, Any]:

@@ -54,6 +54,23 @@ def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpiso
     return successor
 
 
+def env_steps_back(episode: MultiAgentEpisode, agent_steps: int) -> int:
+    """Return how many environment steps to look back, so that every agent that goes on sees `agent_steps` of its own."""
+    steps = as_count("agent_steps", agent_steps, f"episode {episode.id_!r}")
+    if not steps:
+        return 0
+    alive = {agent for agent, single in episode.agent_episodes.items() if not single.is_done}
+    first_row = min((episode._timelines[agent].env_steps[-1] for agent in alive), default=episode.env_t)
+    firsts = []
+    for agent, timeline in episode._timelines.items():
+        if agent in alive:
+            firsts.append(timeline.env_steps[-min(len(timeline), steps + 1)])
+        if agent in alive or episode._ended[agent] > first_row:
+            seen = timeline.count_before(first_row - steps + 1) - 1
+            firsts.append(timeline.env_steps[max(0, seen)])
+    return max(steps, episode.env_t - min(firsts, default=episode.env_t))
+
+
 def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | None) -> MultiAgentEpisode:
     """Return the environment steps that `slice_` picks."""
     if not isinstance(slice_, slice):

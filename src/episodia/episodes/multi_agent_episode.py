@@ -419,6 +419,29 @@ class MultiAgentEpisode:
         """
         return multi_agent_chunks.cut(self, len_lookback_buffer)
 
+    def env_steps_back(self, agent_steps: int) -> int:
+        """Return how many environment steps of lookback hold `agent_steps` steps of every agent that goes on.
+
+        A pipeline's `lookback` counts agents' own steps, `cut` counts environment steps, and agents that take turns or wait
+        have fewer of theirs: `episode.cut(episode.env_steps_back(pipeline.lookback))`. An agent that has not made so many
+        steps has all of them then. From its first row on, which stands at its last observation, an agent also sees what
+        others had `agent_steps` environment steps before that.
+
+        >>> episode = MultiAgentEpisode()
+        >>> episode.add_env_reset(observations={"a": 0, "b": 0})
+        >>> for t in range(6):  # b acts on every third observation
+        ...     shown = {"a": t, "b": t} if t % 3 == 2 else {"a": t}
+        ...     actions = {"a": 1, "b": 1} if t % 3 == 0 else {"a": 1}
+        ...     episode.add_env_step(shown, actions, dict.fromkeys(actions, 0.0))
+        >>> back = episode.env_steps_back(2)
+        >>> back, episode.cut(back).get_actions(slice(-2, None), env_steps=False)
+        (6, {'a': [1, 1], 'b': [1, 1]})
+
+        Raises:
+            EpisodeError: If `agent_steps` is no number from 0 up.
+        """
+        return multi_agent_chunks.env_steps_back(self, agent_steps)
+
     def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
         """Return the environment steps that `slice_` (with a step of 1) picks: what a cut at its start would have at its end.
 

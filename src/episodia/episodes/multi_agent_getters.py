@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import as_flag
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
-from episodia.trees import SCALAR_DTYPES, batch_length, describe
+from episodia.trees import SCALAR_DTYPES, batch_length, describe, fresh
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
@@ -41,12 +41,17 @@ class Query:
     hot: bool
 
 
+def _reward_so_far(pending: PendingStep) -> Any:
+    """Return what has added up for an action; nothing for an agent that has not acted."""
+    if pending.action is NOTHING:
+        return NOTHING
+    return 0.0 if pending.reward is None else pending.reward
+
+
 OBSERVATIONS = Source("observations", lambda single: single.observations, None)
 INFOS = Source("infos", lambda single: single.infos, None)
 ACTIONS = Source("actions", lambda single: single.actions, lambda pending: pending.action)
-REWARDS = Source(
-    "rewards", lambda single: single.rewards, lambda pending: 0.0 if pending.reward is None else pending.reward
-)
+REWARDS = Source("rewards", lambda single: single.rewards, _reward_so_far)
 
 
 def extra_output(key: str) -> Source:
@@ -236,11 +241,13 @@ def _by_env_steps(
     window = places if query.fill is None and isinstance(query.indices, slice) and query.indices.step is None else ()
     found = {}
     for agent in agents:
-        run = _run_of(episode, source, agent, window) if window else None
-        if run is not None:
-            if run.rows:
-                found[agent] = run.column._get(run.indices, True, None, query.hot)
-            continue
+        if window:
+            rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)  # type: ignore[operator]  # inside
+            items = _run_of(episode, source, agent, rows, query.hot) if rows else None
+            if items is not NOTHING:
+                if items is not None:
+                    found[agent] = items
+                continue
         positions = [_position(episode, source, agent, env_t) for env_t in places]
         if query.fill is None:
             positions = [position for position in positions if position is not None]
@@ -252,43 +259,30 @@ def _by_env_steps(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Neighbouring rows of a column."""
+def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
+    """Return an agent's items at neighbouring rows, of which the last may be pending; None if there are none.
 
-    column: LookbackBuffer
-    rows: range
-
-    @property
-    def indices(self) -> slice:
-        """The rows as indices, counted from the first row after the lookback."""
-        return slice(self.rows.start - self.column.lookback, self.rows.stop - self.column.lookback)
-
-
-def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, window: Sequence[int | None]) -> _Run | None:
-    """Return an agent's column and which of its rows stand at the environment steps of `window`.
-
-    What is pending there is the last row. None if that is not so simple: the column has not all of the agent's steps.
+    `NOTHING` if that is not so simple: the column has not all of the agent's steps.
     """
     single = episode.agent_episodes[agent]
     column = source.column(single)
-    first, last = window[0], window[-1]
-    if column is None or first is None or last is None:
-        return None
-    rows = episode._timelines[agent].positions_between(first, last + 1)
+    if column is None:
+        return NOTHING
     if source.pending is None:
-        return _Run(column, rows)
-    steps = single.rewards.len_incl_lookback()
-    if column.len_incl_lookback() != steps:
-        return None
+        return column._pick(slice(rows.start, rows.stop), hot)
+    steps = column.len_incl_lookback()
+    if column is not single.rewards and steps != single.rewards.len_incl_lookback():
+        return NOTHING
+    if rows.stop <= steps:
+        return column._pick(slice(rows.start, rows.stop), hot)
     pending = episode._pending.get(agent)
-    if not rows or rows.stop <= steps or pending is None or not pending.has_action:
-        return _Run(column, range(rows.start, min(rows.stop, steps)))
-    item = source.pending(pending)
+    item = NOTHING if pending is None else source.pending(pending)
     if item is NOTHING:
-        return None
-    column = extended(column, rows.start, item)
-    return _Run(column, range(len(column)))
+        return column._pick(slice(rows.start, steps), hot) if rows.start < steps else None
+    if hot or column.finalized:
+        return extended(column, rows.start, item)._pick(slice(0, len(rows)), hot)
+    stored: list[Any] = column._pick(slice(rows.start, steps), False)
+    return [*stored, fresh(item)]
 
 
 def _at_one_env_step(
@@ -302,6 +296,9 @@ def _at_one_env_step(
         column = source.column(episode.agent_episodes[agent])
         stored = 0 if column is None else column.len_incl_lookback()
         if position is not None and position >= stored:
+            if not (query.hot or episode.agent_episodes[agent].is_finalized):
+                found[agent] = fresh(source.pending(episode._pending[agent]))  # type: ignore[misc]  # it is pending
+                continue
             column = _column_with_pending(episode, source, agent, only_end=True)
             position = 0 if column is None else column.len_incl_lookback() - 1
         elif not stored:
