@@ -185,4 +185,4 @@ class TestMultiAgentEpisode(MultiAgentEpisodeMachine.TestCase):
 
 @pytest.mark.slow
 class TestMultiAgentEpisodeForLong(MultiAgentEpisodeMachine.TestCase):
-    settings = settings(SETTINGS, max_examples=600, stateful_step_count=40, derandomize=False)
+    settings = settings(SETTINGS, max_examples=400, stateful_step_count=30, derandomize=False)

@@ -5,8 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from episodia import MultiAgentEpisode
+from episodia import EpisodeError, MultiAgentEpisode
+from episodia.testing import multi_agent_schedules
 from turn_taking import columns, play, turns
 
 both_forms = pytest.mark.parametrize("form", [lambda e: e, lambda e: e.finalize()], ids=["growing", "finalized"])
@@ -72,6 +75,25 @@ def test_both_chunks_can_go_on_without_touching_each_other():
     assert first.get_observations(4) == {"a": "a4"}
     assert second.get_observations(-1) == {"a": "other"}
     assert second.env_t == 4
+
+
+@given(schedule=multi_agent_schedules(done=False), steps=st.integers(0, 6))
+def test_as_many_environment_steps_as_are_said_hold_so_many_steps_of_every_agent(schedule, steps):
+    episode = schedule.stepped()
+
+    chunk = episode.cut(episode.env_steps_back(steps))
+
+    for agent, single in chunk.agent_episodes.items():
+        made = len(episode.agent_episodes[agent])
+        assert single.observations.lookback >= min(steps, made)
+        past = {"indices": slice(-min(steps, made), 0), "neg_index_as_lookback": True}
+        assert single.get_actions(**past) == episode.agent_episodes[agent].get_actions()[made - min(steps, made) :]
+
+
+def test_looking_back_nothing_needs_nothing():
+    assert turns(5).env_steps_back(0) == 0
+    with pytest.raises(EpisodeError, match=r"'game': found `agent_steps=-1`, expected a number of steps"):
+        turns(5).env_steps_back(-1)
 
 
 # --- slice --------------------------------------------------------------------------------------------------------

@@ -190,9 +190,9 @@ def test_spaces_of_an_environment_fit_what_it_returns():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["generated", "generated, with tuples as ids"])
 @pytest.mark.parametrize("play", [play_parallel, play_in_turns])
-def test_agents_get_what_the_environment_paid_in_thousands_of_episodes(play, kind):
+def test_agents_get_what_the_environment_paid_in_hundreds_of_episodes(play, kind):
     makers, played = (PARALLEL if play is play_parallel else TURNS), 0
-    for seed in range(1_250):
+    for seed in range(300):
         try:
             chunks, paid = play(makers[kind](), seed, fragment=5 + seed % 20)
         except SelectedADeadAgentError:
@@ -200,4 +200,4 @@ def test_agents_get_what_the_environment_paid_in_thousands_of_episodes(play, kin
         assert_paid_in_full(chunks, paid)
         played += 1
 
-    assert played > 1_240
+    assert played > 295

@@ -18,7 +18,8 @@ from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID
 
 
 def cut(episode: MultiAgentEpisode, len_lookback_buffer: int) -> MultiAgentEpisode:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from gymnasium import Space
 
 from episodia.episodes import (
-    early_rewards,
     joint_stacking,
     multi_agent_chunks,
     multi_agent_display,
@@ -21,30 +20,15 @@ from episodia.episodes import (
 )
 from episodia.episodes import multi_agent_arguments as arguments
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.departed_agents import Departed
-from episodia.episodes.indexing import Index, as_count
-from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.multi_agent_getters import (
-    ACTIONS,
-    INFOS,
-    OBSERVATIONS,
-    REWARDS,
-    Query,
-    read,
-    read_extra_outputs,
-)
+from episodia.episodes.indexing import as_count
+from episodia.episodes.multi_agent_columns import MultiAgentColumns
+from episodia.episodes.multi_agent_facts import AgentID, ModuleID
 from episodia.episodes.multi_agent_lives import ALL
-from episodia.episodes.multi_agent_setters import set_column
 from episodia.episodes.multi_agent_stepping import EnvStep, add_env_step, cannot_step, check_mapping
-from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
-from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent_stepping import as_flag
-from episodia.episodes.timeline import SKIPPED, Timeline
+from episodia.episodes.pending_step import MissingFinalObservation, RewardsAfterDone
+from episodia.episodes.timeline import SKIPPED
 from episodia.errors import EpisodeError, EpisodiaError
-from episodia.trees import fresh
 
-AgentID: TypeAlias = Hashable
-ModuleID: TypeAlias = Hashable
 AgentToModule: TypeAlias = Callable[[AgentID, "MultiAgentEpisode"], ModuleID]
 
 DEFAULT_MODULE_ID = "default_policy"
@@ -55,7 +39,7 @@ def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID
     return DEFAULT_MODULE_ID
 
 
-class MultiAgentEpisode:
+class MultiAgentEpisode(MultiAgentColumns):
     """What happened to all agents of an environment: a `SingleAgentEpisode` for each, and one clock for all.
 
     Agents may come late, leave early, act in turns or every now and then. An agent acts on an observation; its step is
@@ -134,41 +118,34 @@ class MultiAgentEpisode:
         self.agent_to_module_mapping_fn: AgentToModule = arguments.as_mapping_function(
             agent_to_module_mapping_fn, to_default_module, where
         )
-        self.missing_final_observation: MissingFinalObservation = arguments.as_policy(
+        self.missing_final_observation = arguments.as_policy(
             "missing_final_observation", missing_final_observation, ("error", "repeat"), where
         )
-        self.rewards_after_done: RewardsAfterDone = arguments.as_policy(
-            "rewards_after_done", rewards_after_done, ("error", "add"), where
-        )
+        self.rewards_after_done = arguments.as_policy("rewards_after_done", rewards_after_done, ("error", "add"), where)
         self.env_t_started = self.env_t = as_count(
             "env_t_started", 0 if env_t_started is None else env_t_started, where
         )
         self.env_lookback = 0
         self.is_terminated = False
         self.is_truncated = False
-        self.agent_episodes: dict[AgentID, SingleAgentEpisode] = {}
-        self._agent_to_module_mapping: dict[AgentID, ModuleID] = arguments.as_dict(
-            "agent_module_ids", agent_module_ids, where
-        )
+        self.agent_episodes = {}
+        self._agent_to_module_mapping = arguments.as_dict("agent_module_ids", agent_module_ids, where)
         self._agent_episode_ids = arguments.as_dict("agent_episode_ids", agent_episode_ids, where)
-        self._timelines: dict[AgentID, Timeline] = {}
-        self._pending: dict[AgentID, PendingStep] = {}
-        # When agents ended, and how those did that ended in an earlier chunk.
-        self._ended: dict[AgentID, int] = {}
-        self._gone: dict[AgentID, str] = {}
-        self._departed: dict[AgentID, Departed] = {}
-        self._early_rewards: early_rewards.EarlyRewards = {}
-        # Agents whose pending step, in a slice, is a part of one that was complete later.
-        self._split_steps: tuple[AgentID, ...] = ()
-        # Agents whose first step in this chunk was chosen in the chunk before.
-        self._carried: frozenset[AgentID] = frozenset()
-        self._observed_last: set[AgentID] = set()
+        self._timelines = {}
+        self._pending = {}
+        self._ended = {}
+        self._gone = {}
+        self._departed = {}
+        self._early_rewards = {}
+        self._split_steps = ()
+        self._carried = frozenset()
+        self._observed_last = set()
         self._was_reset = False
         self._finalized = False
-        self._custom_data: dict[Any, Any] = {}
-        self._weights_versions: versions.Versions = ()
-        self._start_time: float | None = None
-        self._last_step_time: float | None = None
+        self._custom_data = {}
+        self._weights_versions = ()
+        self._start_time = None
+        self._last_step_time = None
         data = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
         multi_agent_replay.replay(
             self,
@@ -242,172 +219,6 @@ class MultiAgentEpisode:
                 check_mapping(self, "extra_model_outputs", extra_model_outputs),
             ),
         )
-
-    # --- Reading ----------------------------------------------------------------------------------------------------
-
-    def get_observations(
-        self,
-        indices: Index = None,
-        agent_ids: Any = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        one_hot_discrete: bool = False,
-        return_list: bool = False,
-    ) -> Any:
-        """Return observations as `{agent: ...}`, without the agents that had none there.
-
-        Args:
-            indices: An index as for `LookbackBuffer.get`, counted in environment steps: 0 is the first after the lookback.
-            agent_ids: One agent or several; all by default.
-            env_steps: Pass False to count in each agent's own steps instead.
-            neg_index_as_lookback: Let negative indices count from step 0 to the left.
-            fill: What to put where an agent has nothing; all agents are in the result then.
-            one_hot_discrete: Return one-hot vectors for discrete spaces.
-            return_list: Return a list with one dict for each environment step.
-
-        Raises:
-            EpisodeIndexError: If an environment step is not there and `fill` is not given.
-        """
-        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        return read(self, OBSERVATIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
-
-    def get_infos(
-        self,
-        indices: Index = None,
-        agent_ids: Any = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        return_list: bool = False,
-    ) -> Any:
-        """Return infos; the arguments are those of `get_observations`."""
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read(self, INFOS, query, agent_ids, env_steps=env_steps, return_list=return_list)
-
-    def get_actions(
-        self,
-        indices: Index = None,
-        agent_ids: Any = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        one_hot_discrete: bool = False,
-        return_list: bool = False,
-    ) -> Any:
-        """Return actions, each at the environment step of the observation that it answers, pending ones included.
-
-        The arguments are those of `get_observations`.
-        """
-        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        return read(self, ACTIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
-
-    def get_rewards(
-        self,
-        indices: Index = None,
-        agent_ids: Any = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        return_list: bool = False,
-    ) -> Any:
-        """Return rewards, each at the place of its action; those of a pending action are what has added up so far.
-
-        The arguments are those of `get_observations`.
-        """
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read(self, REWARDS, query, agent_ids, env_steps=env_steps, return_list=return_list)
-
-    def get_extra_model_outputs(
-        self,
-        key: str | None = None,
-        indices: Index = None,
-        agent_ids: Any = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        return_list: bool = False,
-    ) -> Any:
-        """Return one extra model output, or all of them as `{agent: {name: ...}}` if `key` is None.
-
-        The other arguments are those of `get_observations`.
-
-        Raises:
-            EpisodeKeyError: If no agent has an output of that name.
-        """
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read_extra_outputs(self, key, query, agent_ids, env_steps=env_steps, return_list=return_list)
-
-    def get_terminateds(self) -> dict[AgentID, bool]:
-        """Return which agents have terminated, and under `"__all__"` whether the episode has."""
-        flags: dict[AgentID, bool] = {agent: single.is_terminated for agent, single in self.agent_episodes.items()}
-        return {**flags, ALL: self.is_terminated}
-
-    def get_truncateds(self) -> dict[AgentID, bool]:
-        """Return which agents were truncated, and under `"__all__"` whether the episode was."""
-        flags: dict[AgentID, bool] = {agent: single.is_truncated for agent, single in self.agent_episodes.items()}
-        return {**flags, ALL: self.is_truncated}
-
-    def get_agents_to_act(self) -> set[AgentID]:
-        """Return the agents with an observation at the last environment step that are not done."""
-        return {agent for agent in self._observed_last if not self.agent_episodes[agent].is_done}
-
-    def get_agents_that_stepped(self) -> set[AgentID]:
-        """Return the agents with an observation at the last environment step, done or not."""
-        return set(self._observed_last)
-
-    def get_return(self, include_hanging_rewards: bool = False) -> float:
-        """Return the sum of all agents' rewards in this chunk.
-
-        Args:
-            include_hanging_rewards: Add rewards of steps that are not complete, and of agents that had no observation yet.
-        """
-        total = sum(single.get_return() for single in self.agent_episodes.values())
-        if as_flag(include_hanging_rewards):
-            total += sum(self._hanging_rewards_end.values()) + sum(self._hanging_rewards_begin.values())
-        return float(total)
-
-    def get_duration_s(self) -> float:
-        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
-        if self._start_time is None or self._last_step_time is None:
-            return 0.0
-        return self._last_step_time - self._start_time
-
-    # --- Writing ----------------------------------------------------------------------------------------------------
-
-    def set_observations(
-        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
-    ) -> None:
-        """Overwrite observations of some agents, at their own steps; see `SingleAgentEpisode.set_observations`."""
-        set_column(self, "observations", new_data, at_indices, neg_index_as_lookback)
-
-    def set_actions(
-        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
-    ) -> None:
-        """Overwrite actions of some agents, at their own steps."""
-        set_column(self, "actions", new_data, at_indices, neg_index_as_lookback)
-
-    def set_rewards(
-        self, *, new_data: Mapping[AgentID, Any], at_indices: Index = None, neg_index_as_lookback: bool = False
-    ) -> None:
-        """Overwrite rewards of some agents, at their own steps."""
-        set_column(self, "rewards", new_data, at_indices, neg_index_as_lookback)
-
-    def set_extra_model_outputs(
-        self,
-        *,
-        key: str,
-        new_data: Mapping[AgentID, Any],
-        at_indices: Index = None,
-        neg_index_as_lookback: bool = False,
-    ) -> None:
-        """Overwrite an extra model output of some agents, at their own steps."""
-        set_column(self, "extra_model_outputs", new_data, at_indices, neg_index_as_lookback, key=key)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -487,71 +298,10 @@ class MultiAgentEpisode:
 
     to_numpy = finalize
 
-    @property
-    def is_finalized(self) -> bool:
-        """Whether getters return arrays for all agents, also if those were finalized one by one."""
-        singles = self.agent_episodes.values()
-        return all(single.is_finalized for single in singles) if singles else self._finalized
-
-    is_numpy = is_finalized
-
     # --- What it is -------------------------------------------------------------------------------------------------
 
     # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
     __iter__ = __reversed__ = __contains__ = None
-
-    def __len__(self) -> int:
-        return self.env_t - self.env_t_started
-
-    def env_steps(self) -> int:
-        """Return the number of environment steps in this chunk."""
-        return len(self)
-
-    def agent_steps(self) -> int:
-        """Return the number of complete steps in this chunk, added up over all agents."""
-        return sum(len(single) for single in self.agent_episodes.values())
-
-    @property
-    def is_reset(self) -> bool:
-        """Whether the episode has been reset."""
-        return self._was_reset
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the episode is terminated or truncated."""
-        return self.is_terminated or self.is_truncated
-
-    @property
-    def custom_data(self) -> dict[Any, Any]:
-        """A dictionary for your own use. It travels with the episode: copied by `cut` and `slice`, merged by `concat`."""
-        return self._custom_data
-
-    @property
-    def agent_ids(self) -> set[AgentID]:
-        """The agents that have an episode in this chunk."""
-        return set(self.agent_episodes)
-
-    @property
-    def agent_episode_ids(self) -> dict[AgentID, str]:
-        """The id of each agent's own episode."""
-        return {agent: single.id_ for agent, single in self.agent_episodes.items()}
-
-    @property
-    def agent_t_started(self) -> dict[AgentID, int]:
-        """Each agent's own time step at the start of this chunk."""
-        return {agent: single.t_started for agent, single in self.agent_episodes.items()}
-
-    @property
-    def env_t_to_agent_t(self) -> dict[AgentID, LookbackBuffer]:
-        """For each agent and environment step, the agent's own time step, or "S" if it had no observation there."""
-        first, stop, lookback = self.env_t_started - self.env_lookback, self.env_t + 1, self.env_lookback
-        first_ts = {
-            agent: single.t_started - single.observations.lookback for agent, single in self.agent_episodes.items()
-        }
-        return {
-            agent: LookbackBuffer(timeline.entries(first, stop, first_ts[agent]), lookback)
-            for agent, timeline in self._timelines.items()
-        }
 
     def module_for(self, agent_id: AgentID) -> ModuleID:
         """Return the module that acts for an agent; it is the same throughout the episode."""
@@ -587,7 +337,11 @@ class MultiAgentEpisode:
                 raise type(error)(f"episode {self.id_!r}, agent {agent!r}: {error}") from error
 
     def get_state(self) -> dict[str, Any]:
-        """Return the episode as plain data, apart from `agent_to_module_mapping_fn`."""
+        """Return the episode as plain data, apart from `agent_to_module_mapping_fn`.
+
+        What a subclass has added is not in it: that is for the subclass to say, in a `get_state` and a `from_state` of its
+        own. Pickling carries everything.
+        """
         return multi_agent_state.get_state(self)
 
     @classmethod
@@ -636,29 +390,3 @@ class MultiAgentEpisode:
 
     def _repr_html_(self) -> str:
         return multi_agent_display.episode_html(self)
-
-    # --- What hangs, under RLlib's names ----------------------------------------------------------------------------
-
-    @property
-    def _hanging_actions_end(self) -> dict[AgentID, Any]:
-        return {agent: fresh(pending.action) for agent, pending in self._pending.items() if pending.has_action}
-
-    @property
-    def _hanging_extra_model_outputs_end(self) -> dict[AgentID, dict[str, Any]]:
-        return {
-            agent: fresh(dict(pending.extra_model_outputs or {}))
-            for agent, pending in self._pending.items()
-            if pending.has_action
-        }
-
-    @property
-    def _hanging_rewards_end(self) -> dict[AgentID, Any]:
-        return {
-            agent: 0.0 if pending.reward is None else pending.reward
-            for agent, pending in self._pending.items()
-            if agent in self.agent_episodes and (pending.has_action or pending.reward is not None)
-        }
-
-    @property
-    def _hanging_rewards_begin(self) -> dict[AgentID, Any]:
-        return early_rewards.totals(self._early_rewards)

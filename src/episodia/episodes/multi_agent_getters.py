@@ -19,7 +19,7 @@ from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, Ep
 from episodia.trees import SCALAR_DTYPES, batch_length, describe, fresh
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def extra_output(key: str) -> Source:
 
 
 def read(
-    episode: MultiAgentEpisode,
+    episode: MultiAgentFacts,
     source: Source,
     query: Query,
     agent_ids: Any = None,
@@ -82,7 +82,7 @@ def read(
 
 
 def read_extra_outputs(
-    episode: MultiAgentEpisode, key: Any, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
+    episode: MultiAgentFacts, key: Any, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
 ) -> Any:
     """Return what `query` asks of one extra model output, or of all of them as `{agent: {name: ...}}`."""
     pending = [step.extra_model_outputs or {} for step in episode._pending.values() if step.has_action]
@@ -116,7 +116,7 @@ def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
 
 
 def _read(
-    episode: MultiAgentEpisode,
+    episode: MultiAgentFacts,
     source: Source,
     query: Query,
     agents: Iterable[AgentID],
@@ -136,7 +136,7 @@ def _read(
     return _by_env_steps(episode, source, query, agents)
 
 
-def _agents(episode: MultiAgentEpisode, agent_ids: Any) -> Iterable[AgentID]:
+def _agents(episode: MultiAgentFacts, agent_ids: Any) -> Iterable[AgentID]:
     if agent_ids is None:
         return episode.agent_episodes
     try:
@@ -159,14 +159,14 @@ def _check_flags(*flags: Any) -> None:
             raise type(error)(f"`{name}`: {error}") from error
 
 
-def _is_collection(agent_ids: Any, episode: MultiAgentEpisode) -> bool:
+def _is_collection(agent_ids: Any, episode: MultiAgentFacts) -> bool:
     # A tuple may be the id of an agent.
     is_an_agent = isinstance(agent_ids, tuple) and agent_ids in episode.agent_episodes
     return isinstance(agent_ids, Collection) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
 
 
 def _by_agent_steps(
-    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
 ) -> dict[AgentID, Any]:
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
@@ -192,7 +192,7 @@ def _count(items: Any) -> int:
 
 
 def _column_with_pending(
-    episode: MultiAgentEpisode, source: Source, agent: AgentID, *, only_end: bool = False
+    episode: MultiAgentFacts, source: Source, agent: AgentID, *, only_end: bool = False
 ) -> LookbackBuffer | None:
     """Return the column of one agent, with what is pending as its last item.
 
@@ -232,17 +232,18 @@ def extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
 
 
 def _by_env_steps(
-    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
 ) -> dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
     if single:
         return _at_one_env_step(episode, source, query, agents, places[0])
     # Neighbouring environment steps are neighbours in each agent's column too.
-    window = places if query.fill is None and isinstance(query.indices, slice) and query.indices.step is None else ()
+    is_window = query.fill is None and isinstance(query.indices, slice) and query.indices.step is None
+    window = [env_t for env_t in places if env_t is not None] if is_window else []
     found = {}
     for agent in agents:
         if window:
-            rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)  # type: ignore[operator]  # inside
+            rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)
             items = _run_of(episode, source, agent, rows, query.hot) if rows else None
             if items is not NOTHING:
                 if items is not None:
@@ -259,7 +260,7 @@ def _by_env_steps(
     return found
 
 
-def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
+def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
     """Return an agent's items at neighbouring rows, of which the last may be pending; None if there are none.
 
     `NOTHING` if that is not so simple: the column has not all of the agent's steps.
@@ -286,7 +287,7 @@ def _run_of(episode: MultiAgentEpisode, source: Source, agent: AgentID, rows: ra
 
 
 def _at_one_env_step(
-    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID], env_t: int | None
+    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID], env_t: int | None
 ) -> dict[AgentID, Any]:
     found = {}
     for agent in agents:
@@ -310,7 +311,7 @@ def _at_one_env_step(
 
 
 def _as_list(
-    episode: MultiAgentEpisode, source: Source, query: Query, agents: Iterable[AgentID]
+    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
 ) -> list[dict[AgentID, Any]] | dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
     agents = list(agents)
@@ -322,7 +323,7 @@ def _as_list(
 _ABSENT = 2**60
 
 
-def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tuple[list[int | None], bool]:
+def _env_places(episode: MultiAgentFacts, source: Source, query: Query) -> tuple[list[int | None], bool]:
     """Return the environment steps that the indices mean, None for those outside, and whether it was a single index."""
     first = episode.env_t_started - episode.env_lookback
     # The last environment step has no actions yet.
@@ -347,7 +348,7 @@ def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tup
     return [first + position if 0 <= position < size else None for position in positions], single
 
 
-def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int], size: int) -> None:
+def _check_inside(episode: MultiAgentFacts, indices: Any, positions: list[int], size: int) -> None:
     for index, position in zip(indices, positions, strict=True):
         if not 0 <= position < size:
             raise EpisodeIndexError(
@@ -358,7 +359,7 @@ def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int]
             )
 
 
-def _position(episode: MultiAgentEpisode, source: Source, agent: AgentID, env_t: int | None) -> int | None:
+def _position(episode: MultiAgentFacts, source: Source, agent: AgentID, env_t: int | None) -> int | None:
     """Return the position in the agent's column of what stands at environment step `env_t`."""
     position = None if env_t is None else episode._timelines[agent].position_at(env_t)
     if position is None or source.pending is None:
@@ -381,7 +382,7 @@ def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:
 
 
 def _column_for(
-    episode: MultiAgentEpisode, source: Source, agent: AgentID, positions: list[int | None]
+    episode: MultiAgentFacts, source: Source, agent: AgentID, positions: list[int | None]
 ) -> LookbackBuffer | None:
     column = source.column(episode.agent_episodes[agent])
     stored = 0 if column is None else column.len_incl_lookback()

@@ -14,7 +14,8 @@ from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID
 
 # Stands for all agents, among flags.
 ALL: Final = "__all__"

@@ -14,7 +14,8 @@ from episodia.errors import EpisodeError
 from episodia.trees import describe
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID
 
 
 def replay(

@@ -11,11 +11,11 @@ from episodia.episodes.multi_agent_stepping import check_mapping, flag_of
 from episodia.errors import EpisodeKeyError, EpisodiaError
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts
 
 
 def set_column(
-    episode: MultiAgentEpisode,
+    episode: MultiAgentFacts,
     column: str,
     new_data: Mapping[AgentID, Any],
     indices: Index,

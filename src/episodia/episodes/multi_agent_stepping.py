@@ -15,7 +15,8 @@ from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts
 
 
 @dataclass(slots=True)
@@ -201,7 +202,7 @@ def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
     return False if flag is None else flag if type(flag) is bool else as_flag(flag)
 
 
-def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[Any, Any]:
+def check_mapping(episode: MultiAgentFacts, name: str, value: Any) -> Mapping[Any, Any]:
     """Return `value`, an empty dict for None; refuse what is no dict of agents."""
     if type(value) is dict:
         return value
@@ -215,7 +216,7 @@ def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[
     return value
 
 
-def flag_of(episode: MultiAgentEpisode, name: str, value: Any) -> bool:
+def flag_of(episode: MultiAgentFacts, name: str, value: Any) -> bool:
     """Return `value`, the argument `name`, which is True or False."""
     try:
         return as_flag(value)

@@ -18,7 +18,8 @@ from episodia.errors import EpisodiaError
 from episodia.trees import freeze, own_info
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent_episode import AgentID, MultiAgentEpisode
+    from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+    from episodia.episodes.multi_agent_facts import AgentID
     from episodia.episodes.multi_agent_stepping import EnvStep
 
 
