@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from episodia.connectors.sequences import first_rows, padded, sequences, unpadde
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
-from episodia.trees import map_batch
+from episodia.trees import leaves, map_batch
+
+# A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
+BYTES_AT_ONCE = 2**28
 
 
 def values_and_bootstraps(
@@ -22,7 +26,8 @@ def values_and_bootstraps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
 
-    Observations are left on the device, as tensors, so that they travel there once; on the CPU as arrays.
+    Observations are left on the device, as tensors, so that they travel there once; on the CPU as arrays. If there are more
+    than `BYTES_AT_ONCE`, they stay on the CPU, and the module gets them in pieces.
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
@@ -35,17 +40,40 @@ def values_and_bootstraps(
     if not len(rows):
         # Nobody has said how observations are shaped that are not there, so no module could take them.
         return np.empty(0), np.empty(0)
-    tracks = {name: track.map(lambda leaf: as_tensor(leaf, target)) for name, track in tracks.items()}
+    is_large = _num_bytes({name: track.values for name, track in tracks.items()}) > BYTES_AT_ONCE
+    home = torch.device("cpu") if is_large else target
+    tracks = {name: track.map(lambda leaf: as_tensor(leaf, home)) for name, track in tracks.items()}
     # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
-    columns.update({name: track.map(as_array) for name, track in tracks.items()} if target.type == "cpu" else tracks)
+    columns.update({name: track.map(as_array) for name, track in tracks.items()} if home.type == "cpu" else tracks)
     with torch.no_grad():
         if module.is_stateful():
             return _recurrent_values(module, tracks, rows, max_seq_len, target)
-        return _flat_values(module, tracks)
+        return _flat_values(module, tracks, target)
 
 
-def _flat_values(module: Any, tracks: dict[str, Ragged]) -> tuple[np.ndarray, np.ndarray]:
-    values = as_array(module.compute_values({name: track.values for name, track in tracks.items()}))
+def _values(module: Any, batch: Batch, device: torch.device) -> np.ndarray:
+    """Return the values of all rows of a batch; a large one goes to the device in pieces of about `BYTES_AT_ONCE`."""
+    num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
+    lengths = {len(leaf) for _, leaf in leaves(batch)}
+    # Columns that do not have a row for each step cannot be cut with the others.
+    size = -(-max(lengths) // num_pieces) if num_pieces > 1 and len(lengths) == 1 else max(lengths)
+    pieces = [
+        as_array(module.compute_values(map_batch(partial(_part, start=start, size=size, device=device), batch)))
+        for start in range(0, max(lengths), size)
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _part(leaf: Any, *, start: int, size: int, device: torch.device) -> Any:
+    return as_tensor(leaf if size >= len(leaf) else leaf[start : start + size], device)
+
+
+def _num_bytes(batch: Batch) -> int:
+    return sum(getattr(leaf, "nbytes", 0) for _, leaf in leaves(batch))
+
+
+def _flat_values(module: Any, tracks: dict[str, Ragged], device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+    values = _values(module, {name: track.values for name, track in tracks.items()}, device)
     track = tracks[Columns.OBS].with_values(values)
     return track.body().values, track.tails()
 
@@ -67,5 +95,5 @@ def _recurrent_values(
         if name != Columns.STATE_IN
     }
     last[Columns.STATE_IN] = tracks[Columns.STATE_IN].tails()
-    values = unpadded(as_array(module.compute_values(batch)), cut)
-    return values, as_array(module.compute_values(last))[:, 0]
+    values = unpadded(_values(module, batch, device), cut)
+    return values, _values(module, last, device)[:, 0]
