@@ -16,7 +16,7 @@ from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
 from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, needed_column
 from episodia.errors import ConnectorStateError
-from episodia.modules import ActionDistribution
+from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
 
 
@@ -102,11 +102,16 @@ class GetActions(ConnectorV2):
     def _act(self, outputs: ModuleOutputs, masks: Any, explore: bool, given: torch.Generator | None) -> None:
         columns = outputs.columns
         inputs = needed_column(outputs, Columns.ACTION_DIST_INPUTS, "the module, unless it returns `actions`")
-        distribution = _distribution(outputs.module, inputs, masks, explore)
-        if explore and isinstance(distribution, ActionDistribution):
+        module = outputs.module
+        made_by = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
+        if explore and isinstance(made_by, DistributionSpec):
             generator = given if self._generator is None else self._generator_for(inputs.device)
-            actions, logp = distribution.sample_with_logp(generator)
+            if masks is None:
+                actions, logp = made_by.sampled(inputs, generator)
+            else:
+                actions, logp = _distribution(made_by, inputs, masks).sample_with_logp(generator)
         else:
+            distribution = _distribution(made_by, inputs, masks)
             distribution = distribution if explore else distribution.to_deterministic()
             actions = distribution.sample()
             logp = distribution.logp(actions)
@@ -159,8 +164,7 @@ class GetActions(ConnectorV2):
         return {}
 
 
-def _distribution(module: Any, inputs: Tensor, masks: Any, explore: bool) -> Any:
-    made_by = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
+def _distribution(made_by: Any, inputs: Tensor, masks: Any) -> Any:
     if masks is None:
         # Foreign distribution classes know nothing of masks.
         return made_by.from_logits(inputs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
 import torch
 from gymnasium import Space, spaces
 
@@ -33,6 +34,7 @@ from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.trees import map_batch
 
+_FLOAT32 = np.dtype(np.float32)
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, BatchIndividualItems, NumpyToTensor)
 _TO_STATEFUL_MODULE = (
     AddObservationsFromEpisodesToBatch,
@@ -64,7 +66,11 @@ class ToModule:
         if not self._is_default:
             return None
         device = self._device
-        observations = map_batch(lambda leaf: as_tensor(leaf, device), episodes.latest(Columns.OBS))
+        latest = episodes.latest(Columns.OBS)
+        if type(latest) is np.ndarray and latest.dtype == _FLOAT32 and device.type == "cpu":
+            observations = torch.from_numpy(latest.copy())
+        else:
+            observations = map_batch(lambda leaf: as_tensor(leaf, device), latest)
         if CARRIED_STATES not in shared_data:
             return {Columns.OBS: observations}
         shared_data[ADDED_TIME_AXIS] = True
@@ -95,7 +101,7 @@ class ToEnv:
             return None
         columns = dict(outputs)
         self._get_actions._act(ModuleOutputs(None, columns, self._module), None, explore, generator)
-        arrays: dict[str, Any] = {name: map_batch(as_array, column) for name, column in columns.items()}
+        arrays: dict[str, Any] = {name: _as_arrays(column) for name, column in columns.items()}
         if self._kinds is _FROM_STATEFUL_MODULE:
             arrays = self._pieces[2](rl_module=self._module, batch=arrays, shared_data={ADDED_TIME_AXIS: True})
         if self._scaling is not None:
@@ -114,6 +120,10 @@ class ToEnv:
             self._is_default = key is None or not episodes.has_in_observations(key)
             changes = (scaling.normalize_actions or scaling.clip_actions) and _has_box(scaling.input_action_space)
             self._scaling = scaling if changes else None
+
+
+def _as_arrays(column: Any) -> Any:
+    return as_array(column) if type(column) is torch.Tensor else map_batch(as_array, column)
 
 
 def _are(pieces: tuple[ConnectorV2, ...], kinds: tuple[type[ConnectorV2], ...]) -> bool:

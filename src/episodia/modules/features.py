@@ -85,6 +85,8 @@ class _Floats(Features):
 
     def forward(self, observations: Tensor) -> Tensor:
         lead = leading_axes(observations, self._shape, self._path)
+        if len(self._shape) == 1 and observations.dtype is torch.float32:
+            return observations
         return observations.reshape((*lead, self.num_features)).float()
 
 

@@ -82,4 +82,5 @@ class MLPActorCritic(ActorCritic):
         return {"hidden": list(self.hidden)}
 
     def _flat(self, batch: dict[str, Any]) -> Any:
-        return self.features(needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`"))
+        # Not `self.features(...)`: looking for hooks takes longer than what there is to do.
+        return self.features.forward(needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`"))

@@ -93,6 +93,10 @@ class DistributionSpec(ABC):
             ModuleError: If shapes do not fit, if a row is not finite, or if it allows no action at all.
         """
 
+    def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Any, Tensor]:
+        """Return what `from_logits(logits).sample_with_logp(generator)` returns; kinds may have a shorter way to it."""
+        return self.from_logits(logits).sample_with_logp(generator)
+
 
 @final
 class Deterministic(ActionDistribution):

@@ -45,6 +45,17 @@ class CategoricalSpec(DistributionSpec):
         logits = masked(self, checked_inputs(self, logits), action_mask)
         return Categorical(self, log_probabilities(self, logits))
 
+    def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Draw one action per row, see `DistributionSpec.sampled`: runners come by here at every step."""
+        logits = checked_inputs(self, logits)
+        normalised = torch.log_softmax(logits, -1)
+        classes = draw(normalised, generator)
+        logp = normalised.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+        # A row that is not finite is NaN as a whole, and so is whatever was drawn in it.
+        if math.isnan(logp.sum().item()):
+            raise _unusable(self, logits)
+        return actions_of(self, classes), logp
+
 
 @final
 class Categorical(ActionDistribution):
@@ -66,16 +77,16 @@ class Categorical(ActionDistribution):
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw one action per row, see `ActionDistribution.sample`."""
-        return self._actions(draw(self.log_probabilities, generator))
+        return actions_of(self._spec, draw(self.log_probabilities, generator))
 
     def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw one action per row, see `ActionDistribution.sample_with_logp`."""
         classes = draw(self.log_probabilities, generator)
-        return self._actions(classes), self.log_probabilities.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+        return actions_of(self._spec, classes), self.log_probabilities.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 
     def mode(self) -> Tensor:
         """Return the most probable action of each row; the first of several."""
-        return self._actions(self.log_probabilities.argmax(-1))
+        return actions_of(self._spec, self.log_probabilities.argmax(-1))
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-probability of one action per row; -inf for actions that are not allowed."""
@@ -96,10 +107,6 @@ class Categorical(ActionDistribution):
         if not isinstance(other, Categorical) or other._spec != self._spec:
             raise another_kind(self._spec, other)
         return divergence(self.log_probabilities, other.log_probabilities)
-
-    def _actions(self, classes: Tensor) -> Tensor:
-        spec = self._spec
-        return (classes + spec.start if spec.start else classes).to(spec.dtype)
 
 
 # --- The maths, on the last axis ------------------------------------------------------------------------------------
@@ -141,7 +148,7 @@ def draw(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor
     """Draw one class per row, `[..., n]` to `[...]`."""
     # A race: of independent exponential times with these rates, each is the shortest with its probability. That is what
     # `torch.multinomial` does, too, after checks that cost several times as much, and that are made elsewhere.
-    rates = log_probabilities.detach().exp()
+    rates = (log_probabilities.detach() if log_probabilities.requires_grad else log_probabilities).exp()
     return rates.div_(torch.empty_like(rates).exponential_(generator=generator)).argmax(-1)
 
 
@@ -157,6 +164,13 @@ def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     impossible = log_p == -torch.inf
     difference = log_p.masked_fill(impossible, 0.0) - log_q.masked_fill(impossible, 0.0)
     return (log_p.exp() * difference).sum(-1)
+
+
+def actions_of(spec: CategoricalSpec, classes: Tensor) -> Tensor:
+    """Return classes that begin with 0 as actions of the space."""
+    if spec.start:
+        classes = classes + spec.start
+    return classes if classes.dtype is spec.dtype else classes.to(spec.dtype)
 
 
 def classes_of(spec: DistributionSpec, actions: Tensor, start: int | Tensor) -> Tensor:
