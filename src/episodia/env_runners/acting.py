@@ -18,15 +18,12 @@ from episodia.connectors.reward_shaping import SETTLED_ENDS, RewardShaper
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.pipelines import decoder_of, shapers_of
 from episodia.env_runners.random_batches import RandomActions
-from episodia.env_runners.short_cuts import ToEnv, ToModule
+from episodia.env_runners.short_cuts import NOT_RECORDED, ToEnv, ToModule, received
 from episodia.env_runners.stepping import Chosen, Stepper
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.errors import EnvRunnerError
 from episodia.trees import map_batch
-
-# What is in a batch for the module or the environment, and not a result that episodes keep.
-_NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 
 @final
@@ -138,13 +135,15 @@ class Actor:
         outputs = self._outputs(explore)
         between = perf_counter()
         metrics.forward_time_s += between - started
-        made = None
+        chosen = made = None
         if stepper.action_masks is None:
-            made = self._to_env.outputs(outputs, episodes, explore, self.generator)
-        if made is None:
-            made = self._back(outputs, episodes, stepper, explore)
+            chosen = self._to_env.chosen(outputs, episodes, explore, self.generator)
+            if chosen is None:
+                made = self._to_env.outputs(outputs, episodes, explore, self.generator)
+        if chosen is None:
+            chosen = self._chosen(self._back(outputs, episodes, stepper, explore) if made is None else made)
         metrics.module_to_env_time_s += perf_counter() - between
-        return self._chosen(made)
+        return chosen
 
     def _back(self, outputs: dict[str, Any], episodes: LiveEpisodes, stepper: Stepper, explore: bool) -> dict[str, Any]:
         """Return what the module-to-env pipeline makes of `outputs`."""
@@ -175,7 +174,7 @@ class Actor:
         return outputs
 
     def _chosen(self, outputs: dict[str, Any]) -> Chosen:
-        extras = {name: column for name, column in outputs.items() if name not in _NOT_RECORDED}
+        extras = {name: column for name, column in outputs.items() if name not in NOT_RECORDED}
         try:
             actions = outputs[Columns.ACTIONS]
         except KeyError:
@@ -184,8 +183,7 @@ class Actor:
                 "among them. Let the module return it, or put `GetActions` into the pipeline."
             ) from None
         for_env = outputs.get(Columns.ACTIONS_FOR_ENV, actions)
-        # An environment may change its action; what is recorded must not change with it.
-        return Chosen(actions, map_batch(_own, for_env) if for_env is actions else for_env, extras)
+        return Chosen(actions, received(for_env) if for_env is actions else for_env, extras)
 
     def act_randomly(self, episodes: LiveEpisodes, stepper: Stepper) -> Chosen:
         """Return actions at random. A module with a state is asked nevertheless, so that its state keeps up."""
@@ -248,11 +246,6 @@ def _allowing(masks: Any, rows: Sequence[int]) -> Any:
     if masks is None or not rows:
         return masks
     return map_batch(lambda leaf: _replaced(leaf, rows, 1), masks)
-
-
-def _own(leaf: Any) -> Any:
-    # Scalars are handed to environments by value.
-    return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.ndim > 1 else leaf
 
 
 def _as_array(leaf: Any) -> Any:

@@ -101,18 +101,19 @@ class EpisodeTotals:
         rewards = chunks.flat(Columns.REWARDS)
         gained = np.add.reduceat(rewards.values, rewards.offsets[:-1], dtype=np.float64).tolist()
         metrics.num_env_steps += int(rewards.offsets[-1])
-        for summary, reward in zip(summaries(chunks), gained, strict=True):
-            total, time_s = reward, summary.duration_s
-            if summary.id_ in self._open:
-                before, time_before_s = self._open.pop(summary.id_)
+        still_open = self._open
+        for (id_, _, t, is_done, duration_s), reward in zip(summaries(chunks), gained, strict=True):
+            total, time_s = reward, duration_s
+            if id_ in still_open:
+                before, time_before_s = still_open.pop(id_)
                 total, time_s = before + total, time_before_s + time_s
-            if summary.is_done:
+            if is_done:
                 metrics.num_episodes += 1
                 metrics.episode_returns.append(total)
-                metrics.episode_lengths.append(summary.t)
+                metrics.episode_lengths.append(t)
                 metrics.episode_durations_s.append(time_s)
             else:
-                self._open[summary.id_] = (total, time_s)
+                still_open[id_] = (total, time_s)
 
     def keep_only(self, ids: Iterable[str]) -> None:
         """Forget all episodes but these."""

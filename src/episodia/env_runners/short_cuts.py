@@ -31,8 +31,13 @@ from episodia.connectors import (
 from episodia.connectors.module_outputs import ModuleOutputs
 from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
 from episodia.connectors.tensors import as_array, as_tensor
+from episodia.env_runners.stepping import Chosen
 from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
+
+# What is in a batch for the module or the environment, and not a result that episodes keep.
+NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 _FLOAT32 = np.dtype(np.float32)
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, BatchIndividualItems, NumpyToTensor)
@@ -109,6 +114,28 @@ class ToEnv:
         arrays[Columns.ACTIONS_FOR_ENV] = arrays[Columns.ACTIONS]
         return arrays
 
+    def chosen(
+        self, outputs: dict[str, Any], episodes: LiveEpisodes, explore: bool, generator: torch.Generator
+    ) -> Chosen | None:
+        """Return what to do, where actions are drawn and sent as they are; None if that takes more than drawing."""
+        if self._pipeline.connectors is not self._pieces:
+            self._learn(episodes)
+        if (
+            not (self._only_draws and explore)
+            or Columns.ACTIONS in outputs
+            or Columns.ACTION_DIST_INPUTS not in outputs
+        ):
+            return None
+        made_by = self._module.get_exploration_action_dist_cls()
+        if not isinstance(made_by, DistributionSpec):
+            return None
+        drawn, logp = made_by.sampled(outputs[Columns.ACTION_DIST_INPUTS], generator)
+        extras = {name: _as_arrays(column) for name, column in outputs.items() if name not in NOT_RECORDED}
+        if Columns.ACTION_LOGP not in extras:
+            extras[Columns.ACTION_LOGP] = as_array(logp)
+        actions = _as_arrays(drawn)
+        return Chosen(actions, received(actions), extras)
+
     def _learn(self, episodes: LiveEpisodes) -> None:
         """Look at the pieces, once for each change of the pipeline."""
         self._pieces = self._pipeline.connectors
@@ -120,6 +147,19 @@ class ToEnv:
             self._is_default = key is None or not episodes.has_in_observations(key)
             changes = (scaling.normalize_actions or scaling.clip_actions) and _has_box(scaling.input_action_space)
             self._scaling = scaling if changes else None
+        self._only_draws = (
+            self._is_default and self._scaling is None and self._kinds is _TO_ENV and not self._get_actions.is_stateful
+        )
+
+
+def received(actions: Any) -> Any:
+    """Return actions for the environment, which may change them: what is recorded must not change with them."""
+    return _own(actions) if type(actions) is np.ndarray else map_batch(_own, actions)
+
+
+def _own(leaf: Any) -> Any:
+    # Scalars are handed to environments by value.
+    return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.ndim > 1 else leaf
 
 
 def _as_arrays(column: Any) -> Any:

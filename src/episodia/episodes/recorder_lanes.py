@@ -58,6 +58,8 @@ def episode_id(recorder: Recorder, lane: int) -> str:
 
 def steps_waiting(recorder: Recorder) -> int:
     """Return how many steps were recorded and not handed out yet."""
+    if not recorder._has_steps:
+        return 0
     chunks = [*recorder._finished, *recorder._running()]
     return sum(chunk.num_steps for chunk in chunks)
 
