@@ -5,7 +5,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from episodia.modules import ActorCritic, LSTMActorCritic, Rule, dist_for
+from episodia.modules import ActorCritic, Rule, dist_for
 from episodia.testing import ModuleSubject
 
 FAULTY = {}
@@ -407,4 +407,4 @@ class TakesPaddingForSteps(Memory):
 
 
 #: What the faulty ones are made of.
-RIGHT = (Net, Leaner, Memory, LSTMActorCritic)
+RIGHT = (Net, Leaner, Memory)

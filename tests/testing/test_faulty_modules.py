@@ -3,9 +3,18 @@
 import re
 
 import pytest
+import torch
 
 from episodia.testing import MODULE_LAWS, ModuleSubject, check_module, checks_of, result_of
 from faulty_modules import BOX, CHOICES, FAULTY, RIGHT, CentersTheBatch, LearnsWithoutGradients, Net
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", FAULTY)
