@@ -56,27 +56,33 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
 
 def states_of(rows: EpisodeList, initial: Any) -> Ragged:
     """Return the state before each step, and after the last one: a track; at the present moment the state to go on from."""
-    tail = 0 if rows.is_current else 1
-    counts = rows.row_counts + tail
-    offsets = offsets_of(counts)
-    if not any(_stored_states(row) for row in rows.agent_episodes):
+    if rows.is_current:
+        return _current_states(rows, initial)
+    if Columns.STATE_OUT in rows.extra_columns():
+        return rows.preceding(Columns.STATE_OUT, initial)
+    if (rows.lengths + rows.lookbacks).any():
         _check_all_new(rows)
-        return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
-    found = rows.windows(Columns.STATE_OUT, shifts=[-1], fill=0, tail=True)
-    begins = _rows_at_the_beginning(rows, offsets)
+    return _repeated(initial, rows.row_counts + 1, tail=1)
+
+
+def _current_states(rows: EpisodeList, initial: Any) -> Ragged:
+    stored = np.array([_stored_states(row) for row in rows.agent_episodes], np.int64)
+    if not stored.any():
+        _check_all_new(rows)
+        return _repeated(initial, rows.row_counts, tail=0)
+    found = rows.windows(Columns.STATE_OUT, shifts=[-1], fill=0)
 
     def with_initial(leaf: np.ndarray, start: Any) -> np.ndarray:
         leaf = leaf[:, 0]
-        leaf[begins] = start
+        leaf[stored == 0] = start
         return leaf
 
     return found.with_values(map_batch(with_initial, found.values, initial))
 
 
-def _rows_at_the_beginning(rows: EpisodeList, offsets: np.ndarray) -> np.ndarray:
-    """Return the rows before which an episode has nothing: what the module did before is not stored because it was not."""
-    new = [not (_stored_states(row) if rows.is_current else row.rewards.lookback) for row in rows.agent_episodes]
-    return offsets[:-1][np.array(new, np.bool_)]
+def _repeated(initial: Any, counts: np.ndarray, tail: int) -> Ragged:
+    offsets = offsets_of(counts)
+    return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
 
 
 def _stored_states(row: SingleAgentEpisode) -> int:

@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.episodes import chunks, gather, list_plots, list_state, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.episode_kinds import are_multi_agent
-from episodia.episodes.joining import joined, joined_latest
+from episodia.episodes.joining import joined, joined_latest, joined_whole, joined_with_first
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
@@ -51,6 +51,7 @@ class EpisodeList(Sequence[Any]):
     __slots__ = (
         "_copies_on_access",
         "_episodes",
+        "_extents",
         "_group",
         "_handed_out",
         "_keeps_lengths",
@@ -79,6 +80,7 @@ class EpisodeList(Sequence[Any]):
         # What nobody was handed, nobody changes: then lengths are counted once for all columns.
         self._keeps_lengths = False
         self._lengths: np.ndarray | None = None
+        self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
 
     @classmethod
     def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
@@ -109,7 +111,7 @@ class EpisodeList(Sequence[Any]):
         made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
         made._modules = made._group = made._lengths = made._part_of = None
         made._copies_on_access = made._keeps_lengths = False
-        made._handed_out = set()
+        made._handed_out, made._extents = set(), {}
         return made
 
     # --- A sequence -------------------------------------------------------------------------------------------------
@@ -217,17 +219,22 @@ class EpisodeList(Sequence[Any]):
     @property
     def t_started(self) -> np.ndarray:
         """The time step of each agent episode's first step: int64 [B]."""
-        return _array((row.t_started for row in self._rows()), np.int64)
+        return np.array([row.t_started for row in self._rows()], np.int64)
+
+    @property
+    def lookbacks(self) -> np.ndarray:
+        """How many steps before its first one each agent episode keeps: int64 [B]."""
+        return np.array([row.rewards.lookback for row in self._rows()], np.int64)
 
     @property
     def is_terminated(self) -> np.ndarray:
         """Which agent episodes are terminated: bool [B]."""
-        return _array((row.is_terminated for row in self._rows()), np.bool_)
+        return np.array([row.is_terminated for row in self._rows()], np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
         """Which agent episodes are truncated: bool [B]."""
-        return _array((row.is_truncated for row in self._rows()), np.bool_)
+        return np.array([row.is_truncated for row in self._rows()], np.bool_)
 
     def by_module(self) -> dict[Any, np.ndarray]:
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""
@@ -266,7 +273,7 @@ class EpisodeList(Sequence[Any]):
         if self._group is None:
             self._group = group = self._like(self._episodes, False)
             group._modules, group._handed_out = self._modules, self._handed_out
-            group._keeps_lengths = self._keeps_lengths
+            group._keeps_lengths, group._lengths, group._extents = self._keeps_lengths, self._lengths, self._extents
             if self._copies_on_access:
                 group._part_of = self, list(range(len(self)))
         return self._group
@@ -331,7 +338,7 @@ class EpisodeList(Sequence[Any]):
             latest = self.latest(column)
             return Ragged(latest, np.arange(len(self._rows()) + 1))
         if column in _FLAGS:
-            return Ragged(_FLAGS[column](self), offsets_of(self.row_counts))
+            return Ragged(_FLAGS[column](self), offsets_of(self.row_counts) if self.is_current else self._extent(0)[0])
         columns = self._columns(column)
         if self.is_current:
             raise NotYetError(
@@ -339,11 +346,23 @@ class EpisodeList(Sequence[Any]):
                 "what a step adds is not there yet. Ask for `windows` with negative shifts to see the past."
             )
         extra = 1 if tail else 0
+        offsets, counts = self._extent(extra)
+        values = joined_whole(columns, counts)
+        if values is None:
+            starts = [buffer.lookback for buffer in columns]
+            values = joined(columns, starts, list(map(add, starts, counts)))
+        return Ragged(values, offsets, extra)
+
+    def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
+        """Return where the rows of each agent episode begin, and how many it has with `extra` ones after its steps."""
+        known = self._extents.get(extra)
+        if known is not None and not self._handed_out:
+            return known
         counts = self.lengths + extra
-        starts, stops = [buffer.lookback for buffer in columns], counts.tolist()
-        if any(starts):
-            stops = list(map(add, starts, stops))
-        return Ragged(joined(columns, starts, stops), offsets_of(counts), extra)
+        found = frozen(offsets_of(counts)), counts.tolist()
+        if self._keeps_lengths:
+            self._extents[extra] = found
+        return found
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.
@@ -359,7 +378,7 @@ class EpisodeList(Sequence[Any]):
         indices = None
         if every > 1 and not self.is_current:
             indices, rows = sparse_rows(self.lengths, extra, every)
-        lookbacks = _array((buffer.lookback for buffer in columns), np.int64)
+        lookbacks = np.array([buffer.lookback for buffer in columns], np.int64)
         sizes = [buffer.len_incl_lookback() for buffer in columns]
         starts = _first_needed(shifts, sizes) if self.is_current else [0] * len(sizes)
         stretches = gather.Stretches(
@@ -372,6 +391,39 @@ class EpisodeList(Sequence[Any]):
         )
         values = gather.windows(joined(columns, starts, sizes), stretches, shifts, fill)
         return Ragged(values, offsets_of(rows), extra, every)
+
+    def preceding(self, column: str, first: Any) -> Ragged:
+        """Return for each step, and after the last one, the item of the step before it: a track.
+
+        It is what `windows` with the shift -1 gives, with one copy less.
+
+        Args:
+            column: A column of steps.
+            first: The item that stands before the first step of an episode.
+
+        Raises:
+            DroppedHistoryError: If a chunk does not have the step before its first one any more.
+        """
+        columns = self._columns(column)
+        lookbacks, (offsets, counts) = [buffer.lookback for buffer in columns], self._extent(1)
+        self._check_kept(np.array(lookbacks, np.int64))
+        starts = [lookback - 1 for lookback in lookbacks]
+        return Ragged(joined_with_first(columns, starts, list(map(add, starts, counts)), first), offsets, 1)
+
+    def _check_kept(self, lookbacks: np.ndarray) -> None:
+        """Refuse chunks that begin in the middle of an episode and know nothing of the step before."""
+        begins = self.t_started
+        dropped = np.flatnonzero((lookbacks == 0) & (begins > 0))
+        if len(dropped):
+            raise gather.DroppedHistoryError(int(dropped[0]), 1, 0, int(begins[dropped[0]]))
+
+    def _at_ends(self, flags: np.ndarray) -> np.ndarray:
+        """Return False for each row, but the flag of its agent episode for the last one."""
+        offsets = offsets_of(self.row_counts) if self.is_current else self._extent(0)[0]
+        flat = np.zeros(offsets[-1], np.bool_)
+        ended = flags & (offsets[1:] > offsets[:-1])
+        flat[offsets[1:][ended] - 1] = True
+        return flat
 
     def _columns(self, column: str) -> list[LookbackBuffer]:
         if column in _TRACKS:
@@ -400,8 +452,8 @@ _TRACKS: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
 
 # What is not stored per step.
 _FLAGS: dict[str, Callable[[EpisodeList], np.ndarray]] = {
-    Columns.TERMINATEDS: lambda episodes: _at_ends(episodes.is_terminated, episodes.row_counts),
-    Columns.TRUNCATEDS: lambda episodes: _at_ends(episodes.is_truncated, episodes.row_counts),
+    Columns.TERMINATEDS: lambda episodes: episodes._at_ends(episodes.is_terminated),
+    Columns.TRUNCATEDS: lambda episodes: episodes._at_ends(episodes.is_truncated),
     Columns.T: lambda episodes: episodes.steps()[1],
 }
 
@@ -425,17 +477,6 @@ def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
     return [max(0, size - reach) for size in sizes]
 
 
-def _at_ends(flags: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return False for each step, but the flag for the last step of each stretch."""
-    ends = np.cumsum(lengths)
-    flat = np.zeros(int(ends[-1]) if len(ends) else 0, np.bool_)
-    ended = flags & (lengths > 0)
-    flat[ends[ended] - 1] = True
-    return flat
-
-
-def _array(values: Iterable[Any], dtype: Any) -> np.ndarray:
-    return np.fromiter(values, dtype)
 
 
 def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:

@@ -34,6 +34,43 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     return _concatenated(parts)
 
 
+def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
+    """Return all items of each column as one batch, if these are arrays of just so many rows; None if they are not.
+
+    This is how most columns are, and they are joined for each batch, so nothing is done here twice. A column that stores no
+    more than it is asked for has no lookback.
+    """
+    storages = [column._storage for column in columns]
+    if set(map(type, storages)) != {ArrayStorage}:
+        return None
+    arrays = [storage._alias for storage in cast(list[ArrayStorage], storages)]
+    if set(map(type, arrays)) != {np.ndarray} or list(map(len, arrays)) != counts or 0 in counts:
+        return None
+    return _concatenated(arrays)
+
+
+def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Any) -> Any:
+    """Return what `joined` does, with the item `first` in front of each column whose start is -1."""
+    parts = _parts(columns, [max(start, 0) for start in starts], stops)
+    parts = [_from_items(part, columns[0]) if type(part) is list and part else part for part in parts]
+    batches = [part for part in parts if type(part) is not list]
+
+    def joined_leaves(item: Any, *leaves: np.ndarray) -> np.ndarray:
+        row = np.asarray(item, leaves[0].dtype)[None] if leaves else np.asarray(item)[None]
+        found = iter(leaves)
+        pieces = [
+            piece
+            for part, start in zip(parts, starts, strict=True)
+            for piece in (
+                *((row,) if start < 0 else ()),
+                *(() if type(part) is list else (next(found),)),
+            )
+        ]
+        return np.concatenate(pieces) if pieces else np.empty((0, *row.shape[1:]), row.dtype)
+
+    return map_batch(joined_leaves, first, *batches)
+
+
 def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
     """Return the stored items of each column themselves, lists or batches."""
     # Straight from the storages: this is done for each column of each episode of each batch.
@@ -41,8 +78,6 @@ def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     if set(map(type, storages)) == {ArrayStorage}:
         arrays = [storage._alias for storage in cast(list[ArrayStorage], storages)]
         if set(map(type, arrays)) == {np.ndarray}:
-            if not any(starts) and list(map(len, arrays)) == stops:
-                return arrays
             return [array[start:stop] for array, start, stop in zip(arrays, starts, stops, strict=True)]
     return [storage.lend(slice(start, stop)) for storage, start, stop in zip(storages, starts, stops, strict=True)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, final
 from weakref import ref
 
@@ -11,13 +12,14 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes import gather
+from episodia.episodes.blocks import LeafArray
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorded_chunk import Chunk
 from episodia.episodes.recorded_episode import Layout, Prepared, handed_out
 from episodia.episodes.recorder_columns import RecorderColumn
-from episodia.trees import fresh
+from episodia.trees import fresh, frozen, map_batch
 
 _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
 
@@ -31,7 +33,7 @@ class RecordedList(EpisodeList):
     from the block in one gather; afterwards this is a list of episodes like any other.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "_held", "_layout", "_listed", "_origin", "_storages")
+    __slots__ = ("__weakref__", "_chunks", "_held", "_layout", "_listed", "_origin", "_places", "_storages")
 
     def __init__(self, chunks: list[Chunk], layout: Layout, storages: list[Prepared]) -> None:
         """Adopt what a recorder hands out: chunks that it will not go on with, and what cannot be read from their block."""
@@ -42,6 +44,7 @@ class RecordedList(EpisodeList):
         self._storages = storages
         self._listed = None
         self._origin: RecordedList | None = None
+        self._places = _Places(chunks)
         self._modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
         # A block is used again when nobody holds its arrays; views on them come only with the episodes.
         self._held = [array for block in {chunk.block for chunk in chunks} for array in block.arrays()]
@@ -91,7 +94,7 @@ class RecordedList(EpisodeList):
         forked._listed = []
         EpisodeList.__init__(forked)
         forked._chunks, forked._layout, forked._storages, forked._held = self._chunks, self._layout, [], self._held
-        forked._listed, forked._origin, forked._modules = None, self, self._modules
+        forked._listed, forked._origin, forked._modules, forked._places = None, self, self._modules, self._places
         forked._copies_on_access = True
         return forked
 
@@ -104,12 +107,14 @@ class RecordedList(EpisodeList):
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each episode: int64 [B]."""
-        return _numbers([chunk.num_steps for chunk in self._chunks]) if self.is_untouched else super().lengths
+        return self._places.lengths if self.is_untouched else super().lengths
 
     @property
     def t_started(self) -> np.ndarray:
         """The time step of each episode's first step: int64 [B]."""
-        return _numbers([chunk.t_started for chunk in self._chunks]) if self.is_untouched else super().t_started
+        if not self.is_untouched:
+            return super().t_started
+        return np.array([chunk.t_started for chunk in self._chunks], np.int64)
 
     @property
     def is_terminated(self) -> np.ndarray:
@@ -133,10 +138,13 @@ class RecordedList(EpisodeList):
         """Return the rows of all episodes, one after another; see `EpisodeList.flat`."""
         if not self._is_in_block(column):
             return super().flat(column, tail=tail)
-        lengths = self.lengths
-        counts = lengths + 1 if tail else lengths
-        rows = _Rows(self._chunks, self._layout.column(column))
-        return Ragged(rows.taken(rows.lookbacks, rows.lookbacks + counts), offsets_of(counts), int(tail))
+        found = self._layout.column(column)
+        leaves = self._chunks[0].block.leaves(found)
+        rows = self._places.rows(int(tail))
+        return Ragged(_taken(found, leaves, rows), self._extent(int(tail))[0], int(tail))
+
+    def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
+        return self._places.extent(extra) if self.is_untouched else super()._extent(extra)
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
@@ -148,43 +156,83 @@ class RecordedList(EpisodeList):
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
         if not self._is_in_block(column):
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
-        rows = _Rows(self._chunks, self._layout.column(column))
-        indices, counts = sparse_rows(self.lengths, int(tail), every) if every > 1 else (None, self.lengths + int(tail))
+        found, places = self._layout.column(column), self._places
+        lengths, lookbacks = places.lengths, places.lookbacks(self._layout.column(column))
+        indices, counts = sparse_rows(lengths, int(tail), every) if every > 1 else (None, lengths + int(tail))
         stretches = gather.Stretches(
-            lookbacks=rows.lookbacks,
-            counts=rows.sizes - rows.lookbacks,
+            lookbacks=lookbacks,
+            counts=lengths + int(found.is_track),
             t_started=self.t_started,
             begins=np.zeros_like(counts),
             rows=counts,
             indices=indices,
         )
-        values = gather.windows(rows.taken(np.zeros_like(counts), rows.sizes), stretches, shifts, fill)
+        rows = rows_of_ranges(places.zeros - lookbacks, lookbacks + stretches.counts)
+        values = gather.windows(_taken(found, self._chunks[0].block.leaves(found), rows), stretches, shifts, fill)
         return Ragged(values, offsets_of(counts), int(tail), every)
+
+    def preceding(self, column: str, first: Any) -> Ragged:
+        """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
+        if not self._is_in_block(column):
+            return super().preceding(column, first)
+        found, offsets = self._layout.column(column), self._extent(1)[0]
+        lookbacks = self._places.lookbacks(found)
+        self._check_kept(lookbacks)
+        # Where there is no step before, this is another lane's row, and overwritten.
+        taken = _taken(found, self._chunks[0].block.leaves(found), self._places.rows(1) - 1)
+        begins = offsets[:-1][lookbacks == 0]
+        map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
+        return Ragged(taken, offsets, 1)
+
+    @property
+    def lookbacks(self) -> np.ndarray:
+        """How many steps before its first one each episode keeps: int64 [B]."""
+        if not self.is_untouched:
+            return super().lookbacks
+        return np.array([chunk.lookback for chunk in self._chunks], np.int64)
 
     def _is_in_block(self, column: str) -> bool:
         return self.is_untouched and (column in _IN_BLOCK or column in self._layout.extras)
 
 
 @final
-class _Rows:
-    """Where the rows of one column of several chunks are in their block; `lookbacks` and `sizes` are int64 [B]."""
+class _Places:
+    """Where chunks that a recorder has handed out are in their block, counted once for all columns.
 
-    def __init__(self, chunks: Sequence[Chunk], column: RecorderColumn) -> None:
-        block = chunks[0].block
-        self._column = column
-        self._leaves = block.leaves(column)
-        self.lookbacks = _numbers([chunk.lookback_of(column) for chunk in chunks])
-        self.sizes = self.lookbacks + _numbers([chunk.num_steps for chunk in chunks]) + int(column.is_track)
-        # With lanes and slots as one axis.
-        stops = _numbers([chunk.lane * block.slots + chunk.cursor for chunk in chunks]) + int(column.is_track)
-        self._first = stops - self.sizes
+    Lanes and slots are one axis here. `zeros` are the rows of the chunks' first steps, `lengths` the numbers of their steps;
+    both int64 [B].
+    """
 
-    def taken(self, starts: np.ndarray, stops: np.ndarray) -> Any:
-        """Return the items of each chunk from its start to its stop, the lookback counted, as one batch."""
-        rows = rows_of_ranges(self._first + starts, stops - starts)
-        leaves = [leaf.flat.take(rows, 0) for leaf in self._leaves]
-        return self._column.nested([fresh(leaf) for leaf in leaves])
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+        self._rows: dict[int, np.ndarray] = {}
+        self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
+        self.lengths = frozen(np.array([chunk.num_steps for chunk in chunks], np.int64))
+
+    @cached_property
+    def zeros(self) -> np.ndarray:
+        """The row of each chunk's first step, and of the observation that it was taken at."""
+        slots = self._chunks[0].block.slots
+        ends: np.ndarray = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
+        return ends - self.lengths
+
+    def lookbacks(self, column: RecorderColumn) -> np.ndarray:
+        """Return how many rows of the past `column` has in each chunk."""
+        return np.array([chunk.lookback_of(column) for chunk in self._chunks], np.int64)
+
+    def rows(self, extra: int) -> np.ndarray:
+        """Return the rows of the steps of all chunks, with `extra` rows after the last one of each."""
+        if extra not in self._rows:
+            self._rows[extra] = rows_of_ranges(self.zeros, self.lengths + extra)
+        return self._rows[extra]
+
+    def extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
+        """Return where the rows of each chunk begin when they lie one after another, and how many it has."""
+        if extra not in self._extents:
+            counts = self.lengths + extra
+            self._extents[extra] = frozen(offsets_of(counts)), counts.tolist()
+        return self._extents[extra]
 
 
-def _numbers(values: list[int]) -> np.ndarray:
-    return np.array(values, np.int64)
+def _taken(column: RecorderColumn, leaves: list[LeafArray], rows: np.ndarray) -> Any:
+    return column.nested([fresh(leaf.flat.take(rows, 0)) for leaf in leaves])
