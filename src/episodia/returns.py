@@ -254,14 +254,17 @@ def _scan(values: Floats, factors: Floats, bounds: Ints, bootstrap: Floats, out:
 
 def _chunk_sums(values: Floats, factors: Floats, ends: Ints, after: Floats, longest: int) -> Floats:
     """Scan the rows of one chunk, where `after[i]` follows row `ends[i]`."""
-    sums = values.copy()
-    sums[ends] += factors[ends] * after
-    closed = factors.copy()
+    following = factors[ends] * after
+    sums, closed = values.copy(), factors.copy()
+    sums[ends] += following
     closed[ends] = 0.0
-    found = _doubling_scan(sums.copy(), closed, min(longest, sums.size))
-    if np.isfinite(found).all():
+    found = _doubling_scan(sums, closed, min(longest, sums.size))
+    # One number that is not finite makes the sum of all so.
+    if np.isfinite(found.sum()):
         return found
     # 0 × NaN is NaN: a factor of 0 at the ends does not stop what is not finite, a mask does.
+    sums = values.copy()
+    sums[ends] += following
     left = _steps_left(np.concatenate(([0], ends + 1)))
     return _masked_scan(sums, factors.copy(), left, min(longest, sums.size))
 
