@@ -107,6 +107,30 @@ class ActsInAnotherDtype(AddsX):
         return rows.flat(Columns.OBS).map(lambda obs: obs.astype(np.float64 if rows.is_current else np.float32))
 
 
+@breaks("chunks_stand_for_themselves", "running instead of truncated")
+class TakesEveryEndThatIsNoTruncationForTheLast(ConnectorV2):
+    """Adds the observation that a value is bootstrapped from, and forgets chunks of episodes that go on."""
+
+    reads, writes, lookback = frozenset(), frozenset({"x"}), 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            value = float(np.sum(episode.get_observations(-1))) if episode.is_truncated else -1.0
+            self.add_n_batch_items(batch, "x", [value] * len(episode), len(episode), episode)
+        return batch
+
+
+@breaks("chunks_stand_for_themselves", "instead of the whole")
+class DiscountsFromTheBeginningOfTheChunk(AddsX):
+    kind = Kind.FORWARD_LOOKING
+
+    def value(self, rows):
+        rewards = rows.flat(Columns.REWARDS)
+        ages = rows.steps()[1] - np.repeat(rows.t_started, rewards.lengths)
+        return rewards.with_values(rewards.values * 0.5**ages + 1.0)
+
+
 # --- Other episodes ---------------------------------------------------------------------------------------------------
 
 

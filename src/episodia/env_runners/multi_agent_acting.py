@@ -29,7 +29,6 @@ from episodia.connectors import (
     OneHotObservations,
     TensorToNumpy,
 )
-from episodia.connectors.random_actions import Range
 from episodia.connectors.routing import ROW_OWNERS
 from episodia.connectors.unmapping import MAPPED_BATCH
 from episodia.env_runners.metrics import RunnerMetrics
@@ -41,6 +40,7 @@ from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EnvRunnerError
 from episodia.modules import MultiModule
+from episodia.modules.random_actions import Range
 from episodia.trees import SCALAR_TYPES, map_batch, private, stack
 
 # Pieces that need nothing of an episode but its last observation and its spaces.

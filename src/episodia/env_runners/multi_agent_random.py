@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.random_actions import Range, random_actions
 from episodia.connectors.rows import rows_of
 from episodia.episodes import MultiAgentEpisode
+from episodia.modules.random_actions import Range, random_actions
 from episodia.trees import stack
 
 # Under which an observation or an info holds the mask of allowed actions, as in PettingZoo's games.

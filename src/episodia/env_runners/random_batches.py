@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.random_actions import Range, random_actions
+from episodia.modules.random_actions import Range, random_actions
 from episodia.spaces import ARRAY_SPACES
 
 

@@ -477,7 +477,5 @@ def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
     return [max(0, size - reach) for size in sizes]
 
 
-
-
 def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:
     return (agent for agent in agents if agent in chosen)

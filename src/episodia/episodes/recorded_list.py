@@ -213,8 +213,9 @@ class _Places:
     def zeros(self) -> np.ndarray:
         """The row of each chunk's first step, and of the observation that it was taken at."""
         slots = self._chunks[0].block.slots
-        ends: np.ndarray = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
-        return ends - self.lengths
+        zeros: np.ndarray = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
+        zeros -= self.lengths
+        return zeros
 
     def lookbacks(self, column: RecorderColumn) -> np.ndarray:
         """Return how many rows of the past `column` has in each chunk."""

@@ -21,6 +21,7 @@ from episodia.testing.connector_edges import (
 from episodia.testing.connector_laws import (
     acting_sees_what_learning_sees,
     callers_data_stay_as_they_are,
+    chunks_stand_for_themselves,
     cutting_changes_nothing,
     episodes_do_not_depend_on_each_other,
     form_does_not_matter,
@@ -67,6 +68,7 @@ CONNECTOR_LAWS: tuple[Law, ...] = (
     it_runs_on_episodes_without_steps,
     form_does_not_matter,
     cutting_changes_nothing,
+    chunks_stand_for_themselves,
     acting_sees_what_learning_sees,
     episodes_do_not_depend_on_each_other,
     order_of_episodes_does_not_matter,

@@ -1,8 +1,9 @@
 """Laws about the rows that a connector makes.
 
 What a piece is held to follows from the kind that it declares: a *causal* piece makes the same rows of an episode however it
-is cut, and at the moment of acting; a *forward-looking* one makes them of its own episode alone; a *batch-wide* one does not
-care in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
+is cut, and at the moment of acting; a *forward-looking* one makes of a chunk what it makes of the same steps as an episode
+that was truncated there, and of chunks that are put together again the rows of the whole; a *batch-wide* one does not care
+in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
 the episodes of its caller, and none cares whether they are finalized.
 
 A law is a function of a subject and of episodes. It raises an AssertionError if it is broken on them, and a
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, Kind
 from episodia.episodes import SingleAgentEpisode
 from episodia.testing.batch_comparing import compare_batches
@@ -85,6 +87,8 @@ def laws_of(piece: ConnectorV2) -> list[Law]:
     laws.append(order_of_episodes_does_not_matter)
     if piece.kind is Kind.CAUSAL:
         laws += [cutting_changes_nothing, acting_sees_what_learning_sees]
+    elif piece.kind is Kind.FORWARD_LOOKING:
+        laws.append(chunks_stand_for_themselves)
     return [restored_pieces_go_on_alike, *laws] if piece.is_stateful else laws
 
 
@@ -128,6 +132,43 @@ def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None
             if column in learned:
                 expected, found = {column: learned[column]}, joined_rows([{column: rows[column]} for rows in acted])
                 compare_batches("acting sees what learning sees", expected, found, "each step")
+
+
+def chunks_stand_for_themselves(subject: Subject, episodes: Episodes) -> None:
+    """Cut anywhere, a chunk gives what its steps give as a truncated episode, the last one the last rows of the whole.
+
+    What comes after a chunk is not known to it, so values are bootstrapped at its last observation, as where an episode was
+    truncated. Chunks that are put together again give the rows of the whole.
+    """
+    _needs_kind(subject, Kind.FORWARD_LOOKING)
+    open_places(subject, LEARNER)
+    steady_places(subject)
+    lookback = pipeline_of(subject, LEARNER).lookback
+    for episode in episodes:
+        whole = rows_of(subject, LEARNER, [episode])
+        for point in range(1, len(episode)):
+            _check_chunks(subject, whole, cut_at(episode, point, lookback), point)
+
+
+def _check_chunks(subject: Subject, whole: Rows, chunks: list[SingleAgentEpisode], point: int) -> None:
+    law = "chunks stand for themselves"
+    head, tail = chunks
+    truncated = SingleAgentEpisode.from_state(head.get_state())
+    truncated.is_truncated = True
+    expected = _without(rows_of(subject, LEARNER, [truncated]), Columns.TRUNCATEDS)
+    found = _without(rows_of(subject, LEARNER, [head]), Columns.TRUNCATEDS)
+    where = f"learner, the first {point} steps, running instead of truncated"
+    compare_batches(law, expected, found, where, _LAST_BITS)
+    last = map_batch(lambda leaf: leaf[point:], whole)
+    found = rows_of(subject, LEARNER, [tail])
+    compare_batches(law, last, found, f"learner, the steps from {point} on, instead of the whole", _LAST_BITS)
+    head.concat_episode(tail)
+    found = rows_of(subject, LEARNER, [head])
+    compare_batches(law, whole, found, f"learner, cut at {point} and put together again", _LAST_BITS)
+
+
+def _without(rows: Rows, column: str) -> Rows:
+    return {name: values for name, values in rows.items() if name != column}
 
 
 # --- Other episodes ---------------------------------------------------------------------------------------------------
