@@ -61,7 +61,18 @@ def test_constraints_pin_every_dependency_of_the_tests_exactly():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     wanted = {_name_of(r) for r in importlib.metadata.requires("episodia") if "extra ==" not in r}
-    wanted |= {"pytest", "pytest-xdist", "hypothesis", "sybil", "matplotlib", "ruff", "mypy", "import-linter"}
+    wanted |= {
+        "pytest",
+        "pytest-xdist",
+        "hypothesis",
+        "sybil",
+        "matplotlib",
+        "ipykernel",
+        "nbclient",
+        "ruff",
+        "mypy",
+        "import-linter",
+    }
 
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
     assert wanted <= {_name_of(pin) for pin in pins}

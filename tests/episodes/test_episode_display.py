@@ -68,6 +68,10 @@ def test_columns_of_every_dtype_are_shown(dtype, values):
     assert Shown(episode._repr_html_()).row("obs")[2:4] == [np.dtype(dtype).name, "[2]"]
 
 
+def test_zero_has_no_sign():
+    assert Shown(SingleAgentEpisode(observations=[-0.0])._repr_html_()).row("obs")[4:6] == ["0", "0"]
+
+
 def test_an_episode_without_a_reset_is_shown():
     assert Shown(SingleAgentEpisode()._repr_html_()).row("obs")[0] == "0"
 

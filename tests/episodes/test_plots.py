@@ -78,7 +78,7 @@ def test_parts_of_nested_columns_are_drawn_each_as_what_it_is():
     episode = SingleAgentEpisode(observations=[observation] * 3, actions=[0, 1], rewards=[0.0, 0.0])
     camera, rest = episode.plot("obs").axes
 
-    assert (camera.get_ylabel(), rest.get_ylabel()) == ("obs['camera']", "obs")
+    assert (camera.get_ylabel(), rest.get_ylabel()) == ("obs['camera']", "obs['speed']")
     assert len(camera.images) == 3
     assert len(lines_of(rest)) == 1
 

@@ -117,7 +117,8 @@ def _facts(leaf: np.ndarray) -> tuple[str, ...]:
     if nans == leaf.size:
         return kind, shape, "nan", "nan", str(nans), size
     lowest, highest = (np.nanmin(leaf), np.nanmax(leaf)) if nans else (leaf.min(), leaf.max())
-    return kind, shape, f"{lowest:.6g}", f"{highest:.6g}", str(nans), size
+    # Adding 0 makes -0 a plain 0.
+    return kind, shape, f"{lowest + 0.0:.6g}", f"{highest + 0.0:.6g}", str(nans), size
 
 
 def episodes_text(episodes: Sequence[Any]) -> str:

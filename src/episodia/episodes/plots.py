@@ -102,7 +102,8 @@ def _panels_of(episode: SingleAgentEpisode, name: str, column: LookbackBuffer) -
     strips = [(path, leaf) for path, leaf in found if is_image(leaf)]
     lines = [(path, leaf) for path, leaf in found if not is_image(leaf)]
     panels = [Panel(name, name + path, first_t, [(path, leaf)], True) for path, leaf in strips[:_MOST_STRIPS]]
-    return [*panels, Panel(name, name, first_t, lines, False)] if lines else panels
+    title = name + lines[0][0] if len(lines) == 1 else name
+    return [*panels, Panel(name, title, first_t, lines, False)] if lines else panels
 
 
 def _numbers(column: LookbackBuffer) -> tuple[list[tuple[str, np.ndarray]], str]:
