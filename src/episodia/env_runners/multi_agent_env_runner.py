@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_modules import as_modules, default_mapping, load_weights, weights_of
 from episodia.env_runners.multi_agent_players import CountStepsBy, Manner, Players
+from episodia.env_runners.multi_agent_settings import check, check_vectorization, checked_count, remote
 from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
 from episodia.env_runners.pipelines import Pieces, action_space_of, commit, delay_of, device_of, shapers_of
 from episodia.env_runners.sampling import BatchMode, check_settings, wanted
@@ -48,6 +49,7 @@ class MultiAgentEnvRunner:
         modules: Any = None,
         *,
         num_envs: int = 1,
+        vectorization: Literal["sync", "async"] = "sync",
         agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None,
         env_to_module: EnvToModulePipeline | Pieces | None = None,
         module_to_env: ModuleToEnvPipeline | Pieces | None = None,
@@ -64,6 +66,8 @@ class MultiAgentEnvRunner:
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int = 3,
+        step_timeout_s: float | None = None,
+        async_context: str = "forkserver",
         check_finite: bool = True,
     ) -> None:
         """Make the environments; nothing is reset yet.
@@ -73,6 +77,7 @@ class MultiAgentEnvRunner:
                 one, if `num_envs` is 1.
             modules: One module for all agents, or several by their ids; None acts at random.
             num_envs: How many environments there are.
+            vectorization: `"sync"` steps them one after another, `"async"` at the same time, in a process each.
             agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is
                 one module for all, or each agent has the module of its own name.
             env_to_module: The pipeline in front of the modules, or pieces to put into the default one.
@@ -95,15 +100,19 @@ class MultiAgentEnvRunner:
             callbacks: See `Callbacks`.
             on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew.
+            step_timeout_s: How long asynchronous environments may take for a step or a reset. One that takes longer, or whose
+                process is gone, counts as failed.
+            async_context: How their processes are started; `"fork"` may hang where torch has computed before.
             check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
 
         Raises:
             EnvRunnerError: If the arguments do not fit together.
         """
-        source = EnvSource(env)
-        _check(source, num_envs, on_env_error, horizon, soft_horizon)
+        source = EnvSource(env, remote(vectorization, step_timeout_s, async_context))
+        check_vectorization(source, vectorization, step_timeout_s)
+        check(source, num_envs, on_env_error, horizon, soft_horizon)
         check_settings(batch_mode, rollout_fragment_length)
-        _checked_count(count_steps_by)
+        checked_count(count_steps_by)
         check_delay(reward_delay)
         self._arguments: dict[str, Any] = {
             "explore": explore,
@@ -117,6 +126,9 @@ class MultiAgentEnvRunner:
             "reward_delay": reward_delay,
             "on_env_error": on_env_error,
             "max_restarts": max_restarts,
+            "vectorization": vectorization,
+            "step_timeout_s": step_timeout_s,
+            "async_context": async_context,
             "check_finite": check_finite,
         }
         self._env = env
@@ -139,15 +151,23 @@ class MultiAgentEnvRunner:
             on_env_error=on_env_error,
             max_restarts=max_restarts,
         )
-        self._lanes = [Lane(index, settings) for index in range(num_envs)]
-        self._spaces = spaces_of(self._lanes[0].env)
-        self._actor = MultiAgentActor(
-            self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
-        )
-        self._recorded_spaces = self._spaces[0], self._recorded(self._spaces[1])
-        self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), checks_finite=check_finite)
         self._num_evaluations = 0
         self._is_closed = False
+        self._lanes: list[Lane] = []
+        try:
+            for index in range(num_envs):
+                self._lanes.append(Lane(index, settings))
+            self._spaces = spaces_of(self._lanes[0].env)
+            self._actor = MultiAgentActor(
+                self.modules, *self._pipelines(env_to_module, module_to_env), *_randomness(self._entropy)
+            )
+            self._recorded_spaces = self._spaces[0], self._recorded(self._spaces[1])
+            self._players = Players(self, self._lanes, self._actor, Listeners(callbacks), checks_finite=check_finite)
+        except BaseException:
+            # Environments may have processes of their own, which must not be left behind.
+            if source.can_remake:
+                self.close()
+            raise
 
     def _pipelines(self, env_to_module: Any, module_to_env: Any) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
         given: dict[str, Any] = {
@@ -250,7 +270,7 @@ class MultiAgentEnvRunner:
         goal = wanted(
             num_timesteps, num_episodes, settings["batch_mode"], settings["rollout_fragment_length"], self.num_envs
         )
-        count_steps_by = _checked_count(count_steps_by or settings["count_steps_by"])
+        count_steps_by = checked_count(count_steps_by or settings["count_steps_by"])
         manner = Manner(settings["explore"] if explore is None else explore, random_actions, count_steps_by)
         players = self._players
         self._actor.shapers = shapers_of(self.env_to_module)
@@ -377,28 +397,6 @@ class MultiAgentEnvRunner:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _check(source: EnvSource, num_envs: int, on_env_error: str, *horizons: int | None) -> None:
-    if type(num_envs) is not int or num_envs < 1:
-        raise EnvRunnerError(f"found num_envs={num_envs!r}, expected a positive integer.")
-    if num_envs > 1 and not source.can_remake:
-        raise EnvRunnerError(
-            f"found a ready environment for num_envs={num_envs}, expected a callable that makes environments. "
-            "Pass one, or num_envs=1."
-        )
-    if on_env_error not in ("drop", "truncate"):
-        raise EnvRunnerError(f"found on_env_error={on_env_error!r}, expected one of ('drop', 'truncate').")
-    for horizon in horizons:
-        if horizon is not None and horizon < 1:
-            raise EnvRunnerError(f"found a horizon of {horizon!r}, expected a positive integer or None.")
-
-
-def _checked_count(count_steps_by: Any) -> CountStepsBy:
-    if count_steps_by not in ("env_steps", "agent_steps"):
-        raise EnvRunnerError(f"found count_steps_by={count_steps_by!r}, expected one of ('env_steps', 'agent_steps').")
-    counted: CountStepsBy = count_steps_by
-    return counted
 
 
 def _randomness(entropy: int) -> tuple[np.random.Generator, torch.Generator]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from episodia.env_runners.multi_agent_env import StepResult
 from episodia.env_runners.multi_agent_sources import EnvSource
+from episodia.env_runners.remote_agents import RemoteEnv
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EnvError, EpisodiaError
 from episodia.trees import private
@@ -144,6 +145,12 @@ class Lane:
                 self._remake(error, "reset")
             else:
                 return observations, infos
+
+    def start(self, choice: Choice) -> None:
+        """Let an environment in another process begin its step; `advance` has to follow."""
+        if isinstance(self.env, RemoteEnv):
+            self.is_mid_step = True
+            self.env.step_async(choice.for_env)
 
     def advance(self, choice: Choice) -> StepResult | Exception:
         """Step the environment, and return what it returned or raised; `settle` has to follow."""

@@ -216,6 +216,8 @@ class Players:
         common, started = self._metrics.common, perf_counter()
         outcomes: list[StepResult | Exception] = []
         try:
+            for lane, choice in zip(lanes, choices, strict=True):
+                lane.start(choice)
             outcomes.extend(lane.advance(choice) for lane, choice in zip(lanes, choices, strict=True))
         finally:
             stepped = perf_counter()

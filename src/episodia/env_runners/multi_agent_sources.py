@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -24,16 +25,18 @@ class EnvSource:
     Args:
         env: A callable that returns a `MultiAgentEnv`, one of PettingZoo's environments, or anything with the methods of a
             `MultiAgentEnv`; or a ready one.
+        remote: Puts an environment, given what makes it, into a process of its own; None to have it in this one.
 
     Raises:
         EpisodeError: If `env` is none of these.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, remote: Callable[[Callable[[], Any]], Any] | None = None) -> None:
         ready = _as_env(env)
         if ready is None and not callable(env):
             raise _no_env(env)
         self._ready = ready
+        self._remote = remote
         self._make: Callable[[], Any] | None = None if ready is not None else env
 
     @property
@@ -45,11 +48,16 @@ class EnvSource:
         """Return a new environment, or the ready one."""
         if self._make is None:
             return self._ready
-        made = self._make()
-        env = _as_env(made)
-        if env is None:
-            raise _no_env(made)
-        return env
+        make = partial(_made, self._make)
+        return make() if self._remote is None else self._remote(make)
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    made = make()
+    env = _as_env(made)
+    if env is None:
+        raise _no_env(made)
+    return env
 
 
 def _as_env(env: Any) -> Any:
