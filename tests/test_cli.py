@@ -8,7 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from episodia import cli
+from episodia import SingleAgentEpisode, cli
+from episodia.cli import collecting, drawing
+from episodia.state import load_state
 
 
 def _run(*arguments, env=None):
@@ -51,16 +53,16 @@ def registered():
 
 
 def test_the_first_look_shows_one_row_per_episode():
-    run = _run("episodes", "--episodes", "3")
+    run = _run("collect", "--episodes", "3")
     rows = [line for line in run.stdout.splitlines() if line.startswith(("0-0 ", "0-1 ", "0-2 "))]
 
     assert (run.returncode, run.stderr) == (0, "")
     assert len(rows) == 3
-    assert all("terminated" in row and set(row) & set(cli.SPARKS) for row in rows)
+    assert all("terminated" in row and set(row) & set(drawing.SPARKS) for row in rows)
 
 
 def test_the_first_look_shows_fill_cut_and_finalize(capsys):
-    assert cli.main(["episodes"]) == 0
+    assert cli.main(["collect"]) == 0
 
     shown = capsys.readouterr().out
 
@@ -72,7 +74,7 @@ def test_the_first_look_shows_fill_cut_and_finalize(capsys):
 def test_the_same_seed_shows_the_same(capsys):
     shown = []
     for seed in ["7", "7", "8"]:
-        cli.main(["episodes", "--seed", seed])
+        cli.main(["collect", "--seed", seed])
         shown.append(capsys.readouterr().out)
 
     assert shown[0] == shown[1]
@@ -81,13 +83,13 @@ def test_the_same_seed_shows_the_same(capsys):
 
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "Blackjack-v1", "Pendulum-v1", "MountainCar-v0"])
 def test_the_first_look_plays_other_environments(env, capsys):
-    assert cli.main(["episodes", "--env", env, "--episodes", "2"]) == 0
+    assert cli.main(["collect", env, "--episodes", "2"]) == 0
     assert "episodes: 2, steps: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("env", ["NoSuchEnv-v0", "no_such_module:Env-v0", "CartPole-v99", "not an id", ""])
 def test_an_unknown_environment_is_one_line_and_exit_code_2(env, capsys):
-    code = cli.main(["episodes", "--env", env])
+    code = cli.main(["collect", env])
     shown = capsys.readouterr()
 
     assert code == 2
@@ -99,7 +101,7 @@ def test_an_unknown_environment_is_one_line_and_exit_code_2(env, capsys):
 @pytest.mark.parametrize("arguments", [["--episodes", "0"], ["--episodes", "x"], ["--seed", "-1"]])
 def test_bad_numbers_are_refused_with_exit_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["episodes", *arguments])
+        cli.main(["collect", *arguments])
 
     assert stopped.value.code == 2
     assert arguments[0] in capsys.readouterr().err
@@ -110,7 +112,7 @@ def test_an_interrupt_shows_what_was_collected(patience, registered, capsys):
     name = registered("Endless-v0", entry_point=_Endless)
     _Endless.patience = patience
 
-    code = cli.main(["episodes", "--env", name])
+    code = cli.main(["collect", name])
     shown = capsys.readouterr()
 
     assert code == 130
@@ -119,16 +121,31 @@ def test_an_interrupt_shows_what_was_collected(patience, registered, capsys):
 
 
 def test_progress_appears_when_collecting_takes_long(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr(collecting, "PROGRESS_EVERY_S", 0.0)
 
-    cli.main(["episodes", "--episodes", "2"])
+    cli.main(["collect", "--episodes", "2"])
 
     assert "episode 2 of 2" in capsys.readouterr().err
 
 
+def test_what_was_collected_can_be_saved_and_read_back(tmp_path, capsys):
+    out = tmp_path / "walks"
+
+    assert cli.main(["collect", "CartPole-v1", "--episodes", "3", "--out", str(out)]) == 0
+    episodes = [SingleAgentEpisode.from_state(state) for state in load_state(out)["episodes"]]
+    assert [episode.id_ for episode in episodes] == ["0-0", "0-1", "0-2"]
+    assert all(episode.is_terminated and episode.get_return() == len(episode) for episode in episodes)
+    assert f"Saved in {out}" in capsys.readouterr().out
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path, capsys):
+    assert cli.main(["collect", "--out", str(tmp_path)]) == 2
+    assert "not there yet" in capsys.readouterr().err
+
+
 def test_without_a_verb_the_help_is_shown(capsys):
     assert cli.main([]) == 0
-    assert "episodes" in capsys.readouterr().out
+    assert "collect" in capsys.readouterr().out
 
 
 def test_the_version_is_shown():
@@ -136,14 +153,14 @@ def test_the_version_is_shown():
 
 
 def test_a_terminal_without_unicode_gets_ascii():
-    run = _run("episodes", env={"PYTHONIOENCODING": "ascii"})
+    run = _run("collect", env={"PYTHONIOENCODING": "ascii"})
 
     assert run.returncode == 0
     assert run.stdout.isascii()
 
 
 def test_a_reader_that_goes_away_is_no_traceback():
-    command = [sys.executable, "-m", "episodia", "episodes"]
+    command = [sys.executable, "-m", "episodia", "collect"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         complaints = process.stderr.read()
@@ -157,13 +174,13 @@ def test_a_reader_that_goes_away_is_no_traceback():
     [([], ""), ([3.0], "▁"), ([1.0, 1.0], "▁▁"), ([0.0, 7.0], "▁█"), ([float("inf"), 0.0, 1.0], "▁█")],
 )
 def test_a_sparkline_spans_lowest_to_highest(values, expected, monkeypatch):
-    monkeypatch.setattr(cli, "_printable_sparks", lambda: cli.SPARKS)
+    monkeypatch.setattr(drawing, "_printable_sparks", lambda: drawing.SPARKS)
 
-    assert cli.sparkline(values) == expected
+    assert drawing.sparkline(values) == expected
 
 
 def test_a_long_sparkline_is_thinned_to_the_width():
-    assert len(cli.sparkline(range(1000), width=20)) == 20
+    assert len(drawing.sparkline(range(1000), width=20)) == 20
 
 
 # --- Training -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ are arrays of one agent; here dicts of many agents travel as its actions and inf
 
 from __future__ import annotations
 
-import pickle
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any, final
@@ -124,7 +124,7 @@ class RemoteEnv(MultiAgentEnv):
         self._is_waited_for = False
         answer = infos[0]
         if "error" in answer:
-            raise answer["error"]
+            raise EnvError(f"{answer['error']}\nIts process says:\n{answer['trace']}")
         return answer["result"]
 
     def close(self) -> None:
@@ -153,7 +153,8 @@ class _Hosted(gym.Env[Any, Any]):
         try:
             answer = {"result": self._obeyed(*action)}
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
-            answer = {"error": _sendable(error)}
+            # As text: not every exception survives the way.
+            answer = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
         return 0, 0.0, False, False, answer
 
     def _obeyed(self, command: str, *arguments: Any) -> Any:
@@ -173,12 +174,3 @@ class _Hosted(gym.Env[Any, Any]):
     def close(self) -> None:
         if self._env is not None:
             self._env.close()
-
-
-def _sendable(error: Exception) -> Exception:
-    """Return `error`, or one that says the same and can be sent."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
-    except Exception:  # noqa: BLE001  # pickling may raise anything
-        return EnvError(f"{type(error).__name__}: {error}")
-    return error

@@ -1,0 +1,33 @@
+"""What several verbs take, and how it is read."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_verb(verbs: Any, name: str, description: str) -> argparse.ArgumentParser:
+    """Add a verb to `verbs`, and return its parser."""
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=description,
+        description=f"{description[0].upper()}{description[1:]}.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    return verb
+
+
+def positive(text: str) -> int:
+    """Return a whole number of 1 or more."""
+    return _whole_number(text, 1)
+
+
+def natural(text: str) -> int:
+    """Return a whole number of 0 or more."""
+    return _whole_number(text, 0)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if text.lstrip("-").isdecimal() and int(text) >= least:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got {text!r}")

@@ -1,0 +1,62 @@
+"""The verbs, and what happens when one is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+
+from episodia.cli import collecting, exit_codes, training
+from episodia.cli.arguments import add_verb
+from episodia.errors import EpisodiaError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: What follows `python -m episodia`; `None` reads it from `sys.argv`.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.verb is None:
+        parser.print_help()
+        return exit_codes.OK
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+    except EpisodiaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return exit_codes.USAGE
+    except BrokenPipeError:
+        # The reader (`head`, a pager) has gone. Python's own flush at exit must not fail as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.BROKEN_PIPE
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m episodia", description="Episode-centric data for reinforcement learning."
+    )
+    parser.add_argument("--version", action="version", version=importlib.metadata.version("episodia"))
+    verbs = parser.add_subparsers(dest="verb", metavar="verb")
+    training.add_verbs_to(verbs)
+    collecting.add_verb_to(verbs)
+    connectors = add_verb(verbs, "connectors", "list the installed connectors, with what each reads and writes")
+    connectors.set_defaults(run=_connectors)
+    plugin = add_verb(verbs, "new-connector", "write a small package with a connector of your own")
+    plugin.add_argument("name", help="of its class, such as AddWind")
+    plugin.add_argument("--out", default=".", metavar="DIR", help="where to put the folder of the package")
+    plugin.set_defaults(run=_connectors)
+    return parser
+
+
+def _connectors(options: argparse.Namespace) -> int:
+    from episodia.connectors import command_line  # noqa: PLC0415  # imports torch
+
+    return command_line.list_connectors() if options.verb == "connectors" else command_line.new_connector(options)

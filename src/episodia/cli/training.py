@@ -1,0 +1,125 @@
+"""The verbs that train and evaluate."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.cli import exit_codes
+from episodia.cli.arguments import add_verb, natural, positive
+from episodia.cli.drawing import SPARK_WIDTH, sparkline
+from episodia.errors import TrainingError
+
+if TYPE_CHECKING:
+    from episodia.dataflow import Training
+
+SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
+
+
+def add_verbs_to(verbs: Any) -> None:
+    """Add `demo`, `train` and `eval`."""
+    demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show how it went")
+    demo.add_argument("--steps", type=positive, default=100_000, metavar="N", help="stop after so many")
+    demo.add_argument("--seed", type=natural, default=0, metavar="N", help="of everything")
+    demo.add_argument("--out", default="runs", metavar="DIR", help="where to put the folder of the run")
+    demo.set_defaults(run=_demo)
+
+    train = add_verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
+    train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
+    train.add_argument("env", nargs="?", help="a gymnasium environment, such as CartPole-v1")
+    train.add_argument("--steps", type=positive, default=100_000, metavar="N", help="stop after so many in all")
+    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return has reached this")
+    train.add_argument("--seed", type=natural, default=0, metavar="N", help="of everything")
+    train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
+    train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
+    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="save also after so many steps each")
+    train.add_argument("--tensorboard", action="store_true", help="write metrics for TensorBoard too")
+    help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
+    train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    train.set_defaults(run=_train)
+
+    evaluation = add_verb(verbs, "eval", "play episodes with a policy that was trained")
+    evaluation.add_argument("checkpoint", help="the folder of a run, or of its checkpoint")
+    evaluation.add_argument("--episodes", type=positive, default=100, metavar="N", help="how many to play")
+    evaluation.set_defaults(run=_evaluate)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from episodia.dataflow import train  # noqa: PLC0415  # torch takes a second, which other verbs need not wait for
+
+    print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
+    out = _free_folder(Path(options.out) / "demo")
+    with train("ppo", "CartPole-v1", steps=options.steps, target=SOLVED, seed=options.seed, out=out) as training:
+        return _show_training(training, out)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from episodia.dataflow import resume, train  # noqa: PLC0415  # see `_demo`
+
+    limits = {name: getattr(options, name) for name in ("steps", "target", "checkpoint_every", "tensorboard")}
+    if options.resume is not None:
+        if options.algorithm or options.set or options.out:
+            raise TrainingError(
+                "train: found --resume beside other settings, expected it alone: the run has them. Leave them out."
+            )
+        out = Path(options.resume)
+        training = resume(out, **limits)
+    else:
+        if options.env is None:
+            raise TrainingError(
+                "train: found no environment, expected `train ppo CartPole-v1`, for example. Name both."
+            )
+        name = f"{options.algorithm}-{options.env}-{options.seed}".replace("/", "-")
+        out = Path(options.out) if options.out else _free_folder(Path("runs") / name)
+        training = train(options.algorithm, options.env, seed=options.seed, out=out, **limits, **dict(options.set))
+    with training:
+        return _show_training(training, out)
+
+
+def _show_training(training: Training, out: Path) -> int:
+    line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
+    print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
+    reason = training.stopped_by.value if training.stopped_by else "steps"
+    print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
+    if reason == "interrupt":
+        print(f"Go on with:  python -m episodia train --resume {out}")
+        return exit_codes.INTERRUPTED
+    _show_returns(training.evaluate(100))
+    print(f"\nIn {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    return exit_codes.OK
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from episodia.dataflow import load_training  # noqa: PLC0415  # see `_demo`
+
+    with load_training(options.checkpoint) as training:
+        _show_returns(training.evaluate(options.episodes))
+    return exit_codes.OK
+
+
+def _show_returns(returns: Sequence[float]) -> None:
+    spread = f"standard deviation {np.std(returns):.4g}, from {min(returns):.5g} to {max(returns):.5g}"
+    print(f"{len(returns)} evaluation episodes: mean return {np.mean(returns):.5g}, {spread}")
+
+
+def _free_folder(wanted: Path) -> Path:
+    name, numbers = wanted.name, itertools.count(2)
+    while wanted.exists():
+        wanted = wanted.with_name(f"{name}-{next(numbers)}")
+    return wanted
