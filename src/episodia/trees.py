@@ -8,6 +8,7 @@ takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter, countOf
 from typing import Any
 
 import numpy as np
@@ -241,6 +242,12 @@ def stack(items: list[Any], is_object: Any = None) -> Any:
     >>> stack([{"x": 1}, {"x": 2}])
     {'x': array([1, 2])}
     """
+    kind = type(items[0])
+    if kind in SCALAR_DTYPES and is_object is not True and countOf(map(type, items), kind) == len(items):
+        try:
+            return np.fromiter(items, SCALAR_DTYPES[kind], len(items))
+        except OverflowError:  # integers beyond 64 bits become objects below
+            pass
     return _stack(items, is_object, "")
 
 
@@ -269,6 +276,9 @@ def _stack(items: list[Any], is_object: Any, path: str) -> Any:
 
 
 def _stack_leaves(items: list[Any], path: str) -> np.ndarray:
+    rows = joined_rows(items)
+    if rows is not None:
+        return rows
     kinds = set(map(type, items))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is np.ndarray and items[0].ndim:
@@ -319,6 +329,41 @@ def _stack_arrays(items: list[np.ndarray], path: str) -> np.ndarray:
         _check_all(items, path, lambda item: item.shape == shape)
     batch = batch.reshape(len(items), *shape)
     return batch.astype(object) if dtype.kind in "US" else batch
+
+
+def joined_rows(items: Sequence[Any]) -> np.ndarray | None:
+    """Return `items` as the rows of one new array; None if they are not plain arrays of one shape and dtype.
+
+    Joining their bytes takes a third of the time of `np.concatenate`. It is left to that above 4 MB, where NumPy asks the
+    system for large pages.
+
+    >>> joined_rows([np.array([1, 2]), np.array([3, 4])])
+    array([[1, 2],
+           [3, 4]])
+    """
+    first, count = items[0], len(items)
+    if type(first) is not np.ndarray or first.dtype not in PLAIN_DTYPES:
+        return None
+    if not (first.ndim and 0 < first.nbytes * count < _LARGE):
+        return None
+    try:
+        if countOf(map(_DTYPE_OF, items), first.dtype) < count or not _have_shape(items, first.shape):
+            return None
+        memory = bytearray().join(items)
+    except (AttributeError, BufferError, TypeError, ValueError):  # not all are arrays, or not contiguous ones
+        return None
+    return np.frombuffer(memory, first.dtype).reshape(count, *first.shape)
+
+
+def _have_shape(items: Sequence[Any], shape: tuple[int, ...]) -> bool:
+    if len(shape) != 1:
+        return countOf(map(_SHAPE_OF, items), shape) == len(items)
+    # Two integers are made faster than a tuple of one.
+    return countOf(map(_NDIM_OF, items), 1) == countOf(map(len, items), shape[0]) == len(items)
+
+
+_LARGE = 2**22
+_DTYPE_OF, _NDIM_OF, _SHAPE_OF = attrgetter("dtype"), attrgetter("ndim"), attrgetter("shape")
 
 
 def _stack_objects(items: list[Any], path: str, batch: np.ndarray) -> np.ndarray:

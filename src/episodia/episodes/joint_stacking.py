@@ -18,7 +18,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.storage import ListStorage, Storage
 from episodia.errors import EpisodiaError
-from episodia.trees import PLAIN_DTYPES, SCALAR_DTYPES
+from episodia.trees import PLAIN_DTYPES, SCALAR_DTYPES, joined_rows
 
 _ALL = slice(None)
 
@@ -114,9 +114,10 @@ def _one_array(items: list[Any]) -> np.ndarray | None:
 
 
 def _rows(items: list[np.ndarray]) -> np.ndarray | None:
+    batch = joined_rows(items)
     shape, dtype = items[0].shape, items[0].dtype
-    if not shape or dtype not in PLAIN_DTYPES:
-        return None
+    if batch is not None or not shape or dtype not in PLAIN_DTYPES:
+        return batch
     try:
         # Compares all lengths but the first.
         batch = np.concatenate(items, dtype=dtype, casting="no")

@@ -463,7 +463,10 @@ class LookbackBuffer:
         if type(storage) is not ListStorage:
             return storage
         if len(storage):
-            return ArrayStorage(stack(storage.lend(slice(0, len(storage))), self.object_leaves), owned=True)
+            stored, objects = storage.lend(slice(0, len(storage))), self.object_leaves
+            if type(stored) is np.ndarray and objects is not True:
+                return ArrayStorage(stored, owned=False)
+            return ArrayStorage(stack(list(stored), objects), owned=True)
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
 
     def adopt_stacked(self, storage: Storage) -> None:

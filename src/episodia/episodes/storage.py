@@ -10,12 +10,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, countOf
 from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 
-from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, own_info, private, private_all, stack, unstack
+from episodia.trees import (
+    PLAIN_DTYPES,
+    SCALAR_TYPES,
+    freeze,
+    fresh,
+    frozen,
+    joined_rows,
+    own_info,
+    private,
+    private_all,
+    stack,
+    unstack,
+)
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -84,27 +96,32 @@ class Storage(ABC):
 class ListStorage(Storage):
     """Items as they came, of any shape, in a Python list.
 
-    Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one.
+    Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one. Arrays
+    of one kind that came all at once are copied into one, and become a list when the first of them is read or changed: by
+    then, most have been finalized.
     """
 
     __slots__ = ("_frozen", "_items", "_nested", "push")
 
-    def __init__(self, items: list[Any], *, nested: bool) -> None:
-        """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container."""
-        self._items = items
+    def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
+        """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
+
+        An array of items must be read-only, and must not be empty.
+        """
+        self._items: Any = items
         self._nested = nested
         self._frozen = 0  # how many items, from the first on, are read-only
         # Called at every step, so without a Python frame of its own.
-        self.push = items.append
+        self.push = items.append if isinstance(items, list) else self._push_to_list
 
     @classmethod
     def copied(cls, items: Sequence[Any]) -> ListStorage:
         """Return a storage with private copies of `items`."""
-        kinds = set(map(type, items))
-        if SCALAR_TYPES.issuperset(kinds):
+        rows = joined_rows(items) if items else None
+        if rows is not None:
+            return cls(frozen(rows), nested=False)
+        if are_scalars(items):
             return cls(list(items), nested=False)
-        if kinds == {np.ndarray} and PLAIN_DTYPES.issuperset(map(_DTYPE_OF, items)):
-            return cls(list(map(np.ndarray.copy, items)), nested=False)
         mine = [private(item) for item in items]
         return cls(mine, nested=_may_nest(mine))
 
@@ -122,8 +139,18 @@ class ListStorage(Storage):
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
         return [fresh(item) for item in items] if self._nested else items
 
+    def _list(self) -> list[Any]:
+        """Return the items, from now on in a list."""
+        if type(self._items) is not list:
+            self._items = list(self._items)
+            self.push = self._items.append
+        return self._items  # type: ignore[no-any-return]  # a list
+
+    def _push_to_list(self, item: Any) -> None:
+        self._list().append(item)
+
     def _freeze(self) -> None:
-        for item in self._items[self._frozen :]:
+        for item in self._list()[self._frozen :]:
             if type(item) is np.ndarray:
                 item.setflags(write=False)
             elif self._nested:
@@ -157,34 +184,43 @@ class ListStorage(Storage):
     def push_all(self, items: Any) -> None:
         if not isinstance(items, list):
             items = unstack(items)
-        self._items += items
+        self._list().extend(items)
         self._nested = self._nested or _may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
         is_plain = type(item) is np.ndarray and item.dtype in PLAIN_DTYPES
-        self._items[position] = item = item.copy() if is_plain else self.admit(item)
+        self._list()[position] = item = item.copy() if is_plain else self.admit(item)
         if position == self._frozen - 1:
             self._frozen = position
         elif position < self._frozen:
             freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
-        admitted = [self.admit(item) for item in items]
+        mine, admitted = self._list(), [self.admit(item) for item in items]
         for position, item in zip(positions, admitted, strict=True):
-            self._items[position] = item
+            mine[position] = item
             if position < self._frozen:
                 freeze(item)
 
     def delete(self, position: int) -> None:
-        del self._items[position]
+        del self._list()[position]
         self._frozen -= position < self._frozen
 
     def share(self, positions: slice) -> ListStorage:
         # Nobody writes into the items themselves, so a new list of them is enough.
-        shared = ListStorage(self._items[positions], nested=self._nested)
+        items = self._items[positions]
+        shared = ListStorage(items if len(items) else [], nested=self._nested)
         if self._frozen >= len(self._items):
             shared._frozen = len(shared)
         return shared
+
+
+def are_scalars(items: Sequence[Any]) -> bool:
+    """Tell whether all `items` are immutable leaves, which need no copy."""
+    # Most columns have items of one type, and counting is faster than making a set.
+    if items and type(items[0]) in SCALAR_TYPES and countOf(map(type, items), type(items[0])) == len(items):
+        return True
+    return SCALAR_TYPES.issuperset(map(type, items))
 
 
 def _may_nest(items: Sequence[Any]) -> bool:
