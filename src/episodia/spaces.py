@@ -38,6 +38,20 @@ class ById:
         return id(self.space)
 
 
+def as_space(space: Any, name: str) -> Space[Any] | None:
+    """Return `space`, the argument `name`, if it is a space or None.
+
+    Raises:
+        SpaceError: For everything else.
+    """
+    if space is None or isinstance(space, Space):
+        return space
+    raise SpaceError(
+        f"found `{name}={describe(space)}`, expected a space of gymnasium or None. "
+        "Pass an object such as `gymnasium.spaces.Discrete(2)`, not its class, its size or its shape."
+    )
+
+
 def short_name(space: Space[Any]) -> str:
     """Return a name of `space` that fits into a message."""
     text = str(space)

@@ -109,10 +109,25 @@ def _array_from_list(items: list[Any]) -> np.ndarray:
         array = np.array(items)
     except ValueError as error:
         raise ShapeError(
-            f"found a list that is no rectangular array ({error}); lists are taken as arrays. "
+            f"found a list that is no rectangular array ({error}), expected one: lists are taken as arrays. "
             "Pass a tuple or a dict for nested items."
         ) from error
     return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def as_rows(column: Any) -> np.ndarray:
+    """Return `column`, an array or what becomes one, as an array.
+
+    Raises:
+        ShapeError: If its rows have different shapes.
+    """
+    try:
+        return np.asarray(column)
+    except ValueError as error:
+        raise ShapeError(
+            f"found {describe(column)}, which is no rectangular array, expected rows of one shape. Pad them, or pass a list "
+            "of items."
+        ) from error
 
 
 def own_info(value: Any) -> Any:

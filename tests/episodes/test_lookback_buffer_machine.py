@@ -9,7 +9,14 @@ import pytest
 from gymnasium import spaces
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from episodia import LookbackBuffer
 from episodia.testing import indices, items
@@ -208,5 +215,10 @@ class TestLookbackBuffer(LookbackBufferMachine.TestCase):
 
 
 @pytest.mark.slow
-class TestLookbackBufferForLong(LookbackBufferMachine.TestCase):
-    settings = settings(SETTINGS, max_examples=1_500, stateful_step_count=60, derandomize=False)
+@pytest.mark.parametrize("longest", range(55, 61))
+def test_long_histories(longest):
+    # In parts, because Hypothesis remembers all that it draws in one run: a gigabyte after some minutes.
+    run_state_machine_as_test(
+        LookbackBufferMachine,
+        settings=settings(SETTINGS, max_examples=150, stateful_step_count=longest, derandomize=False),
+    )

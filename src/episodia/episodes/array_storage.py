@@ -10,6 +10,7 @@ import numpy as np
 from episodia.episodes.storage import Positions, Storage
 from episodia.errors import ShapeError
 from episodia.trees import (
+    as_rows,
     batch_length,
     describe,
     fresh,
@@ -207,7 +208,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def _own_column(column: Any) -> np.ndarray:
-    array = np.asarray(column)
+    array = as_rows(column)
     if array.dtype.kind in "US":
         return array.astype(object)
     if array.dtype.hasobject:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.episodes.array_storage import ArrayStorage
+from episodia.episodes.indexing import as_count
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_columns import check_lengths
+from episodia.episodes.single_agent_stepping import as_flag
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space, encoded_once
-from episodia.trees import SCALAR_TYPES, freeze, is_nested, map_batch, stack, unstack
+from episodia.trees import SCALAR_TYPES, describe, freeze, is_nested, map_batch, stack, unstack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -61,10 +63,48 @@ def _column_state(column: LookbackBuffer) -> dict[str, Any]:
 
 def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
     """Return the episode that `get_state` described, with copies of its arrays."""
-    check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
+    _check_fields(state)
     for name, column in [*((name, state[name]) for name in _COLUMNS), *state["extra_model_outputs"].items()]:
-        check_keys(column, ("data", "lookback", "finalized"), f"a state of the column {name!r}")
+        _check_column(name, column)
     return _build(cls, state, _copied_storage, copy.deepcopy(state["custom_data"]))
+
+
+def _check_fields(state: dict[str, Any]) -> None:
+    check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
+    for name in ("t", "t_started"):
+        as_count(name, state[name], "an episode's state")
+    for name in ("is_terminated", "is_truncated"):
+        as_flag(state[name])
+    for name, kinds in _KINDS.items():
+        if not isinstance(state[name], kinds):
+            raise EpisodeError(
+                f"found `{name}={describe(state[name])}` in an episode's state, expected what `get_state()` returns."
+            )
+    for entry in state["weights_versions"]:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2 or not all(isinstance(n, int) for n in entry):
+            raise EpisodeError(f"found the weights version {describe(entry)} in a state, expected `[t, version]`.")
+
+
+# What a field of a state is, beside those with checks of their own.
+_KINDS: dict[str, Any] = {
+    "extra_model_outputs": dict,
+    "custom_data": dict,
+    "weights_versions": (list, tuple),
+    "_start_time": (float, int, type(None)),
+    "_last_step_time": (float, int, type(None)),
+}
+
+
+def _check_column(name: str, column: Any) -> None:
+    what = f"a state of the column {name!r}"
+    check_keys(column, ("data", "lookback", "finalized"), what)
+    as_count("lookback", column["lookback"], what)
+    is_list = isinstance(column["data"], (list, tuple))
+    if type(column["finalized"]) is not bool or not (is_list or (column["finalized"] and name != "infos")):
+        raise EpisodeError(
+            f"found {what} with the data {describe(column['data'])} and `finalized={describe(column['finalized'])}`, "
+            "expected a list of items, or arrays and True. Pass what `get_state()` returned."
+        )
 
 
 def check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
@@ -171,4 +211,5 @@ def _build(
 
 def _column(state: dict[str, Any], space: Any, storage: Any, *, is_info: bool) -> LookbackBuffer:
     stored = storage(state["data"], state["finalized"], is_info)
-    return LookbackBuffer._adopt(stored, state["lookback"], space, finalized=state["finalized"])
+    lookback = min(int(state["lookback"]), len(stored))
+    return LookbackBuffer._adopt(stored, lookback, space, finalized=state["finalized"])

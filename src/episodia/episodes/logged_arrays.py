@@ -9,7 +9,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
-from episodia.trees import batch_length, equal, map_batch, stack
+from episodia.trees import as_rows, batch_length, describe, equal, map_batch, stack
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -23,6 +23,11 @@ _OWN_KEYS = (
     Columns.TRUNCATEDS,
     Columns.INFOS,
 )
+
+# The arguments of the constructor that `from_arrays` makes of its dictionary.
+_FROM_ARRAYS = frozenset(
+    ("observations", "actions", "rewards", "infos", "terminated", "truncated", "extra_model_outputs")
+) | {"len_lookback_buffer"}
 
 
 def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
@@ -84,6 +89,14 @@ def check_names(episode: SingleAgentEpisode, taken: Iterable[str]) -> None:
 
 def from_arrays(cls: type[SingleAgentEpisode], arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:
     """Return a finalized episode with a copy of `arrays`."""
+    if not isinstance(arrays, Mapping):
+        raise EpisodeError(f"found {describe(arrays)}, expected a dictionary of arrays. Pass `{{'obs': ..., ...}}`.")
+    twice = sorted(kwargs.keys() & _FROM_ARRAYS)
+    if twice:
+        raise EpisodeError(
+            f"found the arguments {twice}, expected ids, spaces and `t_started` only: all data comes from the dictionary. "
+            f"Put it there, under names such as {Columns.OBS!r} and {Columns.TERMINATEDS!r}."
+        )
     if Columns.OBS not in arrays:
         raise EpisodeKeyError(f"found the keys {sorted(arrays, key=str)}, expected {Columns.OBS!r} among them.")
     columns = {key: _as_batch(key, value) for key, value in arrays.items() if key != Columns.INFOS}
@@ -108,7 +121,7 @@ def _as_batch(key: str, column: Any) -> Any:
     try:
         if isinstance(column, list) and column:
             return stack(column)
-        column = map_batch(np.asarray, column)
+        column = map_batch(as_rows, column)
         batch_length(column)
     except EpisodiaError as error:
         raise type(error)(f"{key!r}: {error}") from error

@@ -16,10 +16,20 @@ from episodia.episodes.storage import ListStorage, ObjectStorage, Positions, Sto
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
 from episodia.space_rules import SpaceRules, rules_of
-from episodia.spaces import empty_batch, filled_array, filled_item, fitting, one_hot, one_hot_space, structure_of
+from episodia.spaces import (
+    as_space,
+    empty_batch,
+    filled_array,
+    filled_item,
+    fitting,
+    one_hot,
+    one_hot_space,
+    structure_of,
+)
 from episodia.trees import (
     PLAIN_DTYPES,
     SCALAR_TYPES,
+    as_rows,
     batch_length,
     describe,
     equal,
@@ -69,6 +79,7 @@ class LookbackBuffer:
     def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
         lookback = indexing.as_count("lookback", lookback, "buffer")
+        space = as_space(space, "space")
         self.finalized = data is not None and not isinstance(data, list)
         self._rules: SpaceRules | None = None
         self._space = space
@@ -137,7 +148,7 @@ class LookbackBuffer:
 
     @space.setter
     def space(self, space: Space[Any] | None) -> None:
-        self._space = space
+        self._space = as_space(space, "space")
         self._rules = None
         self._use(self._storage)
 
@@ -531,6 +542,8 @@ class LookbackBuffer:
         return False
 
     __hash__ = None  # type: ignore[assignment]  # it changes
+    # NumPy would compare an array with a buffer item by item.
+    __array_ufunc__ = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LookbackBuffer):
@@ -564,6 +577,10 @@ class LookbackBuffer:
         missing = [key for key in keys if not isinstance(given, dict) or key not in given]
         if missing:
             raise EpisodeError(f"found a buffer's state without {missing}, expected what `get_state()` returns.")
+        if type(state["finalized"]) is not bool:
+            raise EpisodeError(
+                f"found `finalized={describe(state['finalized'])}` in a buffer's state, expected a bool."
+            )
         if state.get("objects"):
             infos = ObjectStorage.copied(state["data"])
             return LookbackBuffer._adopt(infos, state["lookback"], None, finalized=state["finalized"])
@@ -599,7 +616,7 @@ def _as_items(data: Any) -> list[Any]:
         return data
     if isinstance(data, LookbackBuffer):
         return list(data)
-    batch = map_batch(np.asarray, data)
+    batch = map_batch(as_rows, data)
     batch_length(batch)
     return unstack(batch)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Every real number is a reward.
 REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
 
+_AUTO = "auto"
 _LENGTHS = "T actions, rewards and extra model outputs, and T + 1 observations and infos"
 
 
@@ -37,6 +38,8 @@ def fill_columns(
         len_lookback_buffer: How many of the steps are the past, or "auto" for all.
     """
     episode.t = episode.t_started
+    if not (isinstance(len_lookback_buffer, str) and len_lookback_buffer == _AUTO):
+        len_lookback_buffer = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
     if not extras and all(column is None for column in data.values()):
         _make_empty(episode)
         return
@@ -100,9 +103,7 @@ def _lookback_of(episode: SingleAgentEpisode, rewards: Any, len_lookback_buffer:
     if rewards is not None and not isinstance(rewards, (list, tuple)) and not np.ndim(rewards):
         raise_with_place(episode, EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
     steps = 0 if rewards is None else len(rewards)
-    if isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto":
-        return steps
-    return min(as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"), steps)
+    return steps if len_lookback_buffer == _AUTO else min(len_lookback_buffer, steps)
 
 
 def _column(name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
@@ -126,7 +127,7 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
         infos = [None] * observations.len_incl_lookback()
     elif isinstance(infos, LookbackBuffer):
         infos, lookback = infos.data, infos.lookback
-    if not isinstance(infos, (list, tuple, np.ndarray)):
+    if not isinstance(infos, (list, tuple, np.ndarray)) or (isinstance(infos, np.ndarray) and not infos.ndim):
         raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
     storage = ObjectStorage(map_infos(as_infos, list(infos)))
     return LookbackBuffer._adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)

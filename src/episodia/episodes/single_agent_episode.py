@@ -14,9 +14,10 @@ from episodia.episodes import chunks, display, episode_state, logged_arrays, plo
 from episodia.episodes import single_agent_columns as columns
 from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import Index, as_count, is_single
+from episodia.episodes.indexing import Index, as_count, as_int, is_single
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+from episodia.spaces import as_space
 
 
 class SingleAgentEpisode:
@@ -111,8 +112,8 @@ class SingleAgentEpisode:
         self.agent_id = agent_id
         self.module_id = module_id
         self.multi_agent_episode_id = multi_agent_episode_id
-        self._observation_space = observation_space
-        self._action_space = action_space
+        self._observation_space = as_space(observation_space, "observation_space")
+        self._action_space = as_space(action_space, "action_space")
         self.is_terminated = stepping.as_flag(terminated)
         self.is_truncated = stepping.as_flag(truncated)
         self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
@@ -483,7 +484,7 @@ class SingleAgentEpisode:
 
     @observation_space.setter
     def observation_space(self, space: Space[Any] | None) -> None:
-        self._observation_space = self.observations.space = space
+        self._observation_space = self.observations.space = as_space(space, "observation_space")
 
     @property
     def action_space(self) -> Space[Any] | None:
@@ -492,7 +493,7 @@ class SingleAgentEpisode:
 
     @action_space.setter
     def action_space(self, space: Space[Any] | None) -> None:
-        self._action_space = self.actions.space = space
+        self._action_space = self.actions.space = as_space(space, "action_space")
 
     @property
     def custom_data(self) -> dict[Any, Any]:
@@ -510,7 +511,7 @@ class SingleAgentEpisode:
 
     def weights_version_at(self, t: int) -> int | None:
         """Return the version of the weights that chose the action of time step `t`, None if it is not known."""
-        return versions.version_at(self._weights_versions, t)
+        return versions.version_at(self._weights_versions, as_int(t))
 
     def validate(self) -> None:
         """Check that all columns have the lengths they should, and all their items lie in their spaces; rewards are numbers.

@@ -144,7 +144,7 @@ class ListStorage(Storage):
         if type(self._items) is not list:
             self._items = list(self._items)
             self.push = self._items.append
-        return self._items  # type: ignore[no-any-return]  # a list
+        return self._items
 
     def _push_to_list(self, item: Any) -> None:
         self._list().append(item)

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import numpy as np
+
+from episodia.errors import EpisodeError
+from episodia.trees import describe
+
 Versions: TypeAlias = tuple[tuple[int, int], ...]
 
 
@@ -16,6 +21,9 @@ def with_version(versions: Versions, t: int, version: int) -> Versions:
     >>> with_version(((0, 1),), 5, 2)
     ((0, 1), (5, 2))
     """
+    given: object = version
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)):
+        raise EpisodeError(f"found the weights version {describe(version)}, expected an int. Count the updates.")
     earlier = tuple(entry for entry in versions if entry[0] < t)
     return earlier if earlier and earlier[-1][1] == version else (*earlier, (t, version))
 
