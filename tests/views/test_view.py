@@ -21,6 +21,8 @@ from episodia.errors import PipelineError
         ((3, -1, 3), (3, -1, 3), True),
         (np.array([-2, 0]), (-2, 0), True),
         (range(-3, 1), (-3, -2, -1, 0), True),
+        ("-3:0", (-3, -2, -1, 0), True),
+        ("-50:-1:7", (-50, -43, -36, -29, -22, -15, -8, -1), True),
     ],
 )
 def test_a_shift_is_one_distance_or_several(shift, shifts, is_window):
@@ -29,7 +31,7 @@ def test_a_shift_is_one_distance_or_several(shift, shifts, is_window):
     assert (view.shifts, view.is_window) == (shifts, is_window)
 
 
-@pytest.mark.parametrize("shift", [True, 1.5, "0", None, [], range(0), [0, 1.5], [True], {0}, [[0]]])
+@pytest.mark.parametrize("shift", [True, 1.5, None, [], range(0), [0, 1.5], [True], {0}, [[0]]])
 def test_a_shift_that_is_none_is_refused(shift):
     with pytest.raises(PipelineError, match=r"found `shift=.*expected an integer, or a list or range"):
         View("obs", shift=shift)
@@ -116,6 +118,7 @@ def test_both_ends_of_a_range_count(first, length, step):
     last = first + length
     wanted = tuple(shift for shift in range(-200, 200) if first <= shift <= last)
 
+    assert ViewRequirement("obs", shift=f"{first}:{last}") == View("obs", shift=f"{first}:{last}")
     assert ViewRequirement("obs", shift=f"{first}:{last}").shifts == wanted
     assert ViewRequirement("obs", shift=f"{first}:{last}:{step}").shifts == wanted[::step]
 
@@ -127,8 +130,9 @@ def test_a_range_from_0_on_has_all_its_shifts():
 
 @pytest.mark.parametrize("text", ["", "3", "3:", ":3", "-1:-3", "0:3:0", "0:3:-1", "a:b", "0:1:2:3", "0.5:2"])
 def test_a_string_that_is_no_range_is_refused(text):
-    with pytest.raises(PipelineError, match="expected a range 'first:last'"):
-        ViewRequirement("obs", shift=text)
+    for spelling in (View, ViewRequirement):
+        with pytest.raises(PipelineError, match="expected a range 'first:last'"):
+            spelling("obs", shift=text)
 
 
 def test_the_arguments_of_rllib_are_those_of_a_view():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, final
@@ -16,6 +17,8 @@ from episodia.trees import describe, equal
 # What a module knows at the moment of acting; everything else comes with the step that it is about to take.
 KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
 
+_RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,8 +31,8 @@ class View:
     Args:
         source: The column that is seen: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
             `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None is the column of the view's own name.
-        shift: A distance in steps, for one item in each row, `[B, ...]`; or K of them in a list or a range, for K items in
-            each row, `[B, K, ...]`. Negative ones look back.
+        shift: A distance in steps, for one item in each row, `[B, ...]`; or K of them in a list, a range, or a string such as
+            `"-50:-1"` whose ends both count, for K items in each row, `[B, K, ...]`. Negative ones look back.
         fill: What stands where the episode has no such step: one value for whole items, or an item. None takes the item of
             the source's space that is closest to zeros; zeros where there is no space, None for objects, -1 for `T`.
         train: Whether learners see it.
@@ -49,7 +52,7 @@ class View:
     """
 
     source: str | None = None
-    shift: int | Sequence[int] = 0
+    shift: int | str | Sequence[int] = 0
     fill: Any = None
     train: bool = True
     infer: bool = True
@@ -75,6 +78,8 @@ class View:
 
     def _checked_shift(self) -> int | tuple[int, ...] | range:
         shift: Any = self.shift
+        if isinstance(shift, str):
+            return range_of(shift)
         if _is_integer(shift):
             return int(shift)
         if isinstance(shift, range) and shift:
@@ -83,13 +88,14 @@ class View:
             return tuple(map(int, shift))
         raise PipelineError(
             f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a list or range of at least one. Pass "
-            "such a number; strings like '-50:-1' are understood by `ViewRequirement`."
+            "such a number, or a string like '-50:-1'."
         )
 
     @property
     def shifts(self) -> tuple[int, ...]:
         """All distances, in order."""
-        return (self.shift,) if isinstance(self.shift, int) else tuple(self.shift)
+        shift: Any = self.shift  # a string has become a range
+        return (shift,) if isinstance(shift, int) else tuple(shift)
 
     @property
     def is_window(self) -> bool:
@@ -131,3 +137,23 @@ class View:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def range_of(text: str) -> range:
+    """Return the range that a string such as `"-50:-1"` means; both ends count.
+
+    Raises:
+        PipelineError: If it is no such string, or if nothing is in the range.
+
+    >>> list(range_of("0:3")), list(range_of("-6:-1:2"))
+    ([0, 1, 2, 3], [-6, -4, -2])
+    """
+    match = _RANGE.fullmatch(text)
+    if match:
+        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+        if first <= last and step > 0:
+            return range(first, last + 1, step)
+    raise PipelineError(
+        f"found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is not below its first, "
+        "such as '-50:-1'. Write it like that, or pass a list of integers."
+    )

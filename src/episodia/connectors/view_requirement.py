@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,6 @@ from gymnasium import Space
 
 from episodia.connectors.view import View
 from episodia.episodes.filling import item_near_zero
-from episodia.errors import PipelineError
-
-_RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 
 
 def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes a `View`
@@ -44,29 +40,9 @@ def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes
     """
     return View(
         data_col,
-        shift=range_of(shift) if isinstance(shift, str) else shift,
+        shift=shift,
         fill=None if space is None else item_near_zero(space),
         train=used_for_training,
         infer=used_for_compute_actions,
         every=batch_repeat_value,
-    )
-
-
-def range_of(text: str) -> range:
-    """Return the range that a string such as `"-50:-1"` means; both ends count.
-
-    Raises:
-        PipelineError: If it is no such string, or if nothing is in the range.
-
-    >>> list(range_of("0:3")), list(range_of("-6:-1:2"))
-    ([0, 1, 2, 3], [-6, -4, -2])
-    """
-    match = _RANGE.fullmatch(text)
-    if match:
-        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
-        if first <= last and step > 0:
-            return range(first, last + 1, step)
-    raise PipelineError(
-        f"found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is not below its first, "
-        "such as '-50:-1'. Write it like that, or pass a list of integers."
     )
