@@ -354,3 +354,15 @@ def test_one_environment_for_several_lanes_is_refused():
 def test_asking_for_nothing_or_for_both_is_refused(asked):
     with SingleAgentEnvRunner("CartPole-v1") as runner, pytest.raises(EnvRunnerError, match="sample: found"):
         runner.sample(**asked)
+
+
+def test_a_process_that_cannot_be_started_says_why(monkeypatch):
+    """As in a script without the guard around its main part, where processes begin by running the script again."""
+
+    def refuse(_):
+        raise RuntimeError("no more processes today")
+
+    monkeypatch.setattr(multiprocessing.get_context("forkserver").Process, "start", refuse)
+
+    with pytest.raises(RuntimeError, match="no more processes today"):
+        SingleAgentEnvRunner("CartPole-v1", num_envs=2, vectorization="async")

@@ -93,15 +93,17 @@ class AsyncLanes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End all workers: those that listen by themselves, all others by force."""
+        # The last one is not running if it could not be started.
+        started = [process for process in self.processes if process.pid is not None]
         if not terminate:
             for pipe in self.parent_pipes:
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     pipe.send(("close", None))
-            _join(self.processes)
-        for process in self.processes:
+            _join(started)
+        for process in started:
             process.terminate()
-        _join(self.processes)
-        for process in self.processes:
+        _join(started)
+        for process in started:
             process.kill()
             process.join()
         for pipe in self.parent_pipes:
