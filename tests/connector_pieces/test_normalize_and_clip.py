@@ -209,7 +209,7 @@ def test_the_action_space_goes_out_as_it_came_in(name):
         (np.zeros((2, 3)), r"float64\[2, 3\]"),
         (np.zeros(2), r"float64\[2\]"),
         ({"x": np.zeros((2, 2))}, "'x'"),
-        ([np.zeros(2)], "BatchIndividualItems"),
+        ([np.zeros(2)], "found 1 items in a column of list"),
     ],
 )
 def test_actions_that_are_not_of_the_space_are_refused(actions, message):

@@ -15,6 +15,7 @@ from episodia.connectors.observations import (
     AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
 )
+from episodia.connectors.pipeline import LearnerConnectorPipeline
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.targets import (
@@ -25,7 +26,7 @@ from episodia.connectors.targets import (
     NStepReturns,
     Standardize,
 )
-from episodia.errors import BatchError
+from episodia.errors import BatchError, ConnectorError
 from valued_modules import MemoryModule, SumModule
 
 drives = st.builds(
@@ -234,3 +235,12 @@ def test_without_episodes_there_are_no_advantages_whatever_the_module_takes(modu
     found = columns_of([AddStatesFromEpisodesToBatch(), GeneralAdvantageEstimation()], EpisodeList(), Strict())
 
     assert found[Columns.ADVANTAGES].tolist() == found[Columns.VALUE_TARGETS].tolist() == []
+
+
+def test_a_container_that_knows_no_module_of_the_episodes_is_refused_and_the_agents_are_named():
+    episode = drive(3, agent_id="left", module_id="learned")
+    pieces = [AddObservationsFromEpisodesToBatch(), AddColumnsFromEpisodesToTrainBatch(), AgentToModuleMapping()]
+    pipeline = LearnerConnectorPipeline(connectors=[*pieces, GeneralAdvantageEstimation()])
+
+    with pytest.raises(ConnectorError, match=r"'learned' \(agents: left\), and a container of the modules \['other'\]"):
+        pipeline(rl_module={"other": SumModule()}, episodes=[episode])

@@ -192,3 +192,17 @@ def test_agents_of_modules_with_other_spaces_share_a_pipeline():
         "large": (16, 5),
     }
     assert learned["large"][Columns.ADVANTAGES].shape == (16,)
+
+
+@pytest.mark.parametrize("make", [defaults.env_to_module, defaults.learner])
+def test_without_episodes_columns_have_the_shapes_of_their_spaces(make):
+    observations = gym.spaces.Dict(camera=gym.spaces.Box(0, 255, (2, 3), np.uint8), speed=gym.spaces.Discrete(4))
+    pipeline = make(observations, gym.spaces.Box(-1.0, 1.0, (5,)))
+
+    made = pipeline(rl_module=None, episodes=[])
+
+    columns = made.get("default_policy", made)
+    assert {name: leaf.shape for name, leaf in columns[Columns.OBS].items()} == {"camera": (0, 2, 3), "speed": (0,)}
+    assert columns[Columns.OBS]["camera"].dtype == torch.uint8
+    if make is defaults.learner:
+        assert columns[Columns.ACTIONS].shape == (0, 5)

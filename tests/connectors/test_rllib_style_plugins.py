@@ -16,6 +16,7 @@ from episodia.connectors import (
     LearnerConnectorPipeline,
     ModuleToAgentUnmapping,
     ModuleToEnvPipeline,
+    NormalizeAndClipActions,
     defaults,
 )
 from episodia.episodes.ragged import Ragged
@@ -310,3 +311,23 @@ def test_a_plugin_may_sort_the_batch_by_modules():
     pipeline = LearnerConnectorPipeline(connectors=[AddRewards(), SortByModules()])
 
     assert run(pipeline, [game()]) == {"shared": {"rewards": [1.0] * 4}}
+
+
+class ActionsForEnv(ConnectorV2):
+    """Decides item by item what the environment receives."""
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        for number, episode in enumerate(self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)):
+            self.add_batch_item(batch, Columns.ACTIONS_FOR_ENV, np.array([number / 2], np.float32), episode)
+        return batch
+
+
+def test_actions_for_the_environment_may_be_written_item_by_item_before_they_are_brought_into_bounds():
+    space = gym.spaces.Box(-4.0, 4.0, (1,))
+    pipeline = ModuleToEnvPipeline(input_action_space=space, connectors=[ActionsForEnv(), NormalizeAndClipActions()])
+    actions = np.zeros((3, 1), np.float32)
+
+    made = pipeline(rl_module=None, batch={Columns.ACTIONS: actions}, episodes=[walk("a"), walk("b"), walk("c")])
+
+    np.testing.assert_array_equal(made[Columns.ACTIONS_FOR_ENV], np.array([[0.0], [2.0], [4.0]], np.float32))
+    np.testing.assert_array_equal(made[Columns.ACTIONS], actions)

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gymnasium import Space
+
 from episodia.columns import Columns
 from episodia.connectors.collected import as_ragged
 from episodia.connectors.describing import is_collected
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
+from episodia.spaces import empty_batch
 
 Batch = dict[Any, Any]
 
@@ -60,6 +63,11 @@ def add_observations(batch: Batch, episodes: EpisodeList) -> None:
     add_column(batch, Columns.OBS, episodes, lambda rows: rows.flat(Columns.OBS, tail=True))
 
 
+def shape_empty(batch: Batch, column: str, episodes: EpisodeList, space: Space[Any]) -> None:
+    """Give a column without rows the nesting, shapes and dtypes of items of `space`."""
+    change_column(batch, column, episodes, lambda ragged, _: ragged.with_values(empty_batch(space)))
+
+
 def has_column(batch: Batch, column: str) -> bool:
     """Tell whether `column` is in `batch`, before or after the mapping to modules."""
     return column in batch or any(isinstance(value, dict) and column in value for value in batch.values())
@@ -97,6 +105,28 @@ def module_of(rl_module: Any, module_id: Any) -> Any:
     if hasattr(rl_module, "keys") and module_id in rl_module:
         return rl_module[module_id]
     return rl_module
+
+
+def check_some_known(rl_module: Any, episodes: EpisodeList) -> None:
+    """Refuse a container that has none of the modules which acted in `episodes`.
+
+    One that has some of them is all right: rules and frozen opponents need not be in the container of who learns.
+
+    Raises:
+        BatchError: If it has none; naming the modules, their agents and the remedy.
+    """
+    groups = {module_id: rows for module_id, rows in episodes.groups().items() if len(rows)}
+    if not groups or not hasattr(rl_module, "keys") or any(module_id in rl_module for module_id in groups):
+        return
+    agents = {
+        module_id: sorted({str(agent) for _, agent in rows.row_owners() if agent is not None})
+        for module_id, rows in groups.items()
+    }
+    found = ", ".join(f"{module_id!r} (agents: {', '.join(ids) or 'none named'})" for module_id, ids in agents.items())
+    raise BatchError(
+        f"found episodes of the modules {found}, and a container of the modules {list(rl_module.keys())}; expected one of the "
+        "first among the second. Add it to the container, or correct the mapping from agents to modules."
+    )
 
 
 def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[Batch, Any, EpisodeList]]:

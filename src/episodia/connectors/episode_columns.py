@@ -8,7 +8,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_column, has_column, place_for
+from episodia.connectors.batch_columns import Batch, add_column, has_column, place_for, shape_empty
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList
 
@@ -43,6 +43,8 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
         for column in sorted(_STEPS):
             if column not in skipped and not has_column(batch, column):
                 add_column(batch, column, episodes, methodcaller("flat", column))
+                if column == Columns.ACTIONS and not len(episodes) and self.input_action_space is not None:
+                    shape_empty(batch, column, episodes, self.input_action_space)
         for module_id, rows in episodes.groups().items():
             for column in rows.extra_columns():
                 if column not in skipped:

@@ -13,8 +13,10 @@ import numpy as np
 
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batch_columns import Batch, module_of
-from episodia.connectors.describing import describe_batch, describe_column
+from episodia.connectors.collected import as_ragged
+from episodia.connectors.describing import describe_batch, describe_column, is_collected
 from episodia.connectors.rows import is_made_of_tensors
+from episodia.episodes import EpisodeList
 from episodia.errors import BatchError
 from episodia.trees import leaves
 
@@ -83,6 +85,22 @@ def check_arrays(outputs: ModuleOutputs, column: str, actions: Any) -> None:
         f"{place_of(outputs, column)}: found {describe_column(actions)}, expected NumPy arrays with one row for each agent "
         f"that acts. {remedy}"
     )
+
+
+def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
+    """Return a column as arrays, also if a plugin has added it item by item with `add_batch_item`.
+
+    Raises:
+        BatchError: If it is made of tensors, or if there is not one item for each agent that acts.
+    """
+    found = outputs.columns[column]
+    if is_collected(found) or (isinstance(found, list) and found):
+        rows = EpisodeList.of(episodes)
+        if outputs.module_id is not None:
+            rows = rows.groups()[outputs.module_id]
+        found = as_ragged(found, rows).body().values
+    check_arrays(outputs, column, found)
+    return found
 
 
 def place_of(outputs: ModuleOutputs, column: str) -> str:

@@ -12,7 +12,7 @@ from episodia.connectors.action_spaces import ActionSpaces, PerSpace, change_act
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
-from episodia.connectors.module_outputs import check_arrays, module_outputs, needed_column
+from episodia.connectors.module_outputs import gathered, module_outputs, needed_column
 from episodia.modules.random_actions import float_bounds, within
 
 
@@ -115,15 +115,21 @@ class NormalizeAndClipActions(ConnectorV2):
         return self.writes
 
     def __call__(
-        self, *, rl_module: Any, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any = (),
+        shared_data: dict[Any, Any] | None = None,
+        **kwargs: Any,
     ) -> Batch:
         """Return the batch with `actions_for_env`."""
         if not (self.normalize_actions or self.clip_actions):
             return batch
         for outputs in module_outputs(batch, rl_module):
             column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS
-            actions = needed_column(outputs, column, "the module or `GetActions`")
-            check_arrays(outputs, column, actions)
+            needed_column(outputs, column, "the module or `GetActions`")
+            actions = gathered(outputs, column, episodes)
             parts = self._spaces.of(outputs, self.input_action_space, shared_data)
             outputs.columns[Columns.ACTIONS_FOR_ENV] = change_actions(parts, self._in_bounds, actions)
         return batch

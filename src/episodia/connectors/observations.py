@@ -6,7 +6,14 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_observations, change_column, has_column, module_batches
+from episodia.connectors.batch_columns import (
+    Batch,
+    add_observations,
+    change_column,
+    has_column,
+    module_batches,
+    shape_empty,
+)
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
@@ -26,7 +33,11 @@ class AddObservationsFromEpisodesToBatch(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         if not has_column(batch, Columns.OBS):
-            add_observations(batch, EpisodeList.of(episodes))
+            episodes = EpisodeList.of(episodes)
+            add_observations(batch, episodes)
+            if not len(episodes) and self.input_observation_space is not None:
+                # Nobody else tells what observations look like that are not there.
+                shape_empty(batch, Columns.OBS, episodes, self.input_observation_space)
         return batch
 
 

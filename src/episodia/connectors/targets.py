@@ -10,7 +10,14 @@ from episodia import returns
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count, checked_fraction
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_column, change_column, module_batches, module_of
+from episodia.connectors.batch_columns import (
+    Batch,
+    add_column,
+    change_column,
+    check_some_known,
+    module_batches,
+    module_of,
+)
 from episodia.connectors.collected import as_ragged
 from episodia.connectors.kinds import Kind
 from episodia.connectors.values import values_and_bootstraps
@@ -23,7 +30,8 @@ class GeneralAdvantageEstimation(ConnectorV2):
     """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
 
     The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
-    the last step); an episode that terminated has none. Modules without `compute_values` are left alone.
+    the last step); an episode that terminated has none. Modules without `compute_values` are left alone, and so are those that
+    the container does not have, unless it has none of them.
 
     Place it before `BatchIndividualItems`, while observations are tracks; and `Standardize` after it.
     """
@@ -62,7 +70,9 @@ class GeneralAdvantageEstimation(ConnectorV2):
         self.device = device
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
-        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+        episodes = EpisodeList.of(episodes)
+        check_some_known(rl_module, episodes)
+        for module_id, columns, rows in list(module_batches(batch, episodes)):
             module = module_of(rl_module, module_id)
             if not hasattr(module, "compute_values"):
                 continue
