@@ -3,6 +3,9 @@
 Each role has spaces and a network of its own, and neither can earn anything alone: the speaker has to say something different
 for each door, and the listener has to find out what it means. At random one door in two is right.
 
+A known limit: with three or four doors these settings sometimes end in two doors that share a word, which neither can leave
+alone; two doors are what every seed has learned.
+
 python examples/two_networks.py
 """
 

@@ -227,11 +227,11 @@ def test_resume_goes_on_where_a_run_stopped_and_eval_plays(folder, capsys):
 
 def test_ctrl_c_saves_the_run_and_is_exit_code_130(folder, registered, capsys):
     name = registered("Impatient-v0", entry_point=_Impatient)
-    code = cli.main(["train", "ppo", name, "--steps", "100000", "--out", "run", *SMALL])
+    code = cli.main(["train", "ppo", name, "--steps", "9000", "--target", "5000", "--out", "run", *SMALL])
     shown = capsys.readouterr().out
 
     assert code == 130
-    assert "--resume run" in shown
+    assert "train --resume run --steps 9000 --target 5000.0\n" in shown
     assert (folder / "run" / "checkpoint" / "manifest.json").is_file()
 
 
@@ -257,6 +257,12 @@ class _Impatient(_Endless):
         (["train", "ppo", "CartPole-v1", "--set", "gama=1"], "gama"),
         (["train", "ppo", "CartPole-v1", "--set", "gamma=2"], "gamma"),
         (["train", "ppo", "--resume", "run"], "--resume"),
+        (["train", "--resume", "run", "--seed", "0"], "--seed beside --resume"),
+        (["train", "--resume", "run", "--set", "gamma=0.9", "--out", "other"], "--out, --set beside --resume"),
+        (["train", "ppo", "CartPole-v1", "--set", "seed=1", "--set", "steps=2"], "--steps, --seed instead"),
+        (["train", "ppo", "CartPole-v1", "--set", "squashed=no"], "True or False"),
+        (["train", "ppo", "CartPole-v1", "--set", "standardize_advantages=no"], "True or False"),
+        (["train", "ppo", "CartPole-v1", "--target", "nan"], "target"),
         (["train", "--resume", "nowhere"], "nowhere"),
         (["eval", "nowhere"], "nowhere"),
     ],

@@ -6,11 +6,13 @@ import math
 import signal
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
 from episodia.dataflow import Recipe, Setup, StoppedBy, Training
 from episodia.errors import LearnerError, TrainingError
+from episodia.learners import PPOConfig
 
 SMALL = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
 TIMES = ("time_s", "steps_per_s")
@@ -131,6 +133,62 @@ def test_a_state_that_does_not_fit_changes_nothing():
         assert all(torch.equal(before[name], value) for name, value in weights(training).items())
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"steps": -3}, {"steps": float("nan")}, {"iteration": "x"}, {"recent_returns": ["a"]}, {"time_s": None}]
+)
+def test_a_state_with_progress_that_is_none_changes_nothing(wrong):
+    with small() as training, small(seed=1) as other:
+        training.step()
+        state, before = other.get_state(), repr(training.get_state())
+
+        with pytest.raises(TrainingError, match=next(iter(wrong))):
+            training.set_state({**state, "progress": {**state["progress"], **wrong}})
+
+        assert repr(training.get_state()) == before
+
+
+@pytest.mark.parametrize("wrong", [3, {"runner": 3}, {"learner": None}, {"progress": []}])
+def test_a_state_that_is_none_is_an_error(wrong):
+    with small() as training, pytest.raises(TrainingError, match="get_state"):
+        training.set_state({**training.get_state(), **wrong} if isinstance(wrong, dict) else wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seed": -1},
+        {"seed": 2**64},
+        {"seed": None},
+        {"seed": 1.5},
+        {"env": None},
+        {"env": lambda: 1 / 0},
+        {"env": lambda: 3},
+    ],
+)
+def test_a_setup_names_what_it_cannot_use(wrong):
+    with pytest.raises(TrainingError, match=next(iter(wrong))):
+        Setup.of(**{"algorithm": "ppo", "env": "CartPole-v1", **wrong}).build()
+
+
+def test_seeds_of_numpy_are_seeds():
+    assert Setup.of("ppo", "CartPole-v1", seed=np.int64(3)) == Setup.of("ppo", "CartPole-v1", seed=3)
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
+def test_a_device_that_is_not_there_is_named(device):
+    with pytest.raises(LearnerError, match=device):
+        Setup.of("ppo", "CartPole-v1", device=device).build()
+
+
+@pytest.mark.parametrize("limits", [{"steps": "5"}, {"steps": 1.5}, {"steps": -1}, {"target": float("nan")}])
+def test_limits_that_are_none_are_named(limits):
+    with small() as training:
+        with pytest.raises(TrainingError, match=next(iter(limits))):
+            training.run(**{"steps": 40, **limits})
+
+        assert training.stopped_by is None
+
+
 def test_evaluating_does_not_change_the_training():
     with small() as watched, small() as alone:
         for training in (watched, alone):
@@ -151,3 +209,13 @@ def test_unknown_algorithms_and_options_are_named():
         Setup.of("dqn", "CartPole-v1")
     with pytest.raises(TrainingError, match="lerning_rate"):
         Setup.of("ppo", "CartPole-v1", lerning_rate=1.0)
+    with pytest.raises(TrainingError, match="None"):
+        Setup.of(None, "CartPole-v1")
+
+
+def test_options_of_a_config_that_is_passed_are_not_suggested():
+    with pytest.raises(TrainingError, match="'gamma'") as error:
+        Setup.of(PPOConfig(), "CartPole-v1", gamma=0.9)
+
+    assert str(error.value).count("gamma") == 1
+    assert "into the config" in str(error.value)

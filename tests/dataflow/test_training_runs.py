@@ -86,6 +86,24 @@ def test_an_interrupt_saves(tmp_path, monkeypatch):
         assert loaded.steps == training.steps < 4_000
 
 
+@pytest.mark.parametrize("wrong", [{"steps": "5"}, {"target": "high"}, {"checkpoint_every": 0}])
+def test_numbers_that_are_none_are_named_before_anything_is_written(wrong, tmp_path):
+    with pytest.raises(TrainingError, match=next(iter(wrong))):
+        train("ppo", "CartPole-v1", out=tmp_path / "run", **{"steps": 40, **SMALL, **wrong})
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_alone_is_no_run_to_resume(tmp_path):
+    train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(TrainingError, match="the one that it is in"):
+        resume(tmp_path / "checkpoint", steps=80, progress=False)
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_directory_with_a_run_is_not_written_over(tmp_path):
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
     before = (tmp_path / "metrics.jsonl").read_bytes()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,15 @@ from episodia.errors import TrainingError
 if TYPE_CHECKING:
     from episodia.dataflow import Training
 
+# Arguments of the function `train` that have an option of their own.
+OPTIONS = {
+    "steps": "--steps",
+    "target": "--target",
+    "seed": "--seed",
+    "out": "--out",
+    "checkpoint_every": "--checkpoint-every",
+    "tensorboard": "--tensorboard",
+}
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
 
 
@@ -35,7 +45,8 @@ def add_verbs_to(verbs: Any) -> None:
     train.add_argument("env", nargs="?", help="a gymnasium environment, such as CartPole-v1")
     train.add_argument("--steps", type=positive, default=100_000, metavar="N", help="stop after so many in all")
     train.add_argument("--target", type=float, metavar="R", help="stop when the mean return has reached this")
-    train.add_argument("--seed", type=natural, default=0, metavar="N", help="of everything")
+    # None is not given, which is another thing than 0 where a run goes on.
+    train.add_argument("--seed", type=natural, metavar="N", help="of everything; 0 if there is none")
     train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
     train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
     train.add_argument("--checkpoint-every", type=positive, metavar="N", help="save also after so many steps each")
@@ -64,9 +75,9 @@ def _demo(options: argparse.Namespace) -> int:
     from episodia.dataflow import train  # noqa: PLC0415  # torch takes a second, which other verbs need not wait for
 
     print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
-    out = _free_folder(Path(options.out) / "demo")
-    with train("ppo", "CartPole-v1", steps=options.steps, target=SOLVED, seed=options.seed, out=out) as training:
-        return _show_training(training, out)
+    out, limits = _free_folder(Path(options.out) / "demo"), {"steps": options.steps, "target": SOLVED}
+    with train("ppo", "CartPole-v1", seed=options.seed, out=out, **limits) as training:
+        return _show_training(training, out, limits)
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -74,10 +85,7 @@ def _train(options: argparse.Namespace) -> int:
 
     limits = {name: getattr(options, name) for name in ("steps", "target", "checkpoint_every", "tensorboard")}
     if options.resume is not None:
-        if options.algorithm or options.set or options.out:
-            raise TrainingError(
-                "train: found --resume beside other settings, expected it alone: the run has them. Leave them out."
-            )
+        _check_resumed(options)
         out = Path(options.resume)
         training = resume(out, **limits)
     else:
@@ -85,24 +93,56 @@ def _train(options: argparse.Namespace) -> int:
             raise TrainingError(
                 "train: found no environment, expected `train ppo CartPole-v1`, for example. Name both."
             )
-        name = f"{options.algorithm}-{options.env}-{options.seed}".replace("/", "-")
+        seed, settings = options.seed or 0, _settings(options.set)
+        name = f"{options.algorithm}-{options.env}-{seed}".replace("/", "-")
         out = Path(options.out) if options.out else _free_folder(Path("runs") / name)
-        training = train(options.algorithm, options.env, seed=options.seed, out=out, **limits, **dict(options.set))
+        training = train(options.algorithm, options.env, seed=seed, out=out, **limits, **settings)
     with training:
-        return _show_training(training, out)
+        return _show_training(training, out, limits)
 
 
-def _show_training(training: Training, out: Path) -> int:
+def _check_resumed(options: argparse.Namespace) -> None:
+    others = {"an algorithm": options.algorithm, "--seed": options.seed, "--out": options.out, "--set": options.set}
+    found = [name for name, value in others.items() if value not in (None, [])]
+    if found:
+        raise TrainingError(
+            f"train: found {', '.join(found)} beside --resume, expected only when to stop: the run has the rest, and goes on "
+            "with it. Leave it out."
+        )
+
+
+def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    settings = dict(pairs)
+    taken = [name for name in OPTIONS if name in settings]
+    if taken:
+        raise TrainingError(
+            f"train: found {taken} behind --set, expected settings of the algorithm, the recipe and the network. Write "
+            f"{', '.join(OPTIONS[name] for name in taken)} instead."
+        )
+    return settings
+
+
+def _show_training(training: Training, out: Path, limits: Mapping[str, Any]) -> int:
     line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
     print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
     reason = training.stopped_by.value if training.stopped_by else "steps"
     print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
     if reason == "interrupt":
-        print(f"Go on with:  python -m episodia train --resume {out}")
+        print(f"Go on with:  python -m episodia train --resume {shlex.quote(str(out))}{_as_options(limits)}")
         return exit_codes.INTERRUPTED
     _show_returns(training.evaluate(100))
     print(f"\nIn {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
     return exit_codes.OK
+
+
+def _as_options(limits: Mapping[str, Any]) -> str:
+    """Return when a training stops and what it writes, as it is said on the command line.
+
+    >>> _as_options({"steps": 500, "target": None, "checkpoint_every": 100, "tensorboard": True})
+    ' --steps 500 --checkpoint-every 100 --tensorboard'
+    """
+    given = {OPTIONS[name]: value for name, value in limits.items() if value not in (None, False)}
+    return "".join(f" {option}" if value is True else f" {option} {value}" for option, value in given.items())
 
 
 def _evaluate(options: argparse.Namespace) -> int:

@@ -97,8 +97,7 @@ def chosen(
     >>> config.gamma, recipe.num_envs, others
     (0.9, 2, {'hidden': (8,)})
     """
-    known = named(algorithm) if isinstance(algorithm, str) else None
-    config_names = {each.name for each in fields(known.config)} if known else set()
+    config_names = config_options(algorithm)
     recipe_names = {each.name for each in fields(Recipe)}
     of_config = {name: value for name, value in options.items() if name in config_names}
     of_recipe = {name: value for name, value in options.items() if name in recipe_names}
@@ -110,6 +109,22 @@ def chosen(
     usual = ALGORITHMS.get(name_of(config) or "")
     recipe = usual.recipe if usual else Recipe()
     return config, Recipe(**{**_as_dict(recipe), **of_recipe}), others
+
+
+def config_options(algorithm: str | AlgorithmConfig) -> set[str]:
+    """Return which fields of its config an algorithm's options may name: all, or none where the config is there already.
+
+    Raises:
+        TrainingError: If it is neither the name of an algorithm nor a config.
+    """
+    if isinstance(algorithm, str):
+        return {each.name for each in fields(named(algorithm).config)}
+    if isinstance(algorithm, AlgorithmConfig):
+        return set()
+    raise TrainingError(
+        f"algorithm: found {algorithm!r}, expected a config such as `PPOConfig()`, or one of {list(ALGORITHMS)}. Pass one of "
+        "these."
+    )
 
 
 def _as_dict(recipe: Recipe) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from gymnasium import Space
 
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.piece_codec import decoded_pieces, encoded_piece
-from episodia.dataflow.recipes import Recipe, chosen, name_of, named
+from episodia.dataflow.checks import check_whole
+from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
+from episodia.learners.devices import usable_device
 from episodia.modules import default_module
 
 MakeEnv: TypeAlias = Callable[[], Any]
@@ -82,17 +84,19 @@ class Setup:
         config, recipe, network = chosen(algorithm, options)
         unknown = sorted(set(network) - set(_MODULE_OPTIONS))
         if unknown:
-            known = sorted({*(each.name for each in (*fields(config), *fields(recipe))), *_MODULE_OPTIONS})
+            known = sorted({*config_options(algorithm), *(each.name for each in fields(recipe)), *_MODULE_OPTIONS})
             raise TrainingError(
-                f"training: found the options {unknown}, expected some of {known}. Correct their names."
+                f"training: found the options {unknown}, expected some of {known}. Correct their names, or put them into the "
+                "config if you pass one."
             )
+        check_whole("training", "seed", seed, 0, below=2**63)
         return cls(
             algorithm=config,
             env=env,
             recipe=recipe,
             network=network,
             connectors=tuple(connectors),
-            seed=seed,
+            seed=int(seed),
             device=device,
         )
 
@@ -100,7 +104,8 @@ class Setup:
         """Return a runner and a learner, each with a network of its own; both have the same weights.
 
         Raises:
-            EnvRunnerError: If the environment cannot be made.
+            TrainingError: If the environment cannot be made.
+            LearnerError: If there is no such device.
         """
         spaces = _spaces(self.env)
         shown = defaults.env_to_module(*spaces, custom=self._pieces()).observation_space
@@ -113,7 +118,7 @@ class Setup:
             )
             for _ in range(2)
         ]
-        device = torch.device(self.device)
+        device = usable_device(self.device)
         pipeline = default_pipeline(
             self.algorithm, *spaces, custom=self._pieces(), stateful=networks[0].is_stateful(), device=device
         )
@@ -190,15 +195,31 @@ def _changed(config: AlgorithmConfig) -> dict[str, Any]:
 
 
 def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
-    try:
-        made = gym.make(env) if isinstance(env, str) else env()
-    except (gym.error.Error, ImportError) as error:
-        reason = " ".join(str(error).split())
-        raise TrainingError(
-            f"cannot make the environment {env!r}: {reason} Pass the id of one that is registered and installed."
-        ) from error
+    made = _made(env)
     try:
         observation_space = getattr(made, "single_observation_space", made.observation_space)
         return observation_space, getattr(made, "single_action_space", made.action_space)
+    except AttributeError as error:
+        raise TrainingError(
+            f"environment: found {made!r}, which {env!r} has made, expected a gymnasium environment with spaces. Return one."
+        ) from error
     finally:
-        made.close()
+        if hasattr(made, "close"):
+            made.close()
+
+
+def _made(env: str | MakeEnv) -> Any:
+    if not isinstance(env, str) and not callable(env):
+        raise TrainingError(
+            f"environment: found {env!r}, expected a gymnasium id, or a function that makes an environment. Pass one of these."
+        )
+    try:
+        return gym.make(env) if isinstance(env, str) else env()
+    except Exception as error:  # whatever a constructor of someone else raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        remedy = (
+            "Pass the id of one that is registered and installed."
+            if isinstance(env, str)
+            else "Correct the function that makes it."
+        )
+        raise TrainingError(f"cannot make the environment {env!r}: {reason} {remedy}") from error

@@ -10,11 +10,13 @@ from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
 from episodia.connectors import Policy
+from episodia.dataflow.checks import check_limits, check_whole
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
 from episodia.dataflow.shared_statistics import share_statistics
 from episodia.dataflow.torch_threads import computing_with
+from episodia.dataflow.training_state import COUNTERS, check_state
 from episodia.env_runners import RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
@@ -25,8 +27,6 @@ Record: TypeAlias = dict[str, float]
 
 # How many finished episodes the mean return is of.
 WINDOW = 20
-
-_COUNTERS = ("iteration", "steps", "episodes")
 
 
 class StoppedBy(Enum):
@@ -49,6 +49,9 @@ class Training:
         torch_threads: With how many threads torch computes in `run` and `evaluate`. One is the fastest for small networks, by
             far where other programs want the cores too. None leaves it as it is.
 
+    Raises:
+        TrainingError: If `torch_threads` is no such number.
+
     >>> with Training.of(Setup.of("ppo", "CartPole-v1", num_envs=2, num_timesteps=64)) as training:
     ...     training.run(steps=128)
     ...     training.iteration, list(training.history[-1])[:3]
@@ -65,6 +68,8 @@ class Training:
         setup: Setup | None = None,
         torch_threads: int | None = 1,
     ) -> None:
+        if torch_threads is not None:
+            check_whole("training", "torch_threads", torch_threads, 1)
         self.runner = runner
         self.learner = learner
         self.recipe = recipe
@@ -108,7 +113,11 @@ class Training:
             steps: Of environments, at least so many in all, those of earlier calls included.
             target: Stop earlier if the mean return of the last `WINDOW` finished episodes has reached this.
             watchers: Are called after each update with what is known then.
+
+        Raises:
+            TrainingError: If `steps` or `target` is no such number.
         """
+        check_limits("run", steps, target)
         self.stopped_by = StoppedBy.STEPS
         with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
             while self.steps < steps:
@@ -192,7 +201,7 @@ class Training:
         Environments are not part of it. To go on alike, both begin new episodes with the next `step`.
         """
         self._begin_anew = True
-        progress = {name: getattr(self, name) for name in (*_COUNTERS, "time_s")}
+        progress = {name: getattr(self, name) for name in (*COUNTERS, "time_s")}
         return {
             "runner": self.runner.get_state(),
             "learner": self.learner.get_state(),
@@ -203,15 +212,11 @@ class Training:
         """Go on as the training with this state would.
 
         Raises:
-            TrainingError: If it is no such state.
+            TrainingError: If it is no such state; nothing is changed then, as with the others.
             LearnerError: If it is that of a training with another learner.
             EnvRunnerError: If it is that of a training with another runner.
         """
-        missing = [part for part in ("runner", "learner", "progress") if part not in state]
-        if missing:
-            raise TrainingError(
-                f"state of a training: found no {missing}, expected what `get_state` returned. Pass that."
-            )
+        check_state(state)
         before = self.learner.get_state()
         self.learner.set_state(state["learner"])
         try:
@@ -220,8 +225,8 @@ class Training:
             self.learner.set_state(before)
             raise
         progress = state["progress"]
-        self.iteration, self.steps, self.episodes = (int(progress[name]) for name in _COUNTERS)
-        self.time_s = float(progress["time_s"])
+        for name in (*COUNTERS, "time_s"):
+            setattr(self, name, progress[name])
         self._recent = deque(progress["recent_returns"], maxlen=WINDOW)
         self._begin_anew = True
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from episodia.dataflow.checkpoints import load_training, save_training
+from episodia.dataflow.checks import check_limits, check_whole
 from episodia.dataflow.learning_curve import save_learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
@@ -16,7 +17,7 @@ from episodia.dataflow.tensorboard_log import TensorBoardLog
 from episodia.dataflow.training import Record, Training
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.learners import AlgorithmConfig
-from episodia.state import CHECKPOINT_NAME
+from episodia.state import CHECKPOINT_NAME, checkpoint_directory
 
 METRICS_NAME = "metrics.jsonl"
 CURVE_NAME = "learning_curve.png"
@@ -66,6 +67,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
         raise TrainingError(
             "train: found `tensorboard=True` and no `out`, expected a directory for its files. Pass `out=`."
         )
+    _check("train", steps, target, checkpoint_every)
     setup = Setup.of(algorithm, env, seed=seed, **options)
     training = Training.of(setup, torch_threads=torch_threads)
     try:
@@ -105,17 +107,29 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 
     Raises:
         CheckpointError: If there is no checkpoint, or if it is damaged.
-        TrainingError: If it is that of something else.
+        TrainingError: If it is that of something else, if `out` is only a checkpoint, or if a number is none.
     """
+    _check("resume", steps, target, checkpoint_every)
     training = load_training(out, setup=setup, torch_threads=torch_threads)
     directory = Path(out)
     try:
+        if checkpoint_directory(directory) == directory:
+            raise TrainingError(
+                f"{directory}: found a checkpoint, expected the directory of a run, which has the metrics too. Pass the one "
+                "that it is in, or go on without files: `load_training(...).run(...)`."
+            )
         training.history = MetricsFile(directory / METRICS_NAME).keep_until(training.iteration)
         _run(training, directory, steps, target, checkpoint_every, tensorboard, progress)
     except BaseException:
         training.close()
         raise
     return training
+
+
+def _check(where: str, steps: int, target: float | None, checkpoint_every: int | None) -> None:
+    check_limits(where, steps, target)
+    if checkpoint_every is not None:
+        check_whole(where, "checkpoint_every", checkpoint_every, 1)
 
 
 def _new_directory(directory: Path) -> Path:
@@ -167,7 +181,6 @@ class _Saving:
         self._training = training
         self._directory = directory
         self._every = every
-
         self._next = (training.steps // every + 1) * every
 
     def __call__(self, record: Record) -> None:

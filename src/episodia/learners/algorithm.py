@@ -13,7 +13,7 @@ from torch import Tensor
 from episodia.connectors import ConnectorV2, Schedule
 from episodia.errors import LearnerError
 from episodia.learners.coefficients import Coefficient
-from episodia.learners.config_checks import check_count, check_within
+from episodia.learners.config_checks import check_count, check_each, check_within
 from episodia.learners.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
 
@@ -56,6 +56,12 @@ class AlgorithmConfig(ABC):
         check_count(where, "burn_in", self.burn_in, 0)
         if self.max_seq_len is not None:
             check_count(where, "max_seq_len", self.max_seq_len, 1)
+        check_each(
+            where, "optimizers", self.optimizers, lambda each: isinstance(each, OptimizerConfig), "`OptimizerConfig`s"
+        )
+        check_each(
+            where, "gradient_processors", self.gradient_processors, callable, "functions such as `ClipByNorm(1.0)`"
+        )
         if self.on_non_finite not in ON_NON_FINITE:
             raise LearnerError(
                 f"{where}: found `on_non_finite={self.on_non_finite!r}`, expected one of {ON_NON_FINITE}. Choose one of these."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +45,28 @@ def check_count(where: str, name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise LearnerError(
             f"{where}: found `{name}={value!r}`, expected an integer from {least} on. Pass such a number."
+        )
+
+
+def check_flag(where: str, name: str, value: object) -> None:
+    """Check that `value` is True or False: any other object, such as "no", would count as one of them too.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if not isinstance(value, bool):
+        raise LearnerError(f"{where}: found `{name}={value!r}`, expected True or False. Pass one of these.")
+
+
+def check_each(where: str, name: str, values: object, is_one: Callable[[Any], bool], wanted: str) -> None:
+    """Check that `values` is a tuple or a list of what `is_one` is true of.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if not isinstance(values, (tuple, list)) or not all(map(is_one, values)):
+        raise LearnerError(
+            f"{where}: found `{name}={values!r}`, expected a tuple of {wanted}. Put a comma behind a single one."
         )
 
 

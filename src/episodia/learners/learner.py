@@ -16,6 +16,7 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.config_checks import check_count
+from episodia.learners.devices import usable_device
 from episodia.learners.finiteness import non_finite_error, not_finite
 from episodia.learners.gradient_processing import norm_of
 from episodia.learners.gradients import Gradients, Weight, averaged, compute, flattened, merged, total_weight
@@ -43,7 +44,7 @@ class Learner:
         device: Where modules compute; they are moved there. Batches stay on the CPU, and only minibatches are moved.
 
     Raises:
-        LearnerError: If optimizers and modules do not fit together.
+        LearnerError: If optimizers and modules do not fit together, or if there is no such device.
         ModuleError: If something is not a module.
 
     >>> from gymnasium import spaces
@@ -70,7 +71,7 @@ class Learner:
         device: str | torch.device | None = None,
     ) -> None:
         self.config = config
-        self.device = torch.device("cpu" if device is None else device)
+        self.device = usable_device(device)
         self._networks = Networks(modules)
         for module in self._networks.torch_modules.values():
             module.to(self.device)

@@ -11,11 +11,15 @@ from episodia.errors import LearnerError
 
 
 def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check that `state` has no parts but the `known` ones.
+    """Check that `state` is a dict without parts but the `known` ones.
 
     Raises:
-        LearnerError: If it has.
+        LearnerError: If it is something else, or has others.
     """
+    if not isinstance(state, Mapping):
+        raise LearnerError(
+            f"state of a learner: found {state!r}, expected a dict of its parts. Load what `get_state` returned."
+        )
     unknown = sorted(set(state) - set(known))
     if unknown:
         raise LearnerError(

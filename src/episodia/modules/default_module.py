@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.bottoms import Bottom
-from episodia.modules.layers import linear
+from episodia.modules.layers import check_flag, check_sizes, linear
 
 
 def default_module(
@@ -85,8 +85,8 @@ class DefaultActorCritic(ActorCritic):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, squashed=squashed)
-        self.hidden, self.recurrent = tuple(hidden), recurrent
-        self.shared, self.squashed = shared, squashed
+        self.hidden, self.recurrent = check_sizes("hidden", hidden), recurrent
+        self.shared, self.squashed = check_flag("shared", shared), check_flag("squashed", squashed)
         if not self.distribution.num_inputs:
             raise ModuleError(
                 f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import torch
@@ -29,8 +29,8 @@ def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None)
     torch.Size([2, 8])
     """
     layers: list[nn.Module] = []
-    for size in hidden:
-        layers += [linear(inputs, check_size("hidden", size), HIDDEN_GAIN, generator), nn.Tanh()]
+    for size in check_sizes("hidden", hidden):
+        layers += [linear(inputs, size, HIDDEN_GAIN, generator), nn.Tanh()]
         inputs = size
     return nn.Sequential(*layers)
 
@@ -79,6 +79,30 @@ def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Lay
         else:
             nn.init.zeros_(parameter)
     return layer
+
+
+def check_flag(name: str, value: bool) -> bool:
+    """Return `value`, if it is True or False: any other object, such as "no", would count as one of them too.
+
+    Raises:
+        ModuleError: If it is not.
+    """
+    if not isinstance(value, bool):
+        raise ModuleError(f"`{name}`: found {value!r}, expected True or False. Pass one of these.")
+    return value
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return `sizes`, if layers can have them.
+
+    Raises:
+        ModuleError: If they cannot.
+    """
+    if not isinstance(sizes, Iterable):
+        raise ModuleError(
+            f"`{name}`: found {sizes!r}, expected a tuple of sizes, one for each layer. Pass `({sizes!r},)`."
+        )
+    return tuple(check_size(name, size) for size in sizes)
 
 
 def check_size(name: str, size: int) -> int:

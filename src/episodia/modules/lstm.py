@@ -12,7 +12,7 @@ from torch import Tensor
 from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.features import flat_features
-from episodia.modules.layers import linear, recurrent, tower
+from episodia.modules.layers import check_sizes, linear, recurrent, tower
 from episodia.modules.memories import initial_state, outputs_of, unrolled
 
 
@@ -51,7 +51,7 @@ class LSTMActorCritic(ActorCritic):
         super().__init__(observation_space, action_space)
         self.features = flat_features(observation_space)
         inputs = self.features.num_features
-        self.hidden = tuple(hidden)
+        self.hidden = check_sizes("hidden", hidden)
         self.cell_size = cell_size
         self.encoder = tower(inputs, hidden, generator)
         self.lstm = recurrent("lstm", hidden[-1] if hidden else inputs, cell_size, generator)

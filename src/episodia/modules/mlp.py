@@ -12,7 +12,7 @@ from torch import Tensor
 from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.features import flat_features
-from episodia.modules.layers import linear, tower
+from episodia.modules.layers import check_sizes, linear, tower
 
 
 @final
@@ -42,7 +42,7 @@ class MLPActorCritic(ActorCritic):
     ) -> None:
         super().__init__(observation_space, action_space)
         self.features = flat_features(observation_space)
-        self.hidden = tuple(hidden)
+        self.hidden = check_sizes("hidden", hidden)
         inputs = self.features.num_features
         width = hidden[-1] if hidden else inputs
         self.actor = tower(inputs, hidden, generator)
