@@ -6,11 +6,20 @@ import json
 
 import pytest
 import torch
+from gymnasium import spaces
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia.connectors import ConnectorV2, PiecewiseLinearSchedule
 from episodia.errors import ConnectorStateError, LearnerError
-from episodia.learners import A2CConfig, AdaptiveKL, Learner, OptimizerConfig, PPOConfig, ReinforceConfig
+from episodia.learners import (
+    A2CConfig,
+    AdaptiveKL,
+    GradientFunction,
+    Learner,
+    OptimizerConfig,
+    PPOConfig,
+    ReinforceConfig,
+)
 from episodia.learners.pipelines import default_pipeline
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from episodia.trees import leaves
@@ -183,3 +192,27 @@ def test_weights_of_another_shape_are_named():
 
     with pytest.raises(LearnerError, match=r"found \[\('logits', \(1, 3\)\)\], expected \[\('logits', \(1, 2\)\)\]"):
         learner.set_weights({"default_policy": {"logits": torch.zeros(1, 3), "values": torch.zeros(1)}})
+
+
+@pytest.mark.parametrize("part", ["weights", "optimizers", "coefficients", "progress", "generator", "pipeline"])
+@pytest.mark.parametrize("junk", [3, None, {"a": 1}])
+def test_a_part_of_another_kind_is_named_and_changes_nothing(part, junk):
+    learner = Learner(MLPActorCritic(spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), hidden=()), PPOConfig(), seed=0)
+    before = repr(learner.get_state())
+
+    with pytest.raises((LearnerError, ConnectorStateError)):
+        learner.set_state({part: junk})
+
+    assert repr(learner.get_state()) == before
+
+
+def test_a_state_or_a_config_of_another_kind_is_an_error():
+    module = MLPActorCritic(spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), hidden=())
+    gradients_of = GradientFunction(module, PPOConfig())
+
+    with pytest.raises(LearnerError, match="get_state"):
+        gradients_of(3, {})
+    with pytest.raises(LearnerError, match="PPOConfig"):
+        Learner(module, 3)
+    with pytest.raises(LearnerError, match="'foo'"):
+        Learner(module, PPOConfig(optimizers=(OptimizerConfig(options={"foo": 1}),)))

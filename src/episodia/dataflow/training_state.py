@@ -18,7 +18,8 @@ def check_state(state: Mapping[str, Any]) -> None:
     Raises:
         TrainingError: If not.
     """
-    missing = [part for part in _PARTS if not isinstance(state, Mapping) or not isinstance(state.get(part), Mapping)]
+    parts: object = state
+    missing = [part for part in _PARTS if not (isinstance(parts, Mapping) and isinstance(parts.get(part), Mapping))]
     if missing:
         raise TrainingError(
             f"state of a training: found no dict for {missing}, expected what `get_state` returned. Pass that."

@@ -79,7 +79,7 @@ def set_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     Raises:
         EnvRunnerError: If it does not fit; nothing is changed then.
     """
-    missing = [key for key in _KEYS if not isinstance(state, Mapping) or key not in state]
+    missing = [key for key in _KEYS if key not in state]
     if missing:
         raise EnvRunnerError(f"found a state without {missing}, expected what `get_state` of a runner returned.")
     before = state_of(rollout)

@@ -88,3 +88,15 @@ class AlgorithmConfig(ABC):
             batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
             coefficients: What `coefficients()` has come to.
         """
+
+
+def check_algorithm(config: object) -> None:
+    """Check that `config` is that of an algorithm.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if not isinstance(config, AlgorithmConfig):
+        raise LearnerError(
+            f"learner: found {config!r} as the algorithm, expected a config such as `PPOConfig()`. Pass one."
+        )

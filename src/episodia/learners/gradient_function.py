@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from episodia.errors import LearnerError
-from episodia.learners.algorithm import AlgorithmConfig
+from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.gradients import Gradients, compute, flattened
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import trained_names
+from episodia.learners.state_checks import check_part
 from episodia.modules import Module
 
 
@@ -43,6 +44,7 @@ class GradientFunction:
     components = ("weights", "coefficients", "progress")
 
     def __init__(self, modules: Module | Mapping[str, Module], config: AlgorithmConfig) -> None:
+        check_algorithm(config)
         self.config = config
         copied: Any = copy.deepcopy(modules)
         self._networks = Networks(copied)
@@ -59,12 +61,16 @@ class GradientFunction:
         Raises:
             LearnerError: If the state is not that of a learner with such modules and such a config.
         """
-        missing = [name for name in self.components if name not in state]
+        given: object = state
+        missing = [name for name in self.components if not isinstance(given, Mapping) or name not in given]
         if missing:
             raise LearnerError(
                 f"gradients of a state: found no {missing} in it, expected {list(self.components)}. Pass "
                 "`learner.get_state(GradientFunction.components)`."
             )
+        check_part("weights", state["weights"], self._networks.check_weights)
+        check_part("coefficients", state["coefficients"], self._coefficients.check_state)
+        check_part("progress", state["progress"], lambda progress: progress["num_steps"])
         self._networks.set_weights(state["weights"])
         self._coefficients.set_state(state["coefficients"])
         t = state["progress"]["num_steps"]

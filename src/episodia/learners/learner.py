@@ -13,7 +13,7 @@ from torch import Tensor
 from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
-from episodia.learners.algorithm import AlgorithmConfig
+from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.config_checks import check_count
 from episodia.learners.devices import usable_device
@@ -25,7 +25,7 @@ from episodia.learners.minibatches import Minibatch, ModuleBatch, minibatches, o
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.pipelines import default_pipeline
-from episodia.learners.state_checks import check_components, check_progress, generator_with
+from episodia.learners.state_checks import check_components, check_part, check_progress, generator_with
 from episodia.modules import Module
 
 
@@ -70,6 +70,7 @@ class Learner:
         seed: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        check_algorithm(config)
         self.config = config
         self.device = usable_device(device)
         self._networks = Networks(modules)
@@ -296,6 +297,7 @@ class Learner:
         Raises:
             LearnerError: If they do not fit; nothing is changed then.
         """
+        check_part("weights", weights, self._networks.check_weights)
         self._networks.set_weights(weights)
 
     def get_state(self, components: Collection[str] | None = None) -> dict[str, Any]:
@@ -327,11 +329,13 @@ class Learner:
             "coefficients": self._coefficients.check_state,
             "progress": lambda found: check_progress(found, self._progress),
             "generator": generator_with,
+            # The rest of it is checked when it is set.
+            "pipeline": dict,
         }
-        check_components(state, [*checks, "pipeline"])
+        check_components(state, checks)
         for name, check in checks.items():
             if name in state:
-                check(state[name])
+                check_part(name, state[name], check)
         setters: dict[str, Callable[[Any], object]] = {
             # First, as it is checked only when it is set.
             "pipeline": self.pipeline.set_state,

@@ -213,7 +213,13 @@ def _made(config: OptimizerConfig, parameters: list[Parameter]) -> torch.optim.O
         raise LearnerError(
             "optimizers: found no parameters to train, expected some. Give the learner a `torch.nn.Module` that has weights."
         )
-    return config.optimizer(parameters, lr=0.0, **options)
+    try:
+        return config.optimizer(parameters, lr=0.0, **options)
+    except (TypeError, ValueError) as error:
+        raise LearnerError(
+            f"optimizers: found {config.optimizer!r} with the options {options}, which cannot be made ({error}), expected a "
+            "class of `torch.optim` and what it takes. Correct the options."
+        ) from error
 
 
 def _copied(value: Any) -> Any:

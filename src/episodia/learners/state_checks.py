@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
     Raises:
         LearnerError: If it is something else, or has others.
     """
-    if not isinstance(state, Mapping):
+    given: object = state
+    if not isinstance(given, Mapping):
         raise LearnerError(
-            f"state of a learner: found {state!r}, expected a dict of its parts. Load what `get_state` returned."
+            f"state of a learner: found {given!r}, expected a dict of its parts. Load what `get_state` returned."
         )
     unknown = sorted(set(state) - set(known))
     if unknown:
@@ -26,6 +27,21 @@ def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
             f"state of a learner: found the parts {unknown}, expected only some of {sorted(known)}. Load what "
             "`get_state` returned."
         )
+
+
+def check_part(name: str, part: Any, check: Callable[[Any], object]) -> None:
+    """Check one part of a state; what is of another kind altogether is an error of ours too.
+
+    Raises:
+        LearnerError: If it is no such part.
+    """
+    try:
+        check(part)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise LearnerError(
+            f"state of a learner: found {type(part).__name__} as `{name}`, in which something is missing or of another kind "
+            f"({error!r}), expected the one of a learner. Load what `get_state` returned."
+        ) from error
 
 
 def check_progress(found: Mapping[str, Any], own: Mapping[str, int]) -> None:
