@@ -73,6 +73,10 @@ class NonFiniteError(EpisodiaError, ArithmeticError):
     """A loss or a gradient has become NaN or infinite."""
 
 
+class SubjectError(EpisodiaError, ValueError, TypeError):
+    """A check was given something that cannot be checked, or options that do not fit what is checked."""
+
+
 class EnvRunnerError(EpisodiaError, ValueError):
     """An env runner was given something that it cannot work with."""
 

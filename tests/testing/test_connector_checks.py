@@ -3,13 +3,18 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 from unittest import SkipTest
 
 import pytest
 
 from episodia.connectors import ConnectorV2, FlattenObservations, FrameStacking, GetActions, Standardize
+from episodia.errors import SubjectError
 from episodia.testing import (
     CONNECTOR_LAWS,
+    ENV_RUNNER_LAWS,
+    LEARNER_LAWS,
+    MODULE_LAWS,
     NotApplicableError,
     Subject,
     check_connector,
@@ -68,7 +73,7 @@ def test_all_broken_laws_are_reported_together():
         check_connector(LeaksTheFuture())
     broken = re.findall("LeaksTheFuture breaks the law `(.*)`", str(failure.value))
 
-    assert str(failure.value).startswith("LeaksTheFuture breaks 2 of 20 laws.")
+    assert str(failure.value).startswith(f"LeaksTheFuture breaks 2 of {len(NAMES)} laws.")
     assert broken == ["cutting_changes_nothing", "acting_sees_what_learning_sees"]
 
 
@@ -79,7 +84,7 @@ def test_a_connector_that_spoils_episodes_does_not_spoil_those_of_other_checks()
 
 
 def test_a_connector_that_does_not_run_fails_once():
-    with pytest.raises(AssertionError, match="AlwaysFails breaks 1 of 20 laws") as failure:
+    with pytest.raises(AssertionError, match=f"AlwaysFails breaks 1 of {len(NAMES)} laws") as failure:
         check_connector(AlwaysFails())
 
     assert "pass `rl_module=`" in str(failure.value)
@@ -211,3 +216,21 @@ def suite(tmp_path_factory):
 )
 def test_each_check_is_a_test_of_its_own(suite, line):
     assert line in suite
+
+
+@pytest.mark.parametrize("junk", [3, None, FlattenObservations, "FlattenObservations"])
+def test_what_is_no_connector_is_refused(junk):
+    with pytest.raises(SubjectError, match="expected an object derived from `ConnectorV2`"):
+        check_connector(junk)
+
+
+def test_a_failure_that_is_expected_of_no_law_is_refused_in_test_suites_too():
+    with pytest.raises(SubjectError, match="it_swims"):
+        checks_of([Subject.of(FlattenObservations(), expected_failures={"it_swims": "it is a stone"})])
+
+
+def test_the_guide_has_every_law():
+    guide = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    laws = [law.__name__ for laws in (CONNECTOR_LAWS, MODULE_LAWS, LEARNER_LAWS, ENV_RUNNER_LAWS) for law in laws]
+
+    assert [law for law in laws if f"`{law}`" not in guide] == []

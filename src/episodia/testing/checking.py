@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from unittest import SkipTest
 from weakref import WeakKeyDictionary
 
+from episodia.errors import SubjectError
 from episodia.testing.shrinking import smallest_failure
 
 Law: TypeAlias = Callable[[Any, Any], list[str] | None]
@@ -160,7 +161,17 @@ def result_of(check: Check) -> CheckResult:
 
 
 def checks_in(family: Family, subject: Checked) -> list[Check]:
-    """Return a check for each law of a family."""
+    """Return a check for each law of a family.
+
+    Raises:
+        SubjectError: If a failure is expected of a law that there is not: it would never be told apart from a pass.
+    """
+    unknown = subject.expected_failures.keys() - {law.__name__ for law in family.laws}
+    if unknown:
+        raise SubjectError(
+            f"expected_failures of {subject.name}: found {sorted(unknown)}, expected some of "
+            f"{[law.__name__ for law in family.laws]}. Correct the names."
+        )
     return [Check(subject, law, family) for law in family.laws]
 
 
@@ -169,13 +180,8 @@ def results_in(family: Family, subject: Checked) -> list[CheckResult]:
 
     Raises:
         AssertionError: If laws are broken, naming each of them.
+        SubjectError: See `checks_in`.
     """
-    unknown = subject.expected_failures.keys() - {law.__name__ for law in family.laws}
-    if unknown:
-        raise ValueError(
-            f"expected_failures of {subject.name}: found {sorted(unknown)}, expected some of "
-            f"{[law.__name__ for law in family.laws]}. Correct the names."
-        )
     results = [result_of(check) for check in checks_in(family, subject)]
     failed = [result for result in results if result.outcome == "failed"]
     if failed:

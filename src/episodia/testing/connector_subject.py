@@ -10,6 +10,7 @@ from typing import Any
 
 from episodia.connectors import ConnectorV2
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import SubjectError
 from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
 
 # Makes the pieces to check, fresh for each run: the last one is what the law is about, those before it feed it.
@@ -61,10 +62,18 @@ class Subject:
             multi_agent_episodes: See the attributes.
             **options: `outputs` and `expected_failures`.
 
+        Raises:
+            SubjectError: If it is no connector.
+
         >>> from episodia.connectors import FrameStacking
         >>> Subject.of(FrameStacking()).name
         'FrameStacking'
         """
+        if not isinstance(connector, ConnectorV2):
+            raise SubjectError(
+                f"check of a connector: found {connector!r}, expected an object derived from `ConnectorV2`. Pass one, such as "
+                "`MyConnector()`, not the class."
+            )
         spaces = connector.input_observation_space, connector.input_action_space
         state = rl_module.get_initial_state() if hasattr(rl_module, "get_initial_state") else None
         if episodes is None:

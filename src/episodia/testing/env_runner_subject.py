@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import SubjectError
 from episodia.testing.comparing import assert_same_episode
 from episodia.testing.fake_envs import FakeEnv, FakeEnvs, FakeMultiAgentEnv
 from episodia.testing.fakes import FakeModule
@@ -44,6 +45,14 @@ class EnvRunnerSubject:
     multi_agent: bool = False
     label: str = ""
     expected_failures: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot make anything."""
+        if not callable(self.make):
+            raise SubjectError(
+                f"check of an env runner: found {self.make!r}, expected a class or a function that makes runners. Pass one, "
+                "such as `SingleAgentEnvRunner`."
+            )
 
     @property
     def name(self) -> str:

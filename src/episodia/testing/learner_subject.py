@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from episodia.errors import SubjectError
 from episodia.learners import AlgorithmConfig, Learner
 from episodia.modules import default_module
 from episodia.testing.checking import NotApplicableError
@@ -67,10 +68,18 @@ class LearnerSubject:
             make: Makes the learner, if it is not `Learner(modules, config, seed=seed)`.
             **options: `label` and `expected_failures`.
 
+        Raises:
+            SubjectError: If it is no algorithm, and there is no `make`.
+
         >>> from episodia.learners import A2CConfig
         >>> LearnerSubject.of(A2CConfig()).name
         'A2CConfig'
         """
+        if make is None and not isinstance(config, AlgorithmConfig):
+            raise SubjectError(
+                f"check of an algorithm: found {config!r}, expected an object derived from `AlgorithmConfig`. Pass one, or "
+                "`make=` for a learner of another kind."
+            )
         modules = modules or _small_network
         if episodes is None:
             with global_seed(0):

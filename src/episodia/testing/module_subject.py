@@ -16,6 +16,7 @@ from episodia.columns import Columns
 from episodia.connectors import EnvToModulePipeline, LearnerConnectorPipeline, defaults
 from episodia.connectors.tensors import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.errors import SubjectError
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_samples import sample_episodes
 from episodia.trees import leaves, map_batch
@@ -106,7 +107,7 @@ class ModuleSubject:
 def _known(name: str, module: Any, given: Space[Any] | None) -> Space[Any]:
     found: Space[Any] | None = getattr(module, name, None) if given is None else given
     if found is None:
-        raise ValueError(
+        raise SubjectError(
             f"check of {type(module).__name__}: found no {name}, expected one, to make episodes of. Pass `{name}=`."
         )
     return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from episodia.connectors import ConnectorV2
+from episodia.errors import SubjectError
 from episodia.learners import AlgorithmConfig
 from episodia.modules import Module
 from episodia.testing.checking import Check, Checked, Family, checks_in
@@ -47,7 +48,7 @@ def _subject_of(one: Any) -> Checked:
         return ModuleSubject.of(one)
     if isinstance(one, AlgorithmConfig):
         return LearnerSubject.of(one)
-    raise TypeError(
+    raise SubjectError(
         f"checks: found {one!r}, expected a connector, a module, an algorithm's config, or a subject. Make a subject of it, "
         "such as `Subject.of(connector)` or `EnvRunnerSubject(make)`."
     )
