@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.connectors import AddViews, View
 from episodia.episodes.gather import DroppedHistoryError
-from episodia.errors import BatchError, EpisodeError, EpisodeKeyError
+from episodia.errors import BatchError, EpisodeError, EpisodeKeyError, PipelineError
 from episodia.spaces import structure_of
 from episodia.testing import assert_same_items
 from episodia.trees import equal, map_batch, unstack
@@ -300,3 +300,8 @@ def test_every_nth_step_of_each_chunk_has_a_row(lengths, every, shift):
     assert found.body().values.tolist() == expected
     assert found.tails().tolist() == [row(list(range(length + 1)), length, shift, 0) for length in lengths]
     assert found.every == every
+
+
+def test_modules_that_are_no_ids_are_refused():
+    with pytest.raises(PipelineError, match=r"`modules=3`, expected a list of module ids"):
+        AddViews({"last": View("obs", shift=-1)}, modules=3)

@@ -122,6 +122,11 @@ def test_modules_without_weights_work_too():
     assert "obs" in detect_columns(module).needed
 
 
+def test_an_episode_without_steps_is_refused():
+    with pytest.raises(PipelineError, match=r"`num_steps=0`, expected at least 1"):
+        detect_columns(MLPActorCritic(*SPACES), num_steps=0)
+
+
 def test_spaces_have_to_be_known():
     with pytest.raises(PipelineError, match=r"no observation space.*Pass `observation_space`"):
         detect_columns(RuleModule(lambda observations: observations))

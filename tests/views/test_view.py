@@ -48,6 +48,8 @@ def test_a_shift_that_is_none_is_refused(shift):
         ({"every": 0}, "`every=0`, expected an integer"),
         ({"every": 2.0}, "`every=2.0`, expected an integer"),
         ({"every": True}, "`every=True`, expected an integer"),
+        ({"shift": "0"}, "expected a range 'first:last'"),
+        ({"agent": ["bob"]}, "expected an id, or a function"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments, message):
@@ -149,3 +151,13 @@ def test_a_space_says_what_fills():
     assert fill["gear"] == 2
     assert fill["speed"].tolist() == [1.0, 1.0]
     assert fill["speed"].dtype == np.float32
+
+
+def test_ranges_lists_and_strings_of_the_same_shifts_are_the_same_view():
+    assert View("obs", shift=[-2, -1]) == View("obs", shift=range(-2, 0)) == View("obs", shift="-2:-1")
+    assert View("obs", shift=[-1]) != View("obs", shift=-1)  # rows of the first have an axis of shifts
+
+
+def test_a_requirement_of_what_is_no_space_is_refused():
+    with pytest.raises(PipelineError, match="expected a space of gymnasium"):
+        ViewRequirement("obs", "Box", shift=-1)

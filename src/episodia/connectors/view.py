@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, final
 
@@ -32,7 +32,7 @@ class View:
         source: The column that is seen: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
             `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None is the column of the view's own name.
         shift: A distance in steps, for one item in each row, `[B, ...]`; or K of them in a list, a range, or a string such as
-            `"-50:-1"` whose ends both count, for K items in each row, `[B, K, ...]`. Negative ones look back.
+            `"-50:-1"` or `"-50:-1:2"`, whose ends both count, for K items in each row, `[B, K, ...]`. Negative ones look back.
         fill: What stands where the episode has no such step: one value for whole items, or an item. None takes the item of
             the source's space that is closest to zeros; zeros where there is no space, None for objects, -1 for `T`.
         train: Whether learners see it.
@@ -47,6 +47,8 @@ class View:
 
     >>> View("rewards", shift=-1)
     View('rewards', shift=-1)
+    >>> View("obs", shift="-6:-1:2").shifts
+    (-6, -4, -2)
     >>> View("obs", shift=range(-3, 1), fill=0.0).shifts
     (-3, -2, -1, 0)
     """
@@ -75,11 +77,15 @@ class View:
         if not _is_integer(self.every) or self.every < 1:
             raise PipelineError(f"{self!r}: found `every={self.every!r}`, expected an integer of at least 1.")
         object.__setattr__(self, "every", int(self.every))
+        if not isinstance(self.agent, Hashable):
+            raise PipelineError(
+                f"{self!r}: found `agent={self.agent!r}`, expected an id, or a function that returns one."
+            )
 
     def _checked_shift(self) -> int | tuple[int, ...] | range:
         shift: Any = self.shift
         if isinstance(shift, str):
-            return range_of(shift)
+            return _range_of(self.source, shift)
         if _is_integer(shift):
             return int(shift)
         if isinstance(shift, range) and shift:
@@ -94,7 +100,7 @@ class View:
     @property
     def shifts(self) -> tuple[int, ...]:
         """All distances, in order."""
-        shift: Any = self.shift  # a string has become a range
+        shift: Any = self.shift
         return (shift,) if isinstance(shift, int) else tuple(shift)
 
     @property
@@ -120,7 +126,11 @@ class View:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
             return NotImplemented
-        return all(equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        # A range and a list of the same distances are the same view.
+        if (self.is_window, self.shifts) != (other.is_window, other.shifts):
+            return False
+        names = [field.name for field in fields(self) if field.name != "shift"]
+        return all(equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __hash__(self) -> int:
         return hash((self.source, self.shifts, self.train, self.infer, self.every))
@@ -139,21 +149,14 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def range_of(text: str) -> range:
-    """Return the range that a string such as `"-50:-1"` means; both ends count.
-
-    Raises:
-        PipelineError: If it is no such string, or if nothing is in the range.
-
-    >>> list(range_of("0:3")), list(range_of("-6:-1:2"))
-    ([0, 1, 2, 3], [-6, -4, -2])
-    """
+def _range_of(source: str | None, text: str) -> range:
+    """Return the range that a string such as `"-50:-1"` means; both ends count."""
     match = _RANGE.fullmatch(text)
     if match:
         first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
         if first <= last and step > 0:
             return range(first, last + 1, step)
     raise PipelineError(
-        f"found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is not below its first, "
-        "such as '-50:-1'. Write it like that, or pass a list of integers."
+        f"View of {source!r}: found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is "
+        "not below its first, such as '-50:-1'. Write it like that, or pass a list of integers."
     )

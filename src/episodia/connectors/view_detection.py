@@ -105,10 +105,10 @@ def detect_columns(
         action_space: The same for actions.
         env_to_module: The pipeline in front of the module; the default one, with the module's views, if None.
         learner: The learner's pipeline; the default one, with the module's views, if None.
-        num_steps: How long the episode is.
+        num_steps: How long the episode is, at least 1.
 
     Raises:
-        PipelineError: If a space is not known.
+        PipelineError: If a space is not known, or the episode would have no steps.
         BatchError: If the module or the loss fails because it does not find a column.
 
     >>> from gymnasium import spaces
@@ -121,6 +121,11 @@ def detect_columns(
     (True, True, True)
     """
     spaces = _space("observation", observation_space, module), _space("action", action_space, module)
+    if num_steps < 1:
+        raise PipelineError(
+            f"detect_columns: found `num_steps={num_steps!r}`, expected at least 1: without a step nobody acts, and "
+            "all columns would seem to be of no use. Pass a larger number."
+        )
     stateful = bool(module.is_stateful())
     run = _Detection(module)
     in_front = env_to_module or defaults.env_to_module(*spaces, stateful=stateful, module=module)

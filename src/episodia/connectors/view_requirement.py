@@ -9,6 +9,7 @@ from gymnasium import Space
 
 from episodia.connectors.view import View
 from episodia.episodes.filling import item_near_zero
+from episodia.errors import PipelineError
 
 
 def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes a `View`
@@ -31,13 +32,18 @@ def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes
         batch_repeat_value: See `every` of `View`.
 
     Raises:
-        PipelineError: If a string is no range, or an argument is not what `View` expects.
+        PipelineError: If `space` is none, or an argument is not what `View` expects.
 
     >>> ViewRequirement("obs", shift="-3:0")
     View('obs', shift=range(-3, 1))
     >>> ViewRequirement("actions", shift=1, used_for_compute_actions=False)
     View('actions', shift=1, infer=False)
     """
+    if space is not None and not isinstance(space, Space):
+        raise PipelineError(
+            f"ViewRequirement of {data_col!r}: found `space={space!r}`, expected a space of gymnasium, or None. Pass such "
+            "a space."
+        )
     return View(
         data_col,
         shift=shift,

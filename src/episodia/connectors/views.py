@@ -46,7 +46,7 @@ class AddViews(ObservationPiece):
         **kwargs: Those of `ConnectorV2`.
 
     Raises:
-        PipelineError: If something else than views is given.
+        PipelineError: If something else than views, or than module ids, is given.
 
     >>> from episodia import SingleAgentEpisode
     >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.5, 1.5], len_lookback_buffer=0)
@@ -70,7 +70,7 @@ class AddViews(ObservationPiece):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        self.modules = None if modules is None else frozenset([modules] if isinstance(modules, str) else modules)
+        self.modules = _module_ids(self.name, modules)
         self._views = _checked(self.name, views)
         self._plans: dict[bool, list[Gather]] = {}
 
@@ -197,6 +197,17 @@ class AddViews(ObservationPiece):
         if is_acting not in self._plans:
             self._plans[is_acting] = compiled(self._seen(acting=is_acting, learning=not is_acting))
         return self._plans[is_acting]
+
+
+def _module_ids(where: str, modules: Any) -> frozenset[Any] | None:
+    if modules is None:
+        return None
+    try:
+        return frozenset([modules] if isinstance(modules, str) else modules)
+    except TypeError as error:
+        raise PipelineError(
+            f"{where}: found `modules={modules!r}`, expected a list of module ids. Pass `modules=[...]`."
+        ) from error
 
 
 def _checked(where: str, views: Any) -> dict[str, View]:
