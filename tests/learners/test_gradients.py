@@ -192,7 +192,7 @@ def test_modules_under_two_names_are_averaged_as_one_computation_would(shared_mo
         assert not torch.equal(found, two(shared_module)[module_id].logits)
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [1, -1], [1, float("nan")], [{"left": 1}, {"left": -1}]])
+@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [1, -1], [1, float("nan")], [1, "a"], [{"left": 1}, {"left": -1}]])
 def test_weights_that_do_not_fit_are_an_error(weights):
     places = [{"left": {"w": torch.tensor(1.0)}}] * 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -142,10 +143,11 @@ def total_weight(weight: Weight) -> float:
 
 
 def _check_weights(count: int, weights: Sequence[Weight]) -> None:
-    numbers = [
+    numbers: list[object] = [
         number for weight in weights for number in (weight.values() if isinstance(weight, Mapping) else [weight])
     ]
-    if len(weights) != count or any(not 0.0 <= number < torch.inf for number in numbers):
+    are_counts = all(isinstance(number, (int, float, np.number)) and 0.0 <= number < torch.inf for number in numbers)
+    if len(weights) != count or not are_counts:
         raise LearnerError(
             f"average of gradients: found {count} sets of gradients and the weights {list(weights)}, expected a weight from 0 "
             "on for each set: the number of steps that it was computed from, or a dict of such numbers by module."
