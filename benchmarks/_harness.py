@@ -232,8 +232,8 @@ def report(rows: Sequence[Row], json_path: str | None, write: Callable[[str], ob
     width = max(len(row["name"]) for row in rows)
     write(f"{'name':<{width}}  {'ours':>10} {'unit':<9} {'against':<12} {'theirs':>10}  ratio")
     for row in rows:
-        is_time = row["unit"] in _SECONDS
-        theirs = row["value"] * row["ratio"] if is_time else row["value"] / row["ratio"]
+        less_is_better = row["unit"] in _SECONDS or row["unit"] == "steps"
+        theirs = row["value"] * row["ratio"] if less_is_better else row["value"] / row["ratio"]
         write(
             f"{row['name']:<{width}}  {row['value']:>10,.5g} {row['unit']:<9} {row['against']:<12} "
             f"{theirs:>10,.5g}  {row['ratio']:.2f}x"

@@ -110,7 +110,8 @@ class BareList(BareLoop):
         with torch.no_grad():
             for t in range(len(rewards)):
                 after, reward_of, terminated_of, truncated_of = obs[t + 1], rewards[t], terminateds[t], truncateds[t]
-                for lane, action in enumerate(self.act(t).tolist()):
+                # As all vector environments do, hand over NumPy's integers.
+                for lane, action in enumerate(self.act(t)):
                     observation, reward, terminated, truncated, _ = envs[lane].step(action)
                     reward_of[lane], terminated_of[lane], truncated_of[lane] = reward, terminated, truncated
                     if terminated or truncated:

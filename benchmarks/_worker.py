@@ -23,11 +23,13 @@ class Worker:
 
     def __init__(self, side: str) -> None:
         self.side = side
+        self.module: Any = None
         self.cases: dict[str, Case] = {}
 
     def load(self, module: str) -> dict[str, Any]:
         """Import `module` and list the cases that it has for this side."""
-        cases = importlib.import_module(module).cases(self.side)
+        self.module = importlib.import_module(module)
+        cases = self.module.cases(self.side)
         self.cases = {case.name: case for case in cases}
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
@@ -45,6 +47,11 @@ class Worker:
         answer = {"seconds": time_case(measured, budget_s)}
         if measured.by_hand is not None:
             answer["by_hand"] = time_case(_by_hand(measured), budget_s)
+        return answer
+
+    def call(self, function: str, **arguments: Any) -> dict[str, Any]:
+        """Return what a function of the module returns, for what is no case."""
+        answer: dict[str, Any] = getattr(self.module, function)(self.side, **arguments)
         return answer
 
 

@@ -102,18 +102,20 @@ class EpisodeTotals:
         gained = np.add.reduceat(rewards.values, rewards.offsets[:-1], dtype=np.float64).tolist()
         metrics.num_env_steps += int(rewards.offsets[-1])
         still_open = self._open
+        returns, lengths, durations = metrics.episode_returns, metrics.episode_lengths, metrics.episode_durations_s
+        num_before = len(returns)
         for (id_, _, t, is_done, duration_s), reward in zip(summaries(chunks), gained, strict=True):
             total, time_s = reward, duration_s
             if id_ in still_open:
                 before, time_before_s = still_open.pop(id_)
                 total, time_s = before + total, time_before_s + time_s
             if is_done:
-                metrics.num_episodes += 1
-                metrics.episode_returns.append(total)
-                metrics.episode_lengths.append(t)
-                metrics.episode_durations_s.append(time_s)
+                returns.append(total)
+                lengths.append(t)
+                durations.append(time_s)
             else:
                 still_open[id_] = (total, time_s)
+        metrics.num_episodes += len(returns) - num_before
 
     def keep_only(self, ids: Iterable[str]) -> None:
         """Forget all episodes but these."""

@@ -129,10 +129,14 @@ class ToEnv:
         made_by = self._module.get_exploration_action_dist_cls()
         if not isinstance(made_by, DistributionSpec):
             return None
+        if self._kinds is _FROM_STATEFUL_MODULE:
+            if not all(map(_is_single_step, outputs.items())):
+                return None
+            outputs = {name: column if name == Columns.STATE_OUT else column[:, 0] for name, column in outputs.items()}
         drawn, logp = made_by.sampled(outputs[Columns.ACTION_DIST_INPUTS], generator)
         extras = {name: _as_arrays(column) for name, column in outputs.items() if name not in NOT_RECORDED}
         if Columns.ACTION_LOGP not in extras:
-            extras[Columns.ACTION_LOGP] = as_array(logp)
+            extras[Columns.ACTION_LOGP] = _as_array(logp)
         actions = _as_arrays(drawn)
         return Chosen(actions, received(actions), extras)
 
@@ -147,9 +151,7 @@ class ToEnv:
             self._is_default = key is None or not episodes.has_in_observations(key)
             changes = (scaling.normalize_actions or scaling.clip_actions) and _has_box(scaling.input_action_space)
             self._scaling = scaling if changes else None
-        self._only_draws = (
-            self._is_default and self._scaling is None and self._kinds is _TO_ENV and not self._get_actions.is_stateful
-        )
+        self._only_draws = self._is_default and self._scaling is None and not self._get_actions.is_stateful
 
 
 def received(actions: Any) -> Any:
@@ -162,8 +164,21 @@ def _own(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.ndim > 1 else leaf
 
 
+def _is_single_step(item: tuple[str, Any]) -> bool:
+    """Tell whether a column of a stateful module can lose its time axis; states have none."""
+    name, column = item
+    return name == Columns.STATE_OUT or (type(column) is torch.Tensor and column.dim() > 1 and column.shape[1] == 1)
+
+
 def _as_arrays(column: Any) -> Any:
-    return as_array(column) if type(column) is torch.Tensor else map_batch(as_array, column)
+    return _as_array(column) if type(column) is torch.Tensor else map_batch(as_array, column)
+
+
+def _as_array(tensor: torch.Tensor) -> Any:
+    try:
+        return tensor.numpy()
+    except (RuntimeError, TypeError):  # with a gradient, or on another device; asking first takes longer than the rest
+        return as_array(tensor)
 
 
 def _are(pieces: tuple[ConnectorV2, ...], kinds: tuple[type[ConnectorV2], ...]) -> bool:

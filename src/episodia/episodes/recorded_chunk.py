@@ -93,7 +93,7 @@ class Chunk:
     @property
     def num_steps(self) -> int:
         """How many steps there are, without the lookback."""
-        return self.t - self.t_started
+        return self.t_at_slot_0 + self.cursor - self.t_started
 
     @property
     def is_done(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias, final
 
@@ -301,17 +301,26 @@ class Recorder:
 
     def _running(self) -> list[Chunk]:
         """Return the chunks that go on, up to date."""
-        return [self._up_to_date(lane) for lane in range(self._num_lanes) if lane not in self._idle]
+        idle = self._idle
+        running = [chunk for lane, chunk in enumerate(self._chunks) if chunk is not None and lane not in idle]
+        self._bring_up_to_date(running)
+        return running
 
     def _up_to_date(self, lane: int) -> Chunk:
         chunk = self._chunks[lane]
         if chunk is None:
             raise EpisodeError(f"recorder: found lane {lane} without an episode, expected a reset. Call `reset` first.")
         if lane not in self._idle:
-            chunk.cursor = self._tape.cursor_of(lane)
-            if chunk.num_steps:
-                chunk.last_step_time = self._last_time
+            self._bring_up_to_date((chunk,))
         return chunk
+
+    def _bring_up_to_date(self, chunks: Iterable[Chunk]) -> None:
+        """Let running chunks know how far their lanes have come; there may be hundreds of them."""
+        cursor, cursor_of, last_time = self._tape.cursor, self._tape.cursor_of, self._last_time
+        for chunk in chunks:
+            chunk.cursor = cursor_of(chunk.lane) if cursor is None else cursor
+            if chunk.t_at_slot_0 + chunk.cursor > chunk.t_started:
+                chunk.last_step_time = last_time
 
     # --- Looking at what is recorded --------------------------------------------------------------------------------
 
@@ -373,7 +382,8 @@ class Recorder:
         Raises:
             ShapeError: If somebody wrote items into an episode that do not fit together; nothing is handed out then.
         """
-        running = [chunk for chunk in self._running() if chunk.num_steps]
+        going_on = self._running()
+        running = [chunk for chunk in going_on if chunk.num_steps]
         chunks = [*self._finished, *running]
         if not chunks:
             self._has_steps, self._plan = False, None
@@ -383,7 +393,7 @@ class Recorder:
         successors = [chunk.successor(block, cursor) for chunk in running]
         for chunk, following in zip(running, successors, strict=True):
             continue_episode(chunk, following, self._layout, self._lookback)
-        for chunk in self._running():
+        for chunk in going_on:
             if not chunk.num_steps:
                 chunk.move(block, cursor)
         for following in successors:

@@ -113,8 +113,8 @@ class StepPlan:
         values = [*step[:3], *(extras[name] for name in self._extras)]
         if not self._is_plain:
             values = [leaf for collect, batch in zip(self._collectors, values, strict=True) for leaf in collect(batch)]
-        cursor, places = tape.cursor, tape.places
-        next_places = places + 1
+        cursor = tape.cursor
+        places, next_places = (tape.places, tape.places + 1) if cursor is None else (None, None)
         for writer, value in zip(self._writers, values, strict=True):
             if value.dtype != writer.dtype or value.shape != writer.shape:
                 return False
