@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import pickle
-import sys
 from collections.abc import Iterator, Sequence
 from copy import copy, deepcopy
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import ref
 
@@ -19,6 +16,7 @@ from episodia.testing.batch_comparing import compare_batches
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_running import LEARNER, open_places, pipeline_of, rows_of, run
 from episodia.testing.connector_subject import Subject
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 
 Episodes = Sequence[SingleAgentEpisode]
 
@@ -71,23 +69,13 @@ def _check_storable(law: str, state: dict[str, Any]) -> None:
 
 def it_pickles(subject: Subject, episodes: Episodes) -> None:
     """A copy that went through pickle, as to another process, makes the same rows."""
-    if not can_be_found(type(subject.connector)):
-        raise NotApplicableError("its class is not at the top of a module, where another process could find it")
+    require_importable(type(subject.connector))
     for place in open_places(subject):
         piece = subject.make()[-1]
-        try:
-            # As multiprocessing sends it to a worker.
-            twin = ForkingPickler.loads(pickle.dumps(piece))
-        except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
-            raise AssertionError(f"it pickles: found {type(error).__name__}: {error}") from error
+        twin = pickled_copy(piece, "it pickles")
         expected = rows_of(subject, place, episodes, [*subject.make()[:-1], piece])
         found = rows_of(subject, place, episodes, [*subject.make()[:-1], twin])
         compare_batches("it pickles", expected, found, f"{place}, the copy")
-
-
-def can_be_found(kind: type) -> bool:
-    """Tell whether another process would find a class where this one has it."""
-    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
 
 
 def same_state_gives_same_rows(subject: Subject, episodes: Episodes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-import pickle
 from collections.abc import Sequence
 
 from episodia.testing.checking import NotApplicableError
@@ -17,6 +16,7 @@ from episodia.testing.env_runner_subject import (
     sampled,
     stage,
 )
+from episodia.testing.pickled_copies import pickled_copy
 
 Calls = Sequence[int]
 
@@ -86,7 +86,7 @@ def restored_runners_go_on_alike(subject: EnvRunnerSubject, calls: Calls) -> Non
         if not hasattr(first.runner, "get_state"):
             raise NotApplicableError("it has no `get_state`")
         sampled(first.runner, calls)
-        second.runner.set_state(pickle.loads(pickle.dumps(first.runner.get_state())))  # noqa: S301  # just pickled
+        second.runner.set_state(pickled_copy(first.runner.get_state(), "restored runners go on alike"))
         for options in ({}, {"random_actions": True}):
             expected = first.runner.sample(num_timesteps=9, force_reset=True, **options)
             found = second.runner.sample(num_timesteps=9, force_reset=True, **options)

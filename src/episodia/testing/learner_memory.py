@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ from torch import nn
 
 from episodia.state import load_state, save_state
 from episodia.testing.checking import NotApplicableError
-from episodia.testing.connector_memory import can_be_found
 from episodia.testing.learner_subject import LearnerSubject, changed_weights, compare_weights, needs, weights_of
 from episodia.testing.module_memory import global_seed
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 
 # In several gradient steps chance and order have a say.
 _EPOCHS = {"num_epochs": 2, "minibatch_size": 4}
@@ -80,12 +79,8 @@ def it_pickles(subject: LearnerSubject, _: Sequence[Any]) -> None:
     """The config of an algorithm can be sent to another process, and is the same there."""
     if subject.config is None:
         raise NotApplicableError("it is not made of an algorithm's config")
-    if not can_be_found(type(subject.config)):
-        raise NotApplicableError("its class is not at the top of a module, where another process could find it")
-    try:
-        twin = pickle.loads(pickle.dumps(subject.config))  # noqa: S301  # what we have just pickled
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
-        raise AssertionError(f"it pickles: found {type(error).__name__}: {error}") from error
+    require_importable(type(subject.config))
+    twin = pickled_copy(subject.config, "it pickles")
     if twin != subject.config:
         raise AssertionError(f"it pickles: found {twin!r}, expected {subject.config!r}.")
 

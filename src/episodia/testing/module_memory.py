@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from episodia.connectors.fingerprints import fingerprint
 from episodia.episodes import SingleAgentEpisode
 from episodia.testing.batch_comparing import compare_batches
 from episodia.testing.checking import NotApplicableError
-from episodia.testing.connector_memory import can_be_found
 from episodia.testing.module_subject import (
     ACTING,
     LEARNING,
@@ -26,6 +24,7 @@ from episodia.testing.module_subject import (
     outputs_of,
     own_copy,
 )
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 from episodia.trees import leaves
 
 Episodes = Sequence[SingleAgentEpisode]
@@ -123,7 +122,7 @@ def restored_modules_go_on_alike(subject: ModuleSubject, episodes: Episodes) -> 
     if "weights" in state and isinstance(twin, nn.Module):
         twin.load_state_dict(state["weights"])
     if "state" in state:
-        twin.set_state(pickle.loads(pickle.dumps(state["state"])))  # noqa: S301  # what we have just pickled
+        twin.set_state(pickled_copy(state["state"], law))
     for which in PASSES:
         with global_seed(0):
             expected = outputs_of(original, which, batches[which])
@@ -180,12 +179,8 @@ def _weights_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Te
 def it_pickles(subject: ModuleSubject, episodes: Episodes) -> None:
     """A copy that went through pickle, as to another process, puts out the same."""
     module = subject.make()
-    if not can_be_found(type(module)):
-        raise NotApplicableError("its class is not at the top of a module, where another process could find it")
-    try:
-        twin = pickle.loads(pickle.dumps(module))  # noqa: S301  # what we have just pickled
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
-        raise AssertionError(f"it pickles: found {type(error).__name__}: {error}") from error
+    require_importable(type(module))
+    twin = pickled_copy(module, "it pickles")
     for which in PASSES:
         batch = batch_for(subject, which, episodes)
         with global_seed(0):
