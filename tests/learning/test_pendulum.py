@@ -17,6 +17,8 @@ PENDULUM = {"gamma": 0.9, "value_coefficient": 0.01, "num_timesteps": 1024, "num
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ppo_reaches_minus_400_on_pendulum_within_300_000_steps(seed):
+    # Without a `target`: one lucky window of 20 episodes ends it too early. Seed 102 passed -300 after 84,000 steps, and was
+    # then evaluated at -392, which is no margin.
     with train("ppo", "Pendulum-v1", steps=150_000, seed=seed, progress=False, **PENDULUM) as training:
         returns = training.evaluate(100)
 
