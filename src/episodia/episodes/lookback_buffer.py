@@ -211,13 +211,17 @@ class LookbackBuffer:
 
     def _get(self, indices: Index, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
         """`get` with positional arguments, which is what the episodes' getters call."""
-        storage = self._storage
+        storage: Any = self._storage
         if type(indices) is int:
-            size = len(storage)
+            # A list is looked at here, because one item is what is read most, and calls would take longer than reading it.
+            plain = type(storage) is ListStorage
+            size = len(storage._items if plain else storage)
             position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
-            if 0 <= position < size and not hot:
-                return storage.item(position)
-            return self._one(position, indices, fill, hot)
+            if not 0 <= position < size or hot:
+                return self._one(position, indices, fill, hot)
+            if plain and position < storage._frozen and not storage._nested:
+                return storage._items[position]
+            return storage.item(position)
         if indices is None:
             return self._pick(slice(self.lookback, len(storage)), hot)
         if type(indices) is slice:
@@ -225,10 +229,9 @@ class LookbackBuffer:
                 key = indexing.clip_slice(indices, len(storage), self.lookback, negative_is_lookback)
                 return storage.batch(key) if self.finalized else storage.items(key)
             return self._span(indices, negative_is_lookback, fill, hot)
-        if type(indices) is list:
-            return self._several(indices, negative_is_lookback, fill, hot)
-        if isinstance(indices, (tuple, range)) or np.ndim(indices) == 1:
-            return self._several(indexing.as_list(indices), negative_is_lookback, fill, hot)
+        if type(indices) is list or isinstance(indices, (tuple, range)) or np.ndim(indices) == 1:
+            several = indices if type(indices) is list else indexing.as_list(indices)
+            return self._several(several, negative_is_lookback, fill, hot)
         return self._get(indexing.as_int(indices), negative_is_lookback, fill, hot)
 
     def _one(self, position: int, index: int, fill: Any, hot: bool) -> Any:
@@ -248,14 +251,35 @@ class LookbackBuffer:
         return self._padded(found, before, after, fill, hot) if before or after else found
 
     def _several(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
-        size = len(self._storage)
-        positions = indexing.positions_of_list(indices, size, self.lookback, negative_is_lookback)
-        for position in positions:
+        storage: Any = self._storage
+        lookback = self.lookback
+        if type(storage) is ListStorage:
+            size = len(storage._items)
+            is_plain = storage._frozen == size and not (storage._nested or hot)
+        else:
+            size, is_plain = len(storage), False
+        # Plain items are read right here, of others the positions.
+        source = storage._items if is_plain else range(size)
+        origin_of_negative = lookback if negative_is_lookback else size
+        found = []
+        for index in indices:  # of plain ints inside, as most are; all others are translated below
+            if type(index) is not int:
+                break
+            position = index + (origin_of_negative if index < 0 else lookback)
             if not 0 <= position < size:
                 break
+            found.append(source[position])
         else:
-            return self._pick(positions, hot) if hot or self.finalized else self._storage.items(positions)
+            return found if is_plain else self._pick(found, hot)
+        return self._several_with_care(indices, negative_is_lookback, fill, hot)
+
+    def _several_with_care(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
+        """Return items at indices of any kind, of which some may not be there."""
+        size, lookback = len(self._storage), self.lookback
+        positions = indexing.positions_of_list(indices, size, lookback, negative_is_lookback)
         missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
+        if not missing:
+            return self._pick(positions, hot)
         if fill is None:
             raise self._not_there(int(indices[missing[0]]))
         there = [position for position in positions if 0 <= position < size]
