@@ -97,6 +97,30 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path, capsys):
     assert not list((tmp_path / "add-wind").iterdir())
 
 
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path, capsys):
+    (tmp_path / "file").touch()
+
+    code = cli.main(["new-connector", "AddWind", "--out", str(tmp_path / "file")])
+
+    assert code == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_package_that_could_not_be_finished_leaves_nothing(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def write_two(path, *arguments, **options):
+        if path.name == "__init__.py":
+            raise OSError("no space left")
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", write_two)
+
+    with pytest.raises(PluginError, match="no space left"):
+        write_package("AddWind", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_command_line_says_what_to_do_next(tmp_path, capsys):
     code = cli.main(["new-connector", "AddWind", "--out", str(tmp_path)])
     shown = capsys.readouterr().out

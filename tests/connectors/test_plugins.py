@@ -83,6 +83,23 @@ def test_a_broken_plugin_breaks_no_other(install):
     assert load_connector("Wind").__name__ == "AddWind"
 
 
+def test_a_plugin_that_exits_when_it_is_imported_hides_no_other(install, capsys):
+    install("quitter", "raise SystemExit(3)", Quits="AddWind")
+    install("windy", GOOD, Wind="AddWind")
+
+    assert cli.main(["connectors"]) == 1
+    shown = capsys.readouterr().out
+    assert "plugin 'Quits' of quitter 1.5" in shown
+    assert "windy 1.5" in shown
+
+
+def test_a_plugin_with_odd_column_names_hides_no_other(install, capsys):
+    install("odd", GOOD.replace('frozenset({"wind"})', 'frozenset({"wind", 3})'), Odd="AddWind")
+
+    assert cli.main(["connectors"]) == 0
+    assert "3, wind" in capsys.readouterr().out
+
+
 def test_a_name_that_two_packages_claim_is_an_error_that_names_both(install):
     install("windy", GOOD, Wind="AddWind")
     install("gusty", GOOD, Wind="AddWind")

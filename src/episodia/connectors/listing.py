@@ -64,7 +64,7 @@ def _columns(declared: Any) -> str:
         return "not declared"
     if not isinstance(declared, Collection):
         return "by its arguments"
-    return ", ".join(sorted(declared)) or "-"
+    return ", ".join(sorted(map(str, declared))) or "-"
 
 
 def _steps(declared: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -108,7 +109,8 @@ def write_package(name: str, folder: Path) -> list[Path]:
         folder: Where the folder of the package is made.
 
     Raises:
-        PluginError: If that is no name for a class, or there is such a folder already. Nothing is written then.
+        PluginError: If that is no name for a class, or there is such a folder already, or it cannot be written. Nothing is
+            written then.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -128,9 +130,15 @@ def write_package(name: str, folder: Path) -> list[Path]:
         root / "src" / module / "__init__.py": _CODE,
         root / "tests" / f"test_{module}.py": _TESTS,
     }
-    for path, template in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(template.format(**words), encoding="utf-8")
+    try:
+        for path, template in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(template.format(**words), encoding="utf-8")
+    except OSError as error:
+        shutil.rmtree(root, ignore_errors=True)
+        raise PluginError(
+            f"new connector: found that {root} cannot be written ({error}), expected a folder for new files. Choose another one."
+        ) from error
     return list(files)
 
 

@@ -65,7 +65,7 @@ class Plugin:
         """
         try:
             found = self.entry_point.load()
-        except Exception as error:  # an import runs code of others, which can raise anything
+        except (Exception, SystemExit) as error:  # an import runs code of others, which can raise anything, or exit
             raise PluginError(
                 f"plugin {self}: found {type(error).__name__} while it was imported ({error}), expected a connector class. "
                 "Correct or uninstall the package; all other connectors work without it."
