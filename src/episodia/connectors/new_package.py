@@ -137,7 +137,7 @@ def write_package(name: str, folder: Path) -> list[Path]:
     except OSError as error:
         shutil.rmtree(root, ignore_errors=True)
         raise PluginError(
-            f"new connector: found that {root} cannot be written ({error}), expected a folder for new files. Choose another one."
+            f"new connector: found that {root} cannot be written ({error}), expected a folder for new files. Choose another."
         ) from error
     return list(files)
 
