@@ -55,11 +55,13 @@ def _values(module: Any, batch: Batch, device: torch.device) -> np.ndarray:
     """Return the values of all rows of a batch; a large one goes to the device in pieces of about `BYTES_AT_ONCE`."""
     num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
     lengths = {len(leaf) for _, leaf in leaves(batch)}
+    # A module is asked once about a batch without rows, too: it knows the dtype of its values.
+    num_rows = max(1, *lengths)
     # Columns that do not have a row for each step cannot be cut with the others.
-    size = -(-max(lengths) // num_pieces) if num_pieces > 1 and len(lengths) == 1 else max(lengths)
+    size = -(-num_rows // num_pieces) if num_pieces > 1 and len(lengths) == 1 else num_rows
     pieces = [
         as_array(module.compute_values(map_batch(partial(_part, start=start, size=size, device=device), batch)))
-        for start in range(0, max(lengths), size)
+        for start in range(0, num_rows, size)
     ]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
