@@ -9,6 +9,7 @@ wrong with them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter, countOf
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from episodia.errors import EpisodiaError
 from episodia.trees import PLAIN_DTYPES, SCALAR_DTYPES, joined_rows
 
 _ALL = slice(None)
+_COLUMNS = {name: attrgetter(name) for name in ("observations", "actions", "rewards")}
 
 
 def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
@@ -31,6 +33,8 @@ def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
         SpaceError: If an item lies outside of its space.
     """
     growing = [episode for episode in episodes if not episode.observations.finalized]
+    if not growing:
+        return
     stacked: list[tuple[LookbackBuffer, Storage]] = []
     for name, owners, columns in _groups(growing):
         storages = _together(columns) or [_alone(*place, name) for place in zip(owners, columns, strict=True)]
@@ -46,8 +50,8 @@ def _groups(
     episodes: list[SingleAgentEpisode],
 ) -> Iterator[tuple[str, list[SingleAgentEpisode], list[LookbackBuffer]]]:
     """Yield each name of a column with the episodes that have it and their columns, those of one space together."""
-    for name in ("observations", "actions", "rewards"):
-        yield from _by_space(name, episodes, [getattr(episode, name) for episode in episodes])
+    for name, column_of in _COLUMNS.items():
+        yield from _by_space(name, episodes, list(map(column_of, episodes)))
     for name in {name: None for episode in episodes for name in episode.extra_model_outputs}:
         owners = [episode for episode in episodes if name in episode.extra_model_outputs]
         yield from _by_space(name, owners, [episode.extra_model_outputs[name] for episode in owners])
@@ -56,8 +60,8 @@ def _groups(
 def _by_space(
     name: str, episodes: list[SingleAgentEpisode], columns: list[LookbackBuffer]
 ) -> Iterator[tuple[str, list[SingleAgentEpisode], list[LookbackBuffer]]]:
-    spaces = [id(column.space) for column in columns]
-    if len(set(spaces)) == 1:
+    spaces = [id(column._space) for column in columns]
+    if countOf(spaces, spaces[0]) == len(spaces):
         yield name, episodes, columns
         return
     for space in dict.fromkeys(spaces):
@@ -101,22 +105,25 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
 
 def _one_array(items: list[Any]) -> np.ndarray | None:
     """Return the items as rows, None if they differ in type, shape or dtype, or are not plain."""
-    kinds = set(map(type, items))
-    kind = kinds.pop()
-    if kinds:
-        return None
+    kind = type(items[0])
     if kind is np.ndarray:
         return _rows(items)
+    if kind not in SCALAR_DTYPES or not _all_of(kind, items):
+        return None
     try:
-        return np.fromiter(items, SCALAR_DTYPES[kind], len(items)) if kind in SCALAR_DTYPES else None
+        return np.fromiter(items, SCALAR_DTYPES[kind], len(items))
     except OverflowError:  # integers beyond 64 bits
         return None
+
+
+def _all_of(kind: type, items: list[Any]) -> bool:
+    return countOf(map(type, items), kind) == len(items)
 
 
 def _rows(items: list[np.ndarray]) -> np.ndarray | None:
     batch = joined_rows(items)
     shape, dtype = items[0].shape, items[0].dtype
-    if batch is not None or not shape or dtype not in PLAIN_DTYPES:
+    if batch is not None or not shape or dtype not in PLAIN_DTYPES or not _all_of(np.ndarray, items):
         return batch
     try:
         # Compares all lengths but the first.
