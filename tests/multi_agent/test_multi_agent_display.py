@@ -20,6 +20,12 @@ def test_print_shows_who_observed_when(capsys):
     )  # fmt: skip
 
 
+def test_print_tells_ids_apart_that_differ_in_type_only(capsys):
+    episode = MultiAgentEpisode()
+    episode.add_env_reset(observations={0: 0, "0": 0})
+    assert printed(episode, capsys) == "ts  0\n0   x\n'0' x\n"
+
+
 def test_print_counts_the_lookback_below_zero(capsys):
     chunk = turns(5).cut(2)
     play(chunk, 1)

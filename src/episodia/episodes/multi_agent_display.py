@@ -37,7 +37,7 @@ def timeline_text(episode: MultiAgentEpisode) -> str:
     """
     ticks, rows, hidden = _grid(episode)
     width = max([len(tick) for tick in ticks], default=1)
-    names = [shortened(str(agent), 60) for agent, _ in rows]
+    names = _names([agent for agent, _ in rows])
     margin = max(map(len, ["ts", *names]))
     lines = [" ".join([f"{'ts':<{margin}}", *(f"{tick:>{width}}" for tick in ticks)])]
     for name, (_, marks) in zip(names, rows, strict=True):
@@ -45,6 +45,12 @@ def timeline_text(episode: MultiAgentEpisode) -> str:
     if hidden:
         lines.append(f"... and {hidden} more agents")
     return "\n".join(lines)
+
+
+def _names(agents: list[object]) -> list[str]:
+    """Return the ids as they read best; in quotes if 0 and "0" would look the same."""
+    names = [shortened(str(agent), 60) for agent in agents]
+    return names if len(set(names)) == len(names) else [shortened(repr(agent), 60) for agent in agents]
 
 
 def _grid(episode: MultiAgentEpisode) -> tuple[list[str], list[tuple[object, list[bool]]], int]:
