@@ -87,16 +87,16 @@ def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, B
     Raises:
         BatchError: If there are several modules, and the batch is not grouped by them yet.
     """
-    groups = episodes.groups()
     if is_mapped(batch, episodes):
+        groups = episodes.groups()
         for module_id, columns in batch.items():
             yield module_id, columns, groups[module_id]
     elif not episodes.is_grouped:
-        yield next(iter(groups)), batch, episodes
-    elif batch and groups:
+        yield next(iter(episodes.by_module())), batch, episodes
+    elif batch and episodes.by_module():
         raise BatchError(
-            f"found the columns {list(batch)} of the modules {list(groups)} together, expected a batch that is grouped by "
-            "module. Place this piece after `AgentToModuleMapping`."
+            f"found the columns {list(batch)} of the modules {list(episodes.by_module())} together, expected a batch that is "
+            "grouped by module. Place this piece after `AgentToModuleMapping`."
         )
 
 
