@@ -9,6 +9,7 @@ from episodia import MultiAgentEpisode
 from episodia.connectors import ConnectorPipelineV2, EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
 from episodia.episodes.episode_list import EpisodeList
 from episodia.episodes.ragged import Ragged
+from episodia.errors import BatchError, EpisodeError, PipelineError
 from tiny_connectors import AddObservations, Call, Tiny, adds, run, walk
 
 KINDS = [ConnectorPipelineV2, EnvToModulePipeline, ModuleToEnvPipeline, LearnerConnectorPipeline]
@@ -220,3 +221,28 @@ def test_the_repr_of_a_long_pipeline_is_cut():
 @pytest.mark.parametrize("piece", [Tiny(), Tiny(name="x")])
 def test_the_repr_of_a_piece_names_it(piece):
     assert repr(piece) == ("Tiny(name='x')" if piece.name == "x" else "Tiny()")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_episode_or_no_batch_at_all_is_refused_with_the_remedy(kind):
+    pipeline = kind(connectors=[Tiny()])
+    episode = walk(3)
+
+    with pytest.raises(EpisodeError, match=rf"{episode.id_}.*expected a list of episodes. Pass `\[episode\]`"):
+        pipeline(rl_module=None, episodes=episode)
+    with pytest.raises(BatchError, match="found 5 as a batch, expected a dict of columns"):
+        pipeline(rl_module=None, batch=5, episodes=[episode])
+
+
+def test_what_fails_while_episodes_are_made_is_not_taken_for_a_lack_of_them():
+    with pytest.raises(TypeError, match="theirs"):
+        EpisodeList(walk(1) if number else _fail() for number in (1, 0))
+
+
+def _fail():
+    raise TypeError("theirs")
+
+
+def test_a_piece_in_place_of_a_list_of_pieces_is_refused():
+    with pytest.raises(PipelineError, match=r"expected a list of them. Pass `\[piece\]`"):
+        ConnectorPipelineV2(connectors=Tiny())

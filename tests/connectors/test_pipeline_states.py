@@ -166,3 +166,19 @@ def test_states_of_pipelines_pass_the_check():
     check_state(pipeline.get_state())
 
     assert json.loads(json.dumps(pipeline.get_state())) == pipeline.get_state()
+
+
+@pytest.mark.parametrize("junk", [None, 5, [], "Count", {"inner": 5}, {"Count": {"calls": 9}, "inner": None}])
+def test_what_is_no_state_is_refused_and_changes_nothing(junk):
+    pipeline = nested(calls=2)
+
+    with pytest.raises(ConnectorStateError, match=r"expected a dict of the states.*what `get_state` returned"):
+        pipeline.set_state(junk)
+    with pytest.raises(ConnectorStateError, match="expected a dict of the states"):
+        pipeline.merge_states([junk])
+    assert pipeline.get_state() == state(2, 2, 2)
+
+
+def test_a_single_state_in_place_of_several_is_refused():
+    with pytest.raises(ConnectorStateError, match=r"expected a list of states. Pass `\[state\]`"):
+        nested().merge_states(state(1, 1, 1))

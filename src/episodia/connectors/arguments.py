@@ -1,7 +1,8 @@
-"""Numbers that pieces are made with, checked when a piece is made and not when it first runs."""
+"""What pieces are made with, checked when a piece is made and not when it first runs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -37,3 +38,43 @@ def checked_count(piece: str, name: str, value: Any, least: int) -> int:
             f"{piece}: found `{name}={value!r}`, expected an integer of at least {least}. Pass such a number."
         )
     return int(value)
+
+
+def checked_seed(piece: str, value: Any) -> int | None:
+    """Return `value` if it is None or an integer that random generators can begin with.
+
+    Raises:
+        PipelineError: If it is not.
+    """
+    if value is not None and checked_count(piece, "seed", value, 0) >= 2**64:
+        raise PipelineError(f"{piece}: found `seed={value!r}`, expected an integer below 2**64. Pass such a number.")
+    return None if value is None else int(value)
+
+
+def checked_number(piece: str, name: str, value: Any) -> float:
+    """Return `value` if it is a number; infinity is one, NaN is not.
+
+    Raises:
+        PipelineError: If it is not.
+
+    >>> checked_number("ClipRewards", "low", -1)
+    -1.0
+    """
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or np.isnan(value):
+        raise PipelineError(f"{piece}: found `{name}={value!r}`, expected a number. Pass one.")
+    return float(value)
+
+
+def checked_keys(piece: str, name: str, value: Any) -> list[Any]:
+    """Return the ids or keys in `value` as a list; a string is one key, and not a collection of them.
+
+    Raises:
+        PipelineError: If it is no collection.
+
+    >>> checked_keys("FlattenObservations", "agent_ids", ("left", 1))
+    ['left', 1]
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
+        raise PipelineError(f"{piece}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
+    return list(value)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from episodia.episodes.ragged import Ragged
+from episodia.errors import BatchError
+from episodia.trees import describe
 
 
-def copied(batch: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules."""
-    return {key: dict(column) if type(column) is dict else column for key, column in (batch or {}).items()}
+def copied(batch: Any) -> dict[str, Any]:
+    """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules.
+
+    Raises:
+        BatchError: If `batch` is no dict.
+    """
+    if not batch:
+        return {}
+    if not isinstance(batch, Mapping):
+        raise BatchError(f"found {describe(batch)} as a batch, expected a dict of columns, or None. Pass one of these.")
+    return {key: dict(column) if type(column) is dict else column for key, column in batch.items()}
 
 
 def unwrapped(batch: dict[str, Any]) -> dict[str, Any]:

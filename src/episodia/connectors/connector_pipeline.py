@@ -89,6 +89,8 @@ class ConnectorPipelineV2(ConnectorV2):
 
         Raises:
             ConnectorError: If a piece fails; `__cause__` is what it raised.
+            BatchError: If `batch` is no dict.
+            EpisodeError: If `episodes` is no list of episodes of one kind.
             PipelineError: If the module is stateful and nothing feeds it its states.
         """
         arguments = {**kwargs, "rl_module": rl_module, "explore": explore, "metrics": metrics}
@@ -96,14 +98,14 @@ class ConnectorPipelineV2(ConnectorV2):
         if _nested:
             arguments["episodes"] = episodes
             return self._run({} if batch is None else batch, arguments)
-        tracer = None
+        batch, tracer = copied(batch), None
         if rl_module is not self._module_seen:
             self.check_module(rl_module)
             self._module_seen = rl_module
             tracer = Tracer(self, batch) if self._trace is None else None
         arguments["episodes"] = prepared = self.prepared(episodes)
         with Run(prepared, tracer):
-            made = self._run(copied(batch), arguments)
+            made = self._run(batch, arguments)
         returned = unwrapped(made)
         if tracer is not None:
             self._trace = tracer.trace(returned)

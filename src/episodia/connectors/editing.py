@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from episodia.connectors.connector_pipeline import ConnectorPipelineV2
 
 
-def set_pieces(pipeline: ConnectorPipelineV2, pieces: Iterable[Any]) -> None:
+def set_pieces(pipeline: ConnectorPipelineV2, pieces: Any) -> None:
     """Let `pipeline` consist of `pieces`; the whole pipeline that it is a part of knows its spaces and is checked then.
 
     Raises:
         PipelineError: If something else than pieces is given, a piece is given twice, names clash, a piece cannot cope with
             the spaces that reach it, or the pieces do not fit together. Everything is as before then.
     """
+    if not isinstance(pieces, Iterable):
+        raise PipelineError(
+            f"{type(pipeline).__name__}: found {pieces!r} as its pieces, expected a list of them. Pass `[piece]` for one."
+        )
     pieces = tuple(pieces)
     _check_are_pieces(pipeline, pieces)
     outermost = outermost_of(pipeline)

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box
 
 from episodia.columns import Columns
 from episodia.connectors.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
+from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
@@ -67,7 +68,7 @@ class Exploration(ConnectorV2, ABC):
         super().__init__(input_observation_space, input_action_space, **kwargs)
         self.schedule = schedule
         self.real_range = _checked_range(real_range)
-        self.seed = seed
+        self.seed = checked_seed(self.name, seed)
         self._spaces = ActionSpaces()
         self._ranges = PerSpace(self._range_of)
         self._rng = np.random.default_rng(seed)
@@ -185,10 +186,13 @@ def _columns(outputs: ModuleOutputs) -> tuple[str, str]:
 def _checked_range(real_range: Range | None) -> Range | None:
     if real_range is None:
         return None
-    low, high = map(float, real_range)
+    try:
+        low, high = map(float, real_range)
+    except (TypeError, ValueError):  # not two numbers
+        low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise PipelineError(
-            f"found `real_range={real_range}`, expected two finite numbers, the smaller one first, or None for the bounds of "
+            f"found `real_range={real_range!r}`, expected two finite numbers, the smaller one first, or None for the bounds of "
             "the action space. Correct it."
         )
     return low, high

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, final
 
 import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
+from episodia.connectors.arguments import checked_count
 from episodia.connectors.batch_columns import Batch, add_column, has_column
 from episodia.connectors.observation_pieces import ObservationPiece
 from episodia.episodes import EpisodeList, Ragged
@@ -59,11 +61,9 @@ class FrameStacking(ObservationPiece):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        count: Any = num_frames
-        if not isinstance(count, (int, np.integer)) or count < 1:
-            raise PipelineError(f"{self.name}: found `num_frames={num_frames!r}`, expected an integer of at least 1.")
-        self.num_frames = int(num_frames)
-        self.axis = int(axis)
+        self.num_frames = checked_count(self.name, "num_frames", num_frames, least=1)
+        # Axes are counted from either end; that there are so many is known when the space is.
+        self.axis = checked_count(self.name, "axis", axis, least=-sys.maxsize)
 
     @property
     def lookback(self) -> int:

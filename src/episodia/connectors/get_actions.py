@@ -11,6 +11,7 @@ from torch import Tensor
 
 from episodia.columns import Columns
 from episodia.connectors.action_masks import action_masks
+from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.connectors.kinds import Kind
@@ -56,7 +57,7 @@ class GetActions(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        self.seed = seed
+        self.seed = seed = checked_seed(self.name, seed)
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 

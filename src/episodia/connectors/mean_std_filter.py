@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.connectors.arguments import checked_number
 from episodia.connectors.observation_pieces import ObservationChanger
 from episodia.connectors.row_spaces import Part, paired
 from episodia.connectors.running_statistics import Moments, merged_tables
@@ -77,9 +78,10 @@ class MeanStdFilter(ObservationChanger):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        if clip_by_value is not None and not clip_by_value > 0:
+        if clip_by_value is not None and not checked_number(self.name, "clip_by_value", clip_by_value) > 0:
             raise PipelineError(
-                f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None."
+                f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None. Pass one "
+                "of these."
             )
         self.de_mean_to_zero = de_mean_to_zero
         self.de_std_to_one = de_std_to_one

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
+from episodia.connectors.arguments import checked_count
 from episodia.connectors.flat_vectors import flat_size, flat_space, flat_vectors
 from episodia.connectors.observation_pieces import ObservationChanger
 from episodia.connectors.row_spaces import Part, episodes_for_reading
@@ -56,13 +57,8 @@ class PrevActionsPrevRewards(ObservationChanger):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        if n_prev_actions < 0 or n_prev_rewards < 0:
-            raise PipelineError(
-                f"{self.name}: found `n_prev_actions={n_prev_actions}` and `n_prev_rewards={n_prev_rewards}`, expected no "
-                "number below 0."
-            )
-        self.n_prev_actions = n_prev_actions
-        self.n_prev_rewards = n_prev_rewards
+        self.n_prev_actions = checked_count(self.name, "n_prev_actions", n_prev_actions, least=0)
+        self.n_prev_rewards = checked_count(self.name, "n_prev_rewards", n_prev_rewards, least=0)
 
     @property
     def lookback(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.connectors.arguments import checked_number
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch, change_column, has_column
 from episodia.episodes import EpisodeList
@@ -59,9 +60,10 @@ class ClipRewards(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        if not low < high:
+        if not checked_number(self.name, "low", low) < checked_number(self.name, "high", high):
             raise PipelineError(
-                f"{self.name}: found `low={low!r}` and `high={high!r}`, expected a lower and a higher bound."
+                f"{self.name}: found `low={low!r}` and `high={high!r}`, expected a lower and a higher bound. Swap "
+                "or correct them."
             )
         self.low = low
         self.high = high
@@ -109,8 +111,10 @@ class ScaleRewards(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        if not np.isfinite(factor):
-            raise PipelineError(f"{self.name}: found `factor={factor!r}`, expected a finite number.")
+        if not np.isfinite(checked_number(self.name, "factor", factor)):
+            raise PipelineError(
+                f"{self.name}: found `factor={factor!r}`, expected a finite number. Pass such a number."
+            )
         self.factor = factor
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +49,7 @@ def _state_of(piece: ConnectorV2, components: Names, not_components: Names) -> d
 
 def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
     """Give each piece that `states` names its state; the others keep theirs. If one fails, all are as before."""
+    _check_by_name(pipeline, states)
     pieces = _pieces_for(pipeline, states)
     done: list[tuple[ConnectorV2, dict[str, Any]]] = []
     try:
@@ -61,12 +62,26 @@ def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
         raise
 
 
-def merged_states(pipeline: ConnectorPipelineV2, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merged_states(pipeline: ConnectorPipelineV2, states: Any) -> dict[str, Any]:
     """Return for each piece what it makes of its states in `states`."""
+    if not isinstance(states, (list, tuple)):
+        raise ConnectorStateError(
+            f"{type(pipeline).__name__}: found a {type(states).__name__}, expected a list of states. Pass `[state]` for one."
+        )
+    for state in states:
+        _check_by_name(pipeline, state)
     pieces = _pieces_for(pipeline, {name for state in states for name in state})
     return {
         name: piece.merge_states([state[name] for state in states if name in state]) for name, piece in pieces.items()
     }
+
+
+def _check_by_name(pipeline: ConnectorPipelineV2, state: Any) -> None:
+    if not isinstance(state, Mapping):
+        raise ConnectorStateError(
+            f"{type(pipeline).__name__}: found a {type(state).__name__} as its state, expected a dict of the states of its "
+            "pieces, by name. Pass what `get_state` returned."
+        )
 
 
 def _pieces_for(pipeline: ConnectorPipelineV2, names: Collection[str]) -> dict[str, ConnectorV2]:

@@ -10,6 +10,7 @@ import torch
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batch_columns import Batch
 from episodia.episodes import Ragged
+from episodia.errors import PipelineError
 from episodia.trees import map_batch
 
 
@@ -30,7 +31,13 @@ class NumpyToTensor(ConnectorV2):
         """Put tensors on `device`, on the CPU by default."""
         super().__init__(*args, **kwargs)
         self.pin_memory = pin_memory
-        self.device = torch.device("cpu" if device is None else device)
+        try:
+            self.device = torch.device("cpu" if device is None else device)
+        except (RuntimeError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise PipelineError(
+                f"{self.name}: found `device={device!r}`, expected a device of torch ({reason}). Pass `'cpu'`, for example."
+            ) from error
 
     def __call__(self, *, batch: Batch, **kwargs: Any) -> Batch:
         return {key: self._converted(column) for key, column in batch.items()}

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
 from episodia.trees import describe
+
+
+def listed(episodes: Any) -> list[Any]:
+    """Return a new list of `episodes`.
+
+    Raises:
+        EpisodeError: If they are no collection, such as a single episode.
+    """
+    try:
+        return list(episodes)
+    except TypeError as error:
+        if isinstance(episodes, Iterable):  # what makes them has failed
+            raise
+        raise EpisodeError(
+            f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."
+        ) from error
+
+
+def _short(stranger: Any) -> str:
+    is_episode = isinstance(stranger, (SingleAgentEpisode, MultiAgentEpisode))
+    return f"the {type(stranger).__name__} {stranger.id_!r}" if is_episode else describe(stranger)
 
 
 def are_multi_agent(episodes: list[Any]) -> bool:

@@ -12,7 +12,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.episodes import chunks, gather, list_plots, list_state, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
-from episodia.episodes.episode_kinds import are_multi_agent
+from episodia.episodes.episode_kinds import are_multi_agent, listed
 from episodia.episodes.joining import joined, joined_latest, joined_whole, joined_with_first
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
@@ -68,7 +68,7 @@ class EpisodeList(Sequence[Any]):
         Raises:
             EpisodeError: If something else than episodes of one kind is among them.
         """
-        self._episodes: list[Any] = list(episodes)
+        self._episodes = listed(episodes)
         self.is_multi_agent = are_multi_agent(self._episodes)
         self.is_current = False
         self._copies_on_access = False
