@@ -382,3 +382,11 @@ def test_a_valid_episode_validates_in_every_state():
     for steps in range(6):
         for episode in (turns(steps), turns(steps).finalize(), turns(steps).cut(2), turns(steps)[1:3]):
             episode.validate()
+
+
+def test_the_state_of_an_equal_episode_is_equal_to_the_order_of_its_agents():
+    agents = [f"agent {index}" for index in range(20)]
+    episode = MultiAgentEpisode()
+    episode.add_env_reset(observations=dict.fromkeys(agents, 0))
+    assert episode.get_state()["_observed_last"] == agents
+    assert repr(MultiAgentEpisode.from_state(episode.get_state()).get_state()) == repr(episode.get_state())

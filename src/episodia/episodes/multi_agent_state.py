@@ -72,8 +72,9 @@ def _state(episode: MultiAgentEpisode, encode: Callable[[Any], Any]) -> dict[str
         "_pending": [[agent, _pending_state(step)] for agent, step in episode._pending.items()],
         "_early_rewards": [[agent, list(map(list, entries))] for agent, entries in episode._early_rewards.items()],
         "_split_steps": list(episode._split_steps),
-        "_carried": list(episode._carried),
-        "_observed_last": list(episode._observed_last),
+        # In the order of the agents, not of a set: equal episodes have equal states.
+        "_carried": [agent for agent in episode.agent_episodes if agent in episode._carried],
+        "_observed_last": [agent for agent in episode.agent_episodes if agent in episode._observed_last],
         "weights_versions": [list(entry) for entry in episode._weights_versions],
         "observation_space": _encode_spaces(episode.observation_space, encode),
         "action_space": _encode_spaces(episode.action_space, encode),
