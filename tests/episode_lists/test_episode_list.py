@@ -319,3 +319,11 @@ def test_current_rows_of_multi_agent_episodes_are_the_agents_that_act(name):
     assert list(current) == [episode]
     for module, group in current.groups().items():
         assert {single.module_id for single in group} == {module}
+
+
+@pytest.mark.parametrize("others", [[], [walk(2)]])
+def test_an_episode_that_was_never_reset_is_named_with_the_remedy(others):
+    unstarted = EpisodeList([*others, SingleAgentEpisode("unstarted")])
+
+    with pytest.raises(EpisodeIndexError, match=r"'unstarted': found no item in the column 'obs'.*`add_env_reset`"):
+        unstarted.flat(Columns.OBS, tail=True)

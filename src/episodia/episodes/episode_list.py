@@ -19,7 +19,7 @@ from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeIndexError, EpisodeKeyError
+from episodia.errors import EpisodeIndexError, EpisodeKeyError, ShapeError
 from episodia.trees import frozen
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
@@ -319,11 +319,14 @@ class EpisodeList(Sequence[Any]):
         try:
             return joined_latest(columns)
         except IndexError:
-            for row, buffer in zip(self._rows(), columns, strict=True):
-                if not buffer.len_incl_lookback():
-                    problem = f"episode {row.id_!r}: found no item in the column {column!r}, expected one."
-                    raise EpisodeIndexError(f"{problem} Start the episode with `add_env_reset`.") from None
+            self._check_started(column, columns)
             raise
+
+    def _check_started(self, column: str, columns: list[LookbackBuffer]) -> None:
+        for row, buffer in zip(self._rows(), columns, strict=True):
+            if not buffer.len_incl_lookback():
+                problem = f"episode {row.id_!r}: found no item in the column {column!r}, expected one."
+                raise EpisodeIndexError(f"{problem} Start the episode with `add_env_reset`.") from None
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all agent episodes, one after another.
@@ -347,11 +350,16 @@ class EpisodeList(Sequence[Any]):
             )
         extra = 1 if tail else 0
         offsets, counts = self._extent(extra)
-        values = joined_whole(columns, counts)
-        if values is None:
-            starts = [buffer.lookback for buffer in columns]
-            values = joined(columns, starts, list(map(add, starts, counts)))
-        return Ragged(values, offsets, extra)
+        try:
+            values = joined_whole(columns, counts)
+            if values is None:
+                starts = [buffer.lookback for buffer in columns]
+                values = joined(columns, starts, list(map(add, starts, counts)))
+            return Ragged(values, offsets, extra)
+        except ShapeError:
+            if tail:
+                self._check_started(column, columns)
+            raise
 
     def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
         """Return where the rows of each agent episode begin, and how many it has with `extra` ones after its steps."""
