@@ -63,8 +63,15 @@ LISTS = {
 def parameters():
     """Every parameter of every public method."""
     methods = inspect.getmembers(MultiAgentEpisode, inspect.isfunction)
-    names = {name: inspect.signature(method).parameters for name, method in methods if not name.startswith("_")}
-    return [(name, given) for name, known in names.items() for given in known if given != "self"]
+    known = {name: inspect.signature(method).parameters for name, method in methods if not name.startswith("_")}
+    return [(name, given) for name, all_given in known.items() for given in all_given.values() if given.name != "self"]
+
+
+def call_with(episode, method, parameter, junk):
+    """Call a method with `junk` for one of its parameters and the right things for the others."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return getattr(episode, method)(junk)
+    return getattr(episode, method)(**{**RIGHT.get(method, {}), parameter.name: junk})
 
 
 def refusal(call):
@@ -89,7 +96,7 @@ def test_methods_refuse_junk_and_change_nothing(form, junk):
     refused = 0
     for method, parameter in parameters():
         episode = MultiAgentEpisode("game") if method == "add_env_reset" else copy.copy(FORMS[form])
-        if refusal(lambda: getattr(episode, method)(**{**RIGHT.get(method, {}), parameter: junk})):  # noqa: B023
+        if refusal(lambda: call_with(episode, method, parameter, junk)):  # noqa: B023  # called at once
             expected = snapshot(MultiAgentEpisode("game")) if method == "add_env_reset" else SNAPSHOTS[form]
             assert same(snapshot(episode), expected)
             refused += 1

@@ -9,8 +9,8 @@ import numpy as np
 
 from episodia import plotting
 from episodia.episodes.display import columns_of
-from episodia.episodes.plots import draw_line, ending_of, mark_end, mark_time
-from episodia.errors import EpisodeError, EpisodeKeyError
+from episodia.episodes.plots import check_columns, draw_line, ending_of, mark_end, mark_time
+from episodia.errors import EpisodeError
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_episode import MultiAgentEpisode
@@ -28,6 +28,9 @@ def plot(episode: MultiAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
         MissingExtraError: If matplotlib is not installed.
     """
     agents = list(episode.agent_episodes)[:_MOST_AGENTS]
+    if agents:
+        known = {name for single in episode.agent_episodes.values() for name in columns_of(single)}
+        check_columns(episode.id_, columns, sorted(known))
     series = {column: _series(episode, agents, column) for column in columns}
     heights = [0.9 + 0.22 * max(1, len(agents)), *[1.9] * len(columns)]
     figure, (timeline, *others) = plotting.panels(["the timeline", *columns], ax, heights=heights)
@@ -93,11 +96,6 @@ def _label_rows(axes: Any, episode: MultiAgentEpisode, agents: list[Any]) -> Non
 def _series(episode: MultiAgentEpisode, agents: list[Any], name: str) -> list[tuple[list[int], np.ndarray]]:
     """Return, for each agent, environment steps and the numbers that stand at them."""
     found = [columns_of(episode.agent_episodes[agent]).get(name) for agent in agents]
-    if agents and all(column is None for column in found):
-        known = sorted({name for single in episode.agent_episodes.values() for name in columns_of(single)})
-        raise EpisodeKeyError(
-            f"episode {episode.id_!r}: found the column {name!r}, expected one of {known}. Pass such names."
-        )
     lines = []
     for agent, column in zip(agents, found, strict=True):
         stored: Any = None if column is None else column.stacked()

@@ -75,16 +75,22 @@ def ending_of(episode: Any) -> str:
     return ", ".join(name for name, flag in flags if flag)
 
 
+def check_columns(episode_id: str, columns: Sequence[object], known: list[str]) -> None:
+    """Raise `EpisodeKeyError` unless all `columns` are among the known ones."""
+    for column in columns:
+        # What cannot be hashed is no name either.
+        if not isinstance(column, str) or column not in known:
+            raise EpisodeKeyError(
+                f"episode {episode_id!r}: found the column {column!r}, expected one of {known}. Pass such names."
+            )
+
+
 # --- What is drawn ---------------------------------------------------------------------------------------------------
 
 
 def _panels(episode: SingleAgentEpisode, columns: Sequence[str]) -> list[Panel]:
     known = columns_of(episode)
-    unknown = [column for column in columns if column not in known]
-    if unknown:
-        raise EpisodeKeyError(
-            f"episode {episode.id_!r}: found the column {unknown[0]!r}, expected one of {list(known)}. Pass such names."
-        )
+    check_columns(episode.id_, columns, list(known))
     # What is drawn by default is left out where there is nothing to draw; rewards are always numbers.
     asked = columns or [
         column for column in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS) if _numbers(known[column])[0]
