@@ -1,5 +1,6 @@
 """The command line: what it shows, that it is reproducible, and how it fails."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -153,10 +154,19 @@ def test_the_version_is_shown():
 
 
 def test_a_terminal_without_unicode_gets_ascii():
-    run = _run("collect", env={"PYTHONIOENCODING": "ascii"})
+    run = _run("collect", env={**os.environ, "PYTHONIOENCODING": "ascii"})
 
     assert run.returncode == 0
     assert run.stdout.isascii()
+
+
+def test_a_terminal_without_unicode_gets_ascii_for_names_of_files_too(tmp_path):
+    run = _run(
+        "collect", "--episodes", "1", "--out", str(tmp_path / "größe"), env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert r"gr\xf6\xdfe" in run.stdout
 
 
 def test_a_reader_that_goes_away_is_no_traceback():

@@ -62,6 +62,18 @@ def test_both_numbers_are_refused():
         episodia.collect("CartPole-v1", episodes=1, timesteps=1)
 
 
+@pytest.mark.parametrize("policy", [3, "random", []])
+def test_what_is_no_policy_is_refused(policy):
+    with pytest.raises(EnvRunnerError, match="as the policy, expected a module, a function"):
+        episodia.collect("CartPole-v1", policy)
+
+
+@pytest.mark.parametrize("name", ["num_episodes", "num_timesteps", "module", "tea"])
+def test_settings_that_there_are_not_are_refused_by_name(name):
+    with pytest.raises(EnvRunnerError, match=rf"found the settings \['{name}'\], expected `episodes=`"):
+        episodia.collect("CartPole-v1", **{name: 3})
+
+
 class Slow(ScriptedEnv):
     def step(self, action):
         time.sleep(0.02)

@@ -48,9 +48,15 @@ class AsyncLanes(AsyncVectorEnv):
                 context=context,
                 autoreset_mode=AutoresetMode.NEXT_STEP,
             )
-        except BaseException:
+        except BaseException as error:
             self.close_extras()
             self.closed = True
+            if isinstance(error, (EOFError, ConnectionError)):
+                raise EnvError(
+                    "asynchronous environments: found a process that ended before its environment was made, expected one that "
+                    'stays; it may have said why on stderr. In a script, start them under `if __name__ == "__main__":`, since '
+                    "new processes import the script."
+                ) from error
             raise
 
     @property

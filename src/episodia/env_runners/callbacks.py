@@ -58,11 +58,22 @@ class Listeners:
             EnvRunnerError: If one of them is for no event at all, or names one that there is not.
         """
         found: dict[str, list[Function]] = {event: [] for event in EVENTS}
-        for callback in callbacks:
+        for callback in listed(callbacks):
             for event, function in _functions_of(callback):
                 found[event].append(function)
         for event, functions in found.items():
             setattr(self, event, tuple(functions))
+
+
+def listed(callbacks: Any) -> list[Any]:
+    """Return `callbacks` as a list.
+
+    Raises:
+        EnvRunnerError: If there are none to iterate over.
+    """
+    if not isinstance(callbacks, Iterable) or isinstance(callbacks, Mapping):
+        raise EnvRunnerError(f"callbacks: found {callbacks!r}, expected a list of them. Put a single one into a list.")
+    return list(callbacks)
 
 
 def notify(functions: tuple[Function, ...], **arguments: Any) -> None:
@@ -79,6 +90,8 @@ def _functions_of(callback: Any) -> list[tuple[str, Function]]:
                 f"callbacks: found functions for {unknown}, expected the names of events, {list(EVENTS)}. Correct them."
             )
         return list(callback.items())
+    if isinstance(callback, type):
+        raise EnvRunnerError(f"callbacks: found the class {callback!r}, expected an instance. Call it.")
     found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]
     if not found and not isinstance(callback, Callbacks):
         raise EnvRunnerError(

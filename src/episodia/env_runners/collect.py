@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -12,10 +13,11 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors import GetActions, ModuleToEnvPipeline, TensorToNumpy
-from episodia.env_runners.callbacks import Callbacks
+from episodia.env_runners.callbacks import Callbacks, listed
 from episodia.env_runners.single_agent_env_runner import SingleAgentEnvRunner
 from episodia.env_runners.vector_envs import AnyEnv
 from episodia.episodes import EpisodeList
+from episodia.errors import EnvRunnerError
 from episodia.modules.rules import Rule, each_row
 from episodia.spaces import ARRAY_SPACES
 
@@ -23,6 +25,8 @@ Policy = Callable[[Any], Any]
 
 # Nobody needs to see how something goes that is over before.
 _PATIENCE_S = 1.0
+
+_SETTINGS = frozenset(inspect.signature(SingleAgentEnvRunner).parameters) - {"env", "module", "seed"}
 
 
 def collect(
@@ -52,7 +56,11 @@ def collect(
     >>> upright = collect("CartPole-v1", lambda observation: int(observation[2] > 0), episodes=1, seed=0)
     >>> upright[0].get_return() > 20
     True
+
+    Raises:
+        EnvRunnerError: If there is no such policy or setting.
     """
+    _check(policy, settings)
     if episodes is None and timesteps is None:
         episodes = 10
     module = policy
@@ -60,11 +68,25 @@ def collect(
         module = _Function(policy)
         settings.setdefault("module_to_env", ModuleToEnvPipeline(connectors=[GetActions(), TensorToNumpy()]))
     if _is_watched() if progress is None else progress:
-        settings["callbacks"] = [*settings.get("callbacks", ()), _Progress(episodes)]
+        settings["callbacks"] = [*listed(settings.get("callbacks", ())), _Progress(episodes)]
     with SingleAgentEnvRunner(env, module, seed=seed, **settings) as runner:
         if isinstance(module, _Function):
             module.action_space = runner.env.single_action_space
         return runner.sample(num_timesteps=timesteps, num_episodes=episodes)
+
+
+def _check(policy: Any, settings: dict[str, Any]) -> None:
+    if policy is not None and not callable(policy) and not hasattr(policy, "forward_inference"):
+        raise EnvRunnerError(
+            f"collect: found {policy!r} as the policy, expected a module, a function of one observation, or None. How many "
+            "episodes are wanted is said with `episodes=`."
+        )
+    unknown = sorted(settings.keys() - _SETTINGS)
+    if unknown:
+        raise EnvRunnerError(
+            f"collect: found the settings {unknown}, expected `episodes=`, `timesteps=`, `seed=`, `progress=`, or some of "
+            f"{sorted(_SETTINGS)}. Correct their names."
+        )
 
 
 @final

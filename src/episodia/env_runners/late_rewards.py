@@ -8,17 +8,6 @@ from typing import Any
 
 from episodia.connectors import RewardShaper
 from episodia.episodes.late_rewards import take_over_rewards
-from episodia.errors import EnvRunnerError
-
-
-def check_delay(reward_delay: Any) -> None:
-    """Check the setting of a runner.
-
-    Raises:
-        EnvRunnerError: If it is no number of ticks.
-    """
-    if type(reward_delay) is not int or reward_delay < 0:
-        raise EnvRunnerError(f"found `reward_delay={reward_delay!r}`, expected a whole number of 0 or more.")
 
 
 def settle(

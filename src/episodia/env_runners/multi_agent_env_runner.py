@@ -12,7 +12,6 @@ import torch
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.callbacks import Listeners, notify
-from episodia.env_runners.late_rewards import check_delay
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_lane import Lane, LaneSettings, OnEnvError
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
@@ -20,8 +19,17 @@ from episodia.env_runners.multi_agent_modules import as_modules, default_mapping
 from episodia.env_runners.multi_agent_players import CountStepsBy, Manner, Players
 from episodia.env_runners.multi_agent_settings import check, check_vectorization, checked_count, remote
 from episodia.env_runners.multi_agent_sources import EnvSource, joint, recorded_action_space, spaces_of
-from episodia.env_runners.pipelines import Pieces, action_space_of, commit, delay_of, device_of, shapers_of
+from episodia.env_runners.pipelines import (
+    Pieces,
+    action_space_of,
+    as_pieces,
+    commit,
+    delay_of,
+    device_of,
+    shapers_of,
+)
 from episodia.env_runners.sampling import BatchMode, check_settings, wanted
+from episodia.env_runners.setting_checks import check_context, check_whole
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError
 
@@ -109,11 +117,13 @@ class MultiAgentEnvRunner:
             EnvRunnerError: If the arguments do not fit together.
         """
         source = EnvSource(env, remote(vectorization, step_timeout_s, async_context))
+        check_context(async_context)
         check_vectorization(source, vectorization, step_timeout_s)
         check(source, num_envs, on_env_error, horizon, soft_horizon)
         check_settings(batch_mode, rollout_fragment_length)
         checked_count(count_steps_by)
-        check_delay(reward_delay)
+        check_whole(0, reward_delay=reward_delay, lookback=lookback, max_restarts=max_restarts)
+        check_whole(0, or_none=True, seed=seed)
         self._arguments: dict[str, Any] = {
             "explore": explore,
             "batch_mode": batch_mode,
@@ -177,12 +187,12 @@ class MultiAgentEnvRunner:
         observation_space, action_space = map(joint, self._spaces)
         if not isinstance(env_to_module, EnvToModulePipeline):
             device = next(map(device_of, (self.modules or {}).values()), None)
-            custom = list(env_to_module or ())
+            custom = as_pieces(env_to_module)
             env_to_module = defaults.env_to_module(
                 observation_space, action_space, **given, custom=custom, device=device, module=self.modules
             )
         if not isinstance(module_to_env, ModuleToEnvPipeline):
-            custom = list(module_to_env or ())
+            custom = as_pieces(module_to_env)
             module_to_env = defaults.module_to_env(observation_space, action_space, **given, custom=custom)
         return env_to_module, module_to_env
 

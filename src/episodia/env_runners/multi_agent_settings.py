@@ -9,17 +9,17 @@ from typing import Any
 from episodia.env_runners.multi_agent_players import CountStepsBy
 from episodia.env_runners.multi_agent_sources import EnvSource
 from episodia.env_runners.remote_agents import RemoteEnv
+from episodia.env_runners.setting_checks import check_timeout, check_whole
 from episodia.errors import EnvRunnerError
 
 
-def check(source: EnvSource, num_envs: int, on_env_error: str, *horizons: int | None) -> None:
+def check(source: EnvSource, num_envs: int, on_env_error: str, horizon: int | None, soft_horizon: int | None) -> None:
     """Check what has to do with environments and their faults.
 
     Raises:
         EnvRunnerError: If something does not fit.
     """
-    if type(num_envs) is not int or num_envs < 1:
-        raise EnvRunnerError(f"found num_envs={num_envs!r}, expected a positive integer.")
+    check_whole(1, num_envs=num_envs)
     if num_envs > 1 and not source.can_remake:
         raise EnvRunnerError(
             f"found a ready environment for num_envs={num_envs}, expected a callable that makes environments. "
@@ -27,9 +27,7 @@ def check(source: EnvSource, num_envs: int, on_env_error: str, *horizons: int | 
         )
     if on_env_error not in ("drop", "truncate"):
         raise EnvRunnerError(f"found on_env_error={on_env_error!r}, expected one of ('drop', 'truncate').")
-    for horizon in horizons:
-        if horizon is not None and horizon < 1:
-            raise EnvRunnerError(f"found a horizon of {horizon!r}, expected a positive integer or None.")
+    check_whole(1, or_none=True, horizon=horizon, soft_horizon=soft_horizon)
 
 
 def remote(vectorization: str, timeout_s: float | None, context: str) -> Callable[[Any], Any] | None:
@@ -49,10 +47,11 @@ def check_vectorization(source: EnvSource, vectorization: str, timeout_s: float 
         raise EnvRunnerError(
             "found a ready environment for vectorization='async', expected a callable: it is made in another process."
         )
-    if timeout_s is not None and (vectorization == "sync" or not timeout_s > 0):
+    check_timeout(timeout_s)
+    if timeout_s is not None and vectorization == "sync":
         raise EnvRunnerError(
-            f"found step_timeout_s={timeout_s!r} with vectorization={vectorization!r}, expected a positive number with "
-            "'async': a step in this process cannot be interrupted."
+            f"found step_timeout_s={timeout_s!r} with vectorization={vectorization!r}, expected 'async': a "
+            "step in this process cannot be interrupted."
         )
 
 

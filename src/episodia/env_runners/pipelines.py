@@ -18,8 +18,23 @@ from episodia.connectors import (
     RewardShaper,
     defaults,
 )
+from episodia.errors import EnvRunnerError
 
 Pieces = Sequence[ConnectorV2]
+
+
+def as_pieces(given: Pieces | None) -> list[ConnectorV2]:
+    """Return the pieces that are to be put into a default pipeline.
+
+    Raises:
+        EnvRunnerError: If `given` is no list of them.
+    """
+    if not isinstance(given, Iterable | None) or isinstance(given, ConnectorV2):
+        raise EnvRunnerError(
+            f"found {given!r} as a pipeline of the runner, expected a pipeline of that place, a list of pieces, or None. Put a "
+            "single piece into a list."
+        )
+    return list(given or ())
 
 
 def env_to_module_for(
@@ -31,7 +46,7 @@ def env_to_module_for(
     return defaults.env_to_module(
         env.single_observation_space,
         env.single_action_space,
-        custom=list(given or ()),
+        custom=as_pieces(given),
         stateful=is_stateful(module),
         device=device_of(module),
         module=module,
@@ -45,7 +60,7 @@ def module_to_env_for(
     if isinstance(given, ModuleToEnvPipeline):
         return given
     return defaults.module_to_env(
-        env.single_observation_space, env.single_action_space, custom=list(given or ()), stateful=is_stateful(module)
+        env.single_observation_space, env.single_action_space, custom=as_pieces(given), stateful=is_stateful(module)
     )
 
 

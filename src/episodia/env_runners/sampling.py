@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+from episodia.env_runners.setting_checks import check_whole
 from episodia.errors import EnvRunnerError
 
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
@@ -49,7 +50,4 @@ def check_settings(batch_mode: BatchMode, fragment_steps: int) -> None:
     """
     if batch_mode not in ("truncate_episodes", "complete_episodes"):
         raise EnvRunnerError(f"found `batch_mode={batch_mode!r}`, expected 'truncate_episodes' or 'complete_episodes'.")
-    if type(fragment_steps) is not int or fragment_steps < 1:
-        raise EnvRunnerError(
-            f"found `rollout_fragment_length={fragment_steps!r}`, expected a whole number of 1 or more."
-        )
+    check_whole(1, rollout_fragment_length=fragment_steps)

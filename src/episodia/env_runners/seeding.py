@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
+from episodia.env_runners.setting_checks import check_whole
 from episodia.env_runners.sync_lanes import SyncLanes
-from episodia.errors import EnvRunnerError
 
 # What a part of the randomness is for.
 _ACTIONS, _RANDOM_ACTIONS, _LANES, _EVALUATION = range(4)
@@ -27,8 +27,7 @@ class Seeds:
     """
 
     def __init__(self, seed: int | None) -> None:
-        if seed is not None and seed < 0:
-            raise EnvRunnerError(f"found `seed={seed!r}`, expected a whole number of 0 or more, or None.")
+        check_whole(0, or_none=True, seed=seed)
         self.seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) if seed is None else int(seed)
         self.num_resets = 0
         self.num_evaluations = 0

@@ -15,7 +15,6 @@ from episodia.env_runners.callbacks import Listeners
 from episodia.env_runners.evaluation import Evaluator
 from episodia.env_runners.handing_out import HandOut
 from episodia.env_runners.lane_faults import Faults, OnEnvError
-from episodia.env_runners.late_rewards import check_delay
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
 from episodia.env_runners.pipelines import (
     Pieces,
@@ -32,6 +31,7 @@ from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.rollout import Manner, Rollout
 from episodia.env_runners.sampling import BatchMode, Wanted, check_settings, wanted
 from episodia.env_runners.seeding import Seeds
+from episodia.env_runners.setting_checks import check_acts, check_whole
 from episodia.env_runners.vector_envs import AnyEnv, EnvSource, Vectorization
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
@@ -114,7 +114,9 @@ class SingleAgentEnvRunner:
         """
         arguments = {name: value for name, value in locals().items() if name not in ("self", "env", "module")}
         check_settings(batch_mode, rollout_fragment_length)
-        check_delay(reward_delay)
+        check_whole(0, reward_delay=reward_delay, lookback=lookback)
+        if module is not None:
+            check_acts(module)
         self.explore = explore
         self.batch_mode = batch_mode
         self.rollout_fragment_length = rollout_fragment_length

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from episodia.env_runners.async_lanes import AsyncLanes
 from episodia.env_runners.guarded_env import GuardedEnv
 from episodia.env_runners.observation_batch import checked_observation
+from episodia.env_runners.setting_checks import check_context, check_timeout, check_whole
 from episodia.env_runners.sync_lanes import Make, SyncLanes
 from episodia.errors import EnvRunnerError
 
@@ -61,16 +62,10 @@ class EnvSource:
                 f"found {type(self.env).__name__} as the environment, expected a gymnasium id, an EnvSpec, a function that "
                 "makes one, or a VectorEnv. Of a ready environment, pass the function that made it."
             )
-        for name, least in (
-            ("num_envs", 1),
-            ("horizon", 1),
-            ("soft_horizon", 1),
-            ("max_restarts", 0),
-            ("step_timeout_s", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise EnvRunnerError(f"found `{name}={value!r}`, expected at least {least}, or None.")
+        check_whole(1, or_none=True, num_envs=self.num_envs, horizon=self.horizon, soft_horizon=self.soft_horizon)
+        check_whole(0, or_none=True, max_restarts=self.max_restarts)
+        check_timeout(self.step_timeout_s)
+        check_context(self.async_context)
         if self.step_timeout_s is not None and self.vectorization != "async":
             raise EnvRunnerError(
                 f"found `step_timeout_s={self.step_timeout_s}` with `vectorization={self.vectorization!r}`, expected 'async': "
@@ -92,9 +87,7 @@ class EnvSource:
             self._check_size(self.env)
             return self.env
         if isinstance(self.env, (str, EnvSpec)):
-            if self.vectorization == "vector_entry_point":
-                return self._own_form(self.env)
-            return self._lanes(partial(gym.make, self.env))
+            return self._registered(self.env)
         made = self.env()
         if isinstance(made, VectorEnv):
             self._check_size(made)
@@ -105,6 +98,17 @@ class EnvSource:
                 "VectorEnv. Wrap it into one."
             )
         return self._lanes(_FirstOf(made, self.env))
+
+    def _registered(self, env: str | EnvSpec) -> VectorEnv[Any, Any, Any]:
+        try:
+            if self.vectorization == "vector_entry_point":
+                return self._own_form(env)
+            return self._lanes(partial(gym.make, env))
+        except (gym.error.Error, ImportError) as error:
+            raise EnvRunnerError(
+                f"found {env!r} as the environment, which gymnasium cannot make ({' '.join(str(error).split())}); expected the "
+                "id of one that is registered and installed. Correct it, or pass a function that makes the environment."
+            ) from error
 
     def _check_size(self, env: VectorEnv[Any, Any, Any]) -> None:
         if self.num_envs is not None and self.num_envs != env.num_envs:

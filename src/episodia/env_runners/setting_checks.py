@@ -1,0 +1,66 @@
+"""What settings of a runner have to be, before anything is made with them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from numbers import Integral, Real
+from typing import Any
+
+from episodia.errors import EnvRunnerError
+
+_NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
+
+
+def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
+    """Check settings that are whole numbers of `least` or more.
+
+    Raises:
+        EnvRunnerError: If one of them is not.
+
+    >>> check_whole(1, or_none=True, horizon=None, num_envs=2)
+    """
+    for name, value in settings.items():
+        if or_none and value is None:
+            continue
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            otherwise = ", or None" if or_none else ""
+            raise EnvRunnerError(
+                f"found `{name}={value!r}`, expected a whole number of {least} or more{otherwise}. Correct it."
+            )
+
+
+def check_timeout(step_timeout_s: Any) -> None:
+    """Check how long a step may take.
+
+    Raises:
+        EnvRunnerError: If that is no positive number.
+    """
+    if step_timeout_s is not None and not (isinstance(step_timeout_s, Real) and step_timeout_s > 0):
+        raise EnvRunnerError(
+            f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, or None. Correct it."
+        )
+
+
+def check_context(async_context: Any) -> None:
+    """Check how processes are to be started.
+
+    Raises:
+        EnvRunnerError: If this machine does not know how.
+    """
+    known = multiprocessing.get_all_start_methods()
+    if async_context not in known:
+        raise EnvRunnerError(f"found `async_context={async_context!r}`, expected one of {known}. Choose one of them.")
+
+
+def check_acts(module: Any) -> None:
+    """Check that `module` can act.
+
+    Raises:
+        EnvRunnerError: If it lacks something for that.
+    """
+    missing = [name for name in _NEEDED if not callable(getattr(module, name, None))]
+    if missing or isinstance(module, type):
+        raise EnvRunnerError(
+            f"found {module!r} as the module, without {missing or 'an instance'}; expected what `episodia.modules.Module` "
+            "lists, or None to act at random. Pass such a module."
+        )

@@ -1,0 +1,58 @@
+"""Settings of runners that are none are refused before anything is made."""
+
+import subprocess
+import sys
+
+import pytest
+
+from episodia.connectors import MeanStdFilter
+from episodia.env_runners import Callbacks, MultiAgentEnvRunner, SingleAgentEnvRunner
+from episodia.errors import EnvRunnerError
+from scripted_agents import ScriptedEnv
+
+JUNK = {
+    "num_envs": ["2", 0, 1.5, True],
+    "seed": ["a", -1, 1.5],
+    "horizon": ["a", 0],
+    "soft_horizon": ["a", 0],
+    "lookback": ["a", -1, None],
+    "reward_delay": [-1, None],
+    "max_restarts": ["a", -1],
+    "rollout_fragment_length": ["a", 0],
+    "callbacks": [3, Callbacks(), [Callbacks], {"on_sample_end": print}],
+    "env_to_module": [3, MeanStdFilter()],
+    "module_to_env": [3],
+    "async_context": ["tea", None],
+    "step_timeout_s": ["a", 0, float("nan")],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in JUNK.items() for value in values])
+def test_junk_is_refused_by_both_runners(name, value):
+    settings = {name: value} | ({"vectorization": "async"} if name == "step_timeout_s" else {})
+    for runner, env in ((SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)):
+        with pytest.raises(EnvRunnerError, match="expected"):
+            runner(env, **settings)
+
+
+@pytest.mark.parametrize("module", [3, "random", Callbacks()])
+def test_what_cannot_act_is_no_module(module):
+    with pytest.raises(EnvRunnerError, match=r"as the module, without \['forward_inference'"):
+        SingleAgentEnvRunner("CartPole-v1", module)
+
+
+@pytest.mark.parametrize("env", ["Nope-v1", "no_such_package:Nope-v1", "CartPole-v99"])
+def test_an_environment_that_gymnasium_does_not_know_is_an_error_of_ours(env):
+    with pytest.raises(EnvRunnerError, match="which gymnasium cannot make"):
+        SingleAgentEnvRunner(env)
+
+
+def test_a_script_that_starts_processes_when_it_is_imported_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import episodia\nepisodia.collect('CartPole-v1', episodes=1, vectorization='async')\n")
+
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+
+    assert run.returncode == 1
+    assert "EnvError: asynchronous environments" in run.stderr
+    assert 'if __name__ == "__main__":' in run.stderr.splitlines()[-1]
