@@ -54,5 +54,5 @@ def test_a_script_that_starts_processes_when_it_is_imported_is_told_so(tmp_path)
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
 
     assert run.returncode == 1
-    assert "EnvError: asynchronous environments" in run.stderr
+    assert "asynchronous environments: found a process that ended" in run.stderr.splitlines()[-1]
     assert 'if __name__ == "__main__":' in run.stderr.splitlines()[-1]

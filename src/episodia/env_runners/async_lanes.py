@@ -25,6 +25,11 @@ _IN_SHARED_MEMORY = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.M
 
 
 @final
+class _NeverStartedError(EnvError, ConnectionError):
+    """A worker has ended before its environment was made: an error for users, and a lost worker for who tries again."""
+
+
+@final
 class AsyncLanes(AsyncVectorEnv):
     """gymnasium's asynchronous vector environment in the autoreset mode NEXT_STEP, with four differences.
 
@@ -52,7 +57,7 @@ class AsyncLanes(AsyncVectorEnv):
             self.close_extras()
             self.closed = True
             if isinstance(error, (EOFError, ConnectionError)):
-                raise EnvError(
+                raise _NeverStartedError(
                     "asynchronous environments: found a process that ended before its environment was made, expected one that "
                     'stays; it may have said why on stderr. In a script, start them under `if __name__ == "__main__":`, since '
                     "new processes import the script."
