@@ -23,13 +23,13 @@ from episodia.errors import EnvRunnerError
 Pieces = Sequence[ConnectorV2]
 
 
-def as_pieces(given: Pieces | None) -> list[ConnectorV2]:
+def as_pieces(given: Any) -> list[ConnectorV2]:
     """Return the pieces that are to be put into a default pipeline.
 
     Raises:
         EnvRunnerError: If `given` is no list of them.
     """
-    if not isinstance(given, Iterable | None) or isinstance(given, ConnectorV2):
+    if isinstance(given, ConnectorV2) or not isinstance(given, Iterable | None):
         raise EnvRunnerError(
             f"found {given!r} as a pipeline of the runner, expected a pipeline of that place, a list of pieces, or None. Put a "
             "single piece into a list."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from episodia.errors import EnvRunnerError
 
@@ -22,7 +23,7 @@ def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
     for name, value in settings.items():
         if or_none and value is None:
             continue
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             otherwise = ", or None" if or_none else ""
             raise EnvRunnerError(
                 f"found `{name}={value!r}`, expected a whole number of {least} or more{otherwise}. Correct it."
@@ -35,7 +36,7 @@ def check_timeout(step_timeout_s: Any) -> None:
     Raises:
         EnvRunnerError: If that is no positive number.
     """
-    if step_timeout_s is not None and not (isinstance(step_timeout_s, Real) and step_timeout_s > 0):
+    if step_timeout_s is not None and not (isinstance(step_timeout_s, (int, float, np.number)) and step_timeout_s > 0):
         raise EnvRunnerError(
             f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, or None. Correct it."
         )
