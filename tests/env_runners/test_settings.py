@@ -8,6 +8,7 @@ import pytest
 from episodia.connectors import MeanStdFilter
 from episodia.env_runners import Callbacks, MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.errors import EnvRunnerError
+from episodia.testing import assert_same_multi_agent_episode
 from scripted_agents import ScriptedEnv
 
 JUNK = {
@@ -45,6 +46,39 @@ def test_what_cannot_act_is_no_module(module):
 def test_an_environment_that_gymnasium_does_not_know_is_an_error_of_ours(env):
     with pytest.raises(EnvRunnerError, match="which gymnasium cannot make"):
         SingleAgentEnvRunner(env)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        3,
+        {},
+        {"rng": None},
+        {"generator": "tea"},
+        {"weights": {"nobody": {}}},
+        {"num_begun": "tea"},
+        {"env_to_module": 3},
+    ],
+)
+def test_a_state_that_is_none_changes_nothing(junk):
+    with (
+        MultiAgentEnvRunner(ScriptedEnv, num_envs=2, seed=0) as runner,
+        MultiAgentEnvRunner(ScriptedEnv, num_envs=2, seed=0) as twin,
+    ):
+        for each in (runner, twin):
+            each.sample(num_timesteps=7)
+        with pytest.raises(EnvRunnerError, match="set_state: found"):
+            runner.set_state({**runner.get_state(), **junk} if junk and junk != 3 else junk)
+
+        for left, right in zip(runner.sample(num_timesteps=20), twin.sample(num_timesteps=20), strict=True):
+            assert_same_multi_agent_episode(left, right, ignore=["times"])
+
+
+@pytest.mark.parametrize("junk", [None, 3, {}])
+def test_what_is_no_state_is_refused_for_one_agent_too(junk):
+    with SingleAgentEnvRunner("CartPole-v1") as runner, pytest.raises(EnvRunnerError, match="set_state: found"):
+        runner.set_state(junk)
 
 
 def test_a_script_that_starts_processes_when_it_is_imported_is_told_so(tmp_path):

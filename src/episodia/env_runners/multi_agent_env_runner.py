@@ -29,9 +29,9 @@ from episodia.env_runners.pipelines import (
     shapers_of,
 )
 from episodia.env_runners.sampling import BatchMode, check_settings, wanted
-from episodia.env_runners.setting_checks import check_context, check_whole
+from episodia.env_runners.setting_checks import check_context, check_state, check_whole
 from episodia.episodes import EpisodeList, MultiAgentEpisode
-from episodia.errors import EnvRunnerError
+from episodia.errors import EnvRunnerError, EpisodiaError
 
 # Evaluations draw from seeds of their own, apart from those of lanes.
 _EVALUATION = 2**32
@@ -375,24 +375,32 @@ class MultiAgentEnvRunner:
         """Go on from a state; running episodes are let go, what was recorded of them is kept.
 
         Raises:
-            EnvRunnerError: If the state is that of a runner with another number of environments or other modules.
+            EnvRunnerError: If it is no state of a runner with as many environments and such modules; nothing is changed then.
         """
-        if len(state["episode_numbers"]) != self.num_envs:
+        before = self.get_state()
+        check_state(state, before)
+        try:
+            numbers = [int(number) for number in state["episode_numbers"]]
+            self._load(state)
+        except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError) as error:
+            self._load(before)
             raise EnvRunnerError(
-                f"set_state: found the state of {len(state['episode_numbers'])} environments, expected {self.num_envs}. Make "
-                "the runner with as many."
-            )
+                f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "
+                "settings. Make the runner like that one."
+            ) from error
+        self._players.abandon_episodes()
+        self._actor.forget()
+        for lane, number in zip(self._lanes, numbers, strict=True):
+            lane.number = number
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         load_weights(self.modules, state["weights"])
         self.env_to_module.set_state(state["env_to_module"])
         self.module_to_env.set_state(state["module_to_env"])
-        self._players.abandon_episodes()
-        self._actor.forget()
         self._players.weights_version = state["weights_version"]
         self._actor.rng.bit_generator.state = state["rng"]
         self._actor.generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))
-        self._players.num_begun, self._num_evaluations = state["num_begun"], state["num_evaluations"]
-        for lane, number in zip(self._lanes, state["episode_numbers"], strict=True):
-            lane.number = number
+        self._players.num_begun, self._num_evaluations = int(state["num_begun"]), int(state["num_evaluations"])
 
     def close(self) -> None:
         """Close all environments; a second call does nothing."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from episodia.env_runners.setting_checks import check_keys
 from episodia.episodes.recorder_lanes import episode_numbers, set_episode_numbers
 from episodia.errors import EnvRunnerError, EpisodiaError
 
@@ -79,9 +80,7 @@ def set_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     Raises:
         EnvRunnerError: If it does not fit; nothing is changed then.
     """
-    missing = [key for key in _KEYS if key not in state]
-    if missing:
-        raise EnvRunnerError(f"found a state without {missing}, expected what `get_state` of a runner returned.")
+    check_keys(state, _KEYS)
     before = state_of(rollout)
     try:
         _set_state(rollout, state)

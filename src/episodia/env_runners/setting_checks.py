@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,4 +65,35 @@ def check_acts(module: Any) -> None:
         raise EnvRunnerError(
             f"found {module!r} as the module, without {missing or 'an instance'}; expected what `episodia.modules.Module` "
             "lists, or None to act at random. Pass such a module."
+        )
+
+
+def check_keys(state: Any, keys: Iterable[str]) -> None:
+    """Check that a state has all its parts.
+
+    Raises:
+        EnvRunnerError: If it is no dict, or some are missing.
+    """
+    if not isinstance(state, Mapping):
+        raise EnvRunnerError(
+            f"set_state: found {type(state).__name__}, expected the dict that `get_state` of a runner returned. Pass that."
+        )
+    missing = [key for key in keys if key not in state]
+    if missing:
+        raise EnvRunnerError(
+            f"set_state: found a state without {missing}, expected what `get_state` of a runner returned. Pass that."
+        )
+
+
+def check_state(state: Any, own: Mapping[str, Any]) -> None:
+    """Check that a state has all parts of a runner's `own` one, and as many environments.
+
+    Raises:
+        EnvRunnerError: If it has not.
+    """
+    check_keys(state, own)
+    found, expected = (np.size(numbers) for numbers in (state["episode_numbers"], own["episode_numbers"]))
+    if found != expected:
+        raise EnvRunnerError(
+            f"set_state: found the state of {found} environments, expected {expected}. Make the runner with as many."
         )
