@@ -81,6 +81,18 @@ def test_what_is_no_state_is_refused_for_one_agent_too(junk):
         runner.set_state(junk)
 
 
+@pytest.mark.parametrize(("runner", "env"), [(SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)])
+def test_evaluations_are_counted_in_episodes_and_end_with_their_runner(runner, env):
+    with runner(env, seed=0) as open_runner:
+        for junk in ("a", 0, 1.5, None):
+            with pytest.raises(EnvRunnerError, match="found `num_episodes="):
+                open_runner.evaluate(num_episodes=junk)
+        assert open_runner.get_state()["num_evaluations"] == 0
+
+    with pytest.raises(EnvRunnerError, match="evaluate: found a runner that is closed"):
+        open_runner.evaluate(num_episodes=1)
+
+
 def test_a_script_that_starts_processes_when_it_is_imported_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import episodia\nepisodia.collect('CartPole-v1', episodes=1, vectorization='async')\n")

@@ -29,7 +29,7 @@ from episodia.env_runners.pipelines import (
     shapers_of,
 )
 from episodia.env_runners.sampling import BatchMode, check_settings, wanted
-from episodia.env_runners.setting_checks import check_context, check_state, check_whole
+from episodia.env_runners.setting_checks import check_context, check_open, check_state, check_whole
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError, EpisodiaError
 
@@ -274,8 +274,7 @@ class MultiAgentEnvRunner:
             EpisodeError: If an environment returns what does not fit.
             ConnectorError: If a piece of a pipeline fails.
         """
-        if self._is_closed:
-            raise EnvRunnerError("sample: found a runner that is closed, expected an open one. Make another.")
+        check_open("sample", is_closed=self._is_closed)
         settings = self._arguments
         goal = wanted(
             num_timesteps, num_episodes, settings["batch_mode"], settings["rollout_fragment_length"], self.num_envs
@@ -310,8 +309,10 @@ class MultiAgentEnvRunner:
         before.
 
         Raises:
-            EnvRunnerError: If the runner was given a ready environment, as there is no second one.
+            EnvRunnerError: If the runner is closed, or was given a ready environment, as there is no second one.
         """
+        check_open("evaluate", is_closed=self._is_closed)
+        check_whole(1, num_episodes=num_episodes)
         if not self._can_make_more:
             raise EnvRunnerError(
                 "evaluate: found a ready environment, expected a callable: evaluation needs environments of its own."

@@ -68,6 +68,16 @@ def check_acts(module: Any) -> None:
         )
 
 
+def check_open(where: str, *, is_closed: bool) -> None:
+    """Check that a runner may still play: after its end nobody would close what it makes.
+
+    Raises:
+        EnvRunnerError: If it is closed.
+    """
+    if is_closed:
+        raise EnvRunnerError(f"{where}: found a runner that is closed, expected an open one. Make another.")
+
+
 def check_keys(state: Any, keys: Iterable[str]) -> None:
     """Check that a state has all its parts.
 

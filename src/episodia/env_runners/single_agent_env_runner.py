@@ -31,12 +31,11 @@ from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.rollout import Manner, Rollout
 from episodia.env_runners.sampling import BatchMode, Wanted, check_settings, wanted
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_acts, check_whole
+from episodia.env_runners.setting_checks import check_acts, check_open, check_whole
 from episodia.env_runners.vector_envs import AnyEnv, EnvSource, Vectorization
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
 from episodia.episodes.recorder import Recorder
-from episodia.errors import EnvRunnerError
 
 
 @final
@@ -264,8 +263,7 @@ class SingleAgentEnvRunner:
             EnvRunnerError: If the arguments do not fit together.
             EnvError: If an environment fails for good, or returns NaN or infinite numbers.
         """
-        if self._is_closed:
-            raise EnvRunnerError("sample: found a runner that is closed, expected an open one. Make another.")
+        check_open("sample", is_closed=self._is_closed)
         goal = wanted(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
         explore = self.explore if explore is None else explore
         manner = Manner(random_actions or self.module is None, explore)
@@ -353,8 +351,10 @@ class SingleAgentEnvRunner:
             seed: Of the environments and actions. By default each call has another one, which follows from that of the runner.
 
         Raises:
-            EnvRunnerError: If the runner was given a ready vector environment, which cannot be made a second time.
+            EnvRunnerError: If the runner is closed, or was given a ready vector environment, which cannot be made twice.
         """
+        check_open("evaluate", is_closed=self._is_closed)
+        check_whole(1, num_episodes=num_episodes)
         seed = self._seeds.next_evaluation() if seed is None else seed
         twin: SingleAgentEnvRunner = self._evaluator.runner(SingleAgentEnvRunner, self, seed)
         twin._rollout.recorder.weights_version = self.weights_version
