@@ -78,11 +78,11 @@ def answer(get, index, **options):
     return {agent: in_plain_form(items) for agent, items in found.items()}
 
 
-def of_many(single, *, env_steps, fill, **_):
+def of_many(single, *, fill, **_):
     """What many agents answer where one answers `single`: agents that have nothing there are left out."""
     if single in (IndexError, EpisodeError):
         return single
-    return {} if single == [] and env_steps and fill is None else {AGENT: single}
+    return {} if single == [] and fill is None else {AGENT: single}
 
 
 def flags_of_all(one):
@@ -121,7 +121,15 @@ def test_every_getter_answers_as_for_a_single_agent(data, trajectory, lookback, 
         single = answer(of_one, index, **options)
         for env_steps in (True, False):
             found = answer(of_all, index, env_steps=env_steps, **options)
-            assert found == of_many(single, env_steps=env_steps, **options)
+            assert found == of_many(single, **options)
+
+
+@pytest.mark.parametrize("env_steps", [True, False])
+def test_who_is_asked_for_no_items_is_left_out(env_steps):
+    episode = MultiAgentEpisode(observations=[{"a": 0}, {"a": 1}], actions=[{"a": 0}], rewards=[{"a": 1.0}])
+
+    assert episode.get_rewards([], env_steps=env_steps) == {}
+    assert episode.get_rewards([], env_steps=env_steps, fill=0.0) == {"a": []}
 
 
 @given(data=st.data(), trajectory=trajectories(**WALKS), lookback=st.integers(0, 4), finalized=st.booleans())
