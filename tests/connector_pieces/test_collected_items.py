@@ -9,8 +9,8 @@ import torch
 from drives import drive
 from episodia import EpisodeList, MultiAgentEpisode
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import split_by_module
-from episodia.connectors.collected import as_ragged
+from episodia.connectors.batches.batch_columns import split_by_module
+from episodia.connectors.batches.collected import as_ragged
 from episodia.errors import BatchError
 
 episodes = EpisodeList([drive(2, 0), drive(0, 1), drive(3, 2)])

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from episodia import Columns, EpisodiaError
 from episodia.connectors.epsilon_greedy import EpsilonGreedy
 from episodia.connectors.noise import GaussianNoise, UniformNoise
+from episodia.connectors.pipelines.state_keeping import check_state
 from episodia.connectors.schedules import PiecewiseLinearSchedule
-from episodia.connectors.state_keeping import check_state
 from module_columns import ACTION_SPACES, UNIT, Acting, module_actions, row, same
 
 _PIECES = {

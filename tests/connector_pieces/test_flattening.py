@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.connectors.flat_vectors import flat_space, flat_vectors
 from episodia.connectors.flattening import FlattenObservations
 from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
 from episodia.connectors.routing import AgentToModuleMapping
+from episodia.connectors.spaces.flat_vectors import flat_space, flat_vectors
 from episodia.errors import BatchError, PipelineError, SpaceError
 from episodia.testing import SPACES
 from episodia.testing import spaces as drawn_spaces

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from episodia import Columns, EpisodiaError
 from episodia.connectors.get_actions import GetActions
-from episodia.connectors.state_keeping import check_state
+from episodia.connectors.pipelines.state_keeping import check_state
 from episodia.modules import dist_for
 from module_columns import ACTION_SPACES, DISCRETE, Acting, leaves_of, started, started_match
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from drives import drive
 from episodia import Columns
 from episodia.connectors import ConnectorV2, Kind
-from episodia.connectors.batch_columns import add_column
+from episodia.connectors.batches.batch_columns import add_column
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch, AddInfosFromEpisodesToTrainBatch
 from episodia.connectors.observations import (
     AddNextObservationsFromEpisodesToTrainBatch,

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia.connectors.sequences import first_rows, padded, sequences, unpadded
+from episodia.connectors.batches.sequences import first_rows, padded, sequences, unpadded
 from episodia.episodes import Ragged
 from episodia.episodes.ragged import offsets_of
 

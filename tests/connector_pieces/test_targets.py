@@ -15,7 +15,7 @@ from episodia.connectors.observations import (
     AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
 )
-from episodia.connectors.pipeline import LearnerConnectorPipeline
+from episodia.connectors.pipelines.pipeline_kinds import LearnerConnectorPipeline
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.targets import (

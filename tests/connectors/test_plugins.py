@@ -6,7 +6,7 @@ import pytest
 
 from episodia import cli
 from episodia.connectors import FrameStacking, load_connector
-from episodia.connectors.plugins import PluginError, registry
+from episodia.connectors.plugins.entry_points import PluginError, registry
 from episodia.errors import EpisodiaError, PieceLookupError
 
 GOOD = """

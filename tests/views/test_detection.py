@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia.connectors import AddColumnsFromEpisodesToTrainBatch, ConnectorV2, View, defaults, detect_columns
-from episodia.connectors.tracked_batch import TrackedBatch
+from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.errors import BatchError, PipelineError
 from episodia.learners import PPOConfig
 from episodia.learners.pipelines import default_pipeline

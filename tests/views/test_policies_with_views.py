@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from episodia.connectors import AddViews, View, defaults
-from episodia.connectors.policy import Policy
+from episodia.connectors.policies.policy import Policy
 from episodia.errors import PipelineError, PolicyError
 from episodia.modules import Rule, register_module
 

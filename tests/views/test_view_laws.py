@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from drives import drive
 from episodia import EpisodeList
 from episodia.connectors import AddViews, Kind, View
-from episodia.connectors.view_plan import compiled
+from episodia.connectors.views.view_plan import compiled
 from episodia.episodes import gather
 from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.testing import assert_same_items, check_connector_laws

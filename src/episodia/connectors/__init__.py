@@ -2,13 +2,12 @@
 
 from episodia.connectors.action_decoding import ActionDecoder
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import add_column, change_column, change_observations
-from episodia.connectors.batch_items import BatchedNdArray
+from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations
+from episodia.connectors.batches.batch_items import BatchedNdArray
+from episodia.connectors.batches.collected import as_ragged
 from episodia.connectors.batching import BatchIndividualItems
-from episodia.connectors.collected import as_ragged
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch, AddInfosFromEpisodesToTrainBatch
 from episodia.connectors.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.explaining import Explanation
 from episodia.connectors.flattening import FlattenObservations
 from episodia.connectors.frame_stacking import FrameStacking
 from episodia.connectors.get_actions import GetActions
@@ -21,15 +20,17 @@ from episodia.connectors.observations import (
     AddObservationsFromEpisodesToBatch,
 )
 from episodia.connectors.one_hot import OneHotObservations
-from episodia.connectors.piece_codec import register_connector
-from episodia.connectors.pipeline import (
+from episodia.connectors.pipelines.explaining import Explanation
+from episodia.connectors.pipelines.pipeline_kinds import (
     ConnectorPipelineV2,
     EnvToModulePipeline,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
-from episodia.connectors.plugins import load_connector
-from episodia.connectors.policy import Policy
+from episodia.connectors.pipelines.state_keeping import check_state
+from episodia.connectors.plugins.entry_points import load_connector
+from episodia.connectors.policies.piece_codec import register_connector
+from episodia.connectors.policies.policy import Policy
 from episodia.connectors.preprocessing import (
     MultiAgentObservationPreprocessor,
     ObservationPreprocessor,
@@ -42,7 +43,6 @@ from episodia.connectors.reward_shaping import RewardShaper
 from episodia.connectors.rewards import ClipRewards, ScaleRewards, SignRewards
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
-from episodia.connectors.state_keeping import check_state
 from episodia.connectors.targets import (
     AddLossMask,
     ComputeReturnsToGo,
@@ -55,10 +55,10 @@ from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unbatching import UnBatchToIndividualItems
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
-from episodia.connectors.view import View
-from episodia.connectors.view_detection import ColumnReport, detect_columns
-from episodia.connectors.view_requirement import ViewRequirement
-from episodia.connectors.views import AddViews
+from episodia.connectors.views.add_views import AddViews
+from episodia.connectors.views.view import View
+from episodia.connectors.views.view_detection import ColumnReport, detect_columns
+from episodia.connectors.views.view_requirement import ViewRequirement
 
 __all__ = [
     "ActionDecoder",

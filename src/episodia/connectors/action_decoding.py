@@ -9,10 +9,10 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
-from episodia.connectors.memorized_rows import episodes_of_rows
-from episodia.connectors.module_outputs import check_arrays, module_outputs, needed_column
-from episodia.connectors.rows import rows_of
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.memorized_rows import episodes_of_rows
+from episodia.connectors.batches.module_outputs import check_arrays, module_outputs, needed_column
+from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import object_array, stack

@@ -9,15 +9,15 @@ from weakref import ref
 
 from gymnasium import Space
 
-from episodia.connectors import batch_items, episode_iteration, item_changes
+from episodia.connectors.batches import batch_items, episode_iteration, item_changes
 from episodia.connectors.kinds import Kind
-from episodia.connectors.names import checked_name
-from episodia.connectors.space_flow import SpaceFlow
+from episodia.connectors.pipelines.names import checked_name
+from episodia.connectors.pipelines.space_flow import SpaceFlow
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
 
 if TYPE_CHECKING:
-    from episodia.connectors.connector_pipeline import ConnectorPipelineV2
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
 class ConnectorV2(SpaceFlow, ABC):

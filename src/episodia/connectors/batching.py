@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, final
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, module_batches
-from episodia.connectors.collected import as_ragged
-from episodia.connectors.describing import is_collected
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.collected import as_ragged
+from episodia.connectors.batches.describing import is_collected
 from episodia.episodes import EpisodeList, Ragged
 
 

@@ -17,13 +17,17 @@ from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBat
 from episodia.connectors.get_actions import GetActions
 from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
 from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
-from episodia.connectors.pipeline import EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
+from episodia.connectors.pipelines.pipeline_kinds import (
+    EnvToModulePipeline,
+    LearnerConnectorPipeline,
+    ModuleToEnvPipeline,
+)
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
-from episodia.connectors.views import views_of
+from episodia.connectors.views.add_views import views_of
 
 
 def env_to_module(

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_column, has_column, place_for, shape_empty
+from episodia.connectors.batches.batch_columns import Batch, add_column, has_column, place_for, shape_empty
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList
 

@@ -9,11 +9,11 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box
 
-from episodia.connectors.action_masks import action_masks
-from episodia.connectors.action_spaces import RowsOfSpace, change_actions
+from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.connectors.exploration import Exploration
-from episodia.connectors.module_outputs import ModuleOutputs
 from episodia.connectors.schedules import Schedule, schedule_within
+from episodia.connectors.spaces.action_masks import action_masks
+from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, random_actions, random_reals
 from episodia.trees import leaves, map_batch
 

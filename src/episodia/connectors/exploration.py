@@ -12,13 +12,19 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 
 from episodia.columns import Columns
-from episodia.connectors.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
 from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import (
+    ModuleOutputs,
+    check_arrays,
+    module_outputs,
+    needed_column,
+    place_of,
+)
 from episodia.connectors.kinds import Kind
-from episodia.connectors.module_outputs import ModuleOutputs, check_arrays, module_outputs, needed_column, place_of
 from episodia.connectors.schedules import Schedule
+from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
 from episodia.modules.random_actions import Range, range_of
 from episodia.trees import leaves

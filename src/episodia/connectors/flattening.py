@@ -8,9 +8,9 @@ from typing import Any, final
 from gymnasium import Space, spaces
 
 from episodia.connectors.arguments import checked_keys
-from episodia.connectors.flat_vectors import flat_space, flat_vectors
 from episodia.connectors.observation_pieces import ObservationChanger
-from episodia.connectors.row_spaces import Part
+from episodia.connectors.spaces.flat_vectors import flat_space, flat_vectors
+from episodia.connectors.spaces.row_spaces import Part
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 

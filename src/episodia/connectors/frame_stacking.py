@@ -10,7 +10,7 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count
-from episodia.connectors.batch_columns import Batch, add_column, has_column
+from episodia.connectors.batches.batch_columns import Batch, add_column, has_column
 from episodia.connectors.observation_pieces import ObservationPiece
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError

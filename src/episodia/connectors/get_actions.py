@@ -10,12 +10,12 @@ from gymnasium import Space
 from torch import Tensor
 
 from episodia.columns import Columns
-from episodia.connectors.action_masks import action_masks
 from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, needed_column
 from episodia.connectors.kinds import Kind
-from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, needed_column
+from episodia.connectors.spaces.action_masks import action_masks
 from episodia.errors import ConnectorStateError
 from episodia.modules import DistributionSpec
 from episodia.trees import map_batch

@@ -10,8 +10,8 @@ from gymnasium import Space, spaces
 
 from episodia.connectors.arguments import checked_number
 from episodia.connectors.observation_pieces import ObservationChanger
-from episodia.connectors.row_spaces import Part, paired
 from episodia.connectors.running_statistics import Moments, merged_tables
+from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import BatchError, ConnectorStateError, PipelineError, ShapeError
 from episodia.trees import leaves, map_batch

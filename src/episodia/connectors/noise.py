@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box
 
-from episodia.connectors.action_spaces import RowsOfSpace, change_actions
 from episodia.connectors.exploration import Exploration
 from episodia.connectors.schedules import Schedule, schedule_within
+from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, within
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
-from episodia.connectors.action_spaces import ActionSpaces, PerSpace, change_actions
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import gathered, module_outputs, needed_column
 from episodia.connectors.kinds import Kind
-from episodia.connectors.module_outputs import gathered, module_outputs, needed_column
+from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, change_actions
 from episodia.modules.random_actions import float_bounds, within
 
 

@@ -9,8 +9,8 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, add_column, change_column, has_column
-from episodia.connectors.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
+from episodia.connectors.batches.batch_columns import Batch, add_column, change_column, has_column
+from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 
 

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import (
+from episodia.connectors.batches.batch_columns import (
     Batch,
     add_observations,
     change_column,

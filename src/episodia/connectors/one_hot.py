@@ -7,7 +7,7 @@ from typing import Any, final
 from gymnasium import Space
 
 from episodia.connectors.observation_pieces import ObservationChanger
-from episodia.connectors.row_spaces import Part, paired
+from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged
 from episodia.spaces import one_hot, one_hot_space
 

@@ -9,8 +9,8 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, change_column, has_column
-from episodia.connectors.rows import rows_of
+from episodia.connectors.batches.batch_columns import Batch, change_column, has_column
+from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import EpisodeList, MultiAgentEpisode, Ragged, SingleAgentEpisode
 from episodia.errors import BatchError, EpisodeError, PipelineError
 from episodia.space_rules import rules_of

@@ -9,9 +9,9 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count
-from episodia.connectors.flat_vectors import flat_size, flat_space, flat_vectors
 from episodia.connectors.observation_pieces import ObservationChanger
-from episodia.connectors.row_spaces import Part, episodes_for_reading
+from episodia.connectors.spaces.flat_vectors import flat_size, flat_space, flat_vectors
+from episodia.connectors.spaces.row_spaces import Part, episodes_for_reading
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import map_batch

@@ -9,9 +9,9 @@ import numpy as np
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, module_batches, module_of, place_for
-from episodia.connectors.collected import as_ragged
-from episodia.connectors.sequences import Sequences, first_rows, padded, sequences
+from episodia.connectors.batches.batch_columns import Batch, module_batches, module_of, place_for
+from episodia.connectors.batches.collected import as_ragged
+from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.ragged import offsets_of
 from episodia.errors import BatchError

@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.late_rewards import due_steps, open_steps
 from episodia.errors import PipelineError

@@ -11,7 +11,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_number
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, change_column, has_column
+from episodia.connectors.batches.batch_columns import Batch, change_column, has_column
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError, PipelineError
 

@@ -8,8 +8,8 @@ from typing import Any, final
 from gymnasium import Space, spaces
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch, is_by_module, split_by_module
-from episodia.connectors.batch_items import switch_batch_from_column_to_module_ids
+from episodia.connectors.batches.batch_columns import Batch, is_by_module, split_by_module
+from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
 from episodia.episodes import EpisodeList
 from episodia.episodes.live_agents import LiveAgents
 

@@ -10,7 +10,7 @@ from episodia import returns
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count, checked_fraction
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import (
+from episodia.connectors.batches.batch_columns import (
     Batch,
     add_column,
     change_column,
@@ -18,7 +18,7 @@ from episodia.connectors.batch_columns import (
     module_batches,
     module_of,
 )
-from episodia.connectors.collected import as_ragged
+from episodia.connectors.batches.collected import as_ragged
 from episodia.connectors.kinds import Kind
 from episodia.connectors.values import values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged

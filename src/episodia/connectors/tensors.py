@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
 from episodia.episodes import Ragged
 from episodia.errors import PipelineError
 from episodia.trees import map_batch

@@ -6,10 +6,10 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
-from episodia.connectors.describing import describe_column
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
 from episodia.connectors.kinds import Kind
-from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, place_of
 from episodia.connectors.recurrence import ADDED_TIME_AXIS
 from episodia.errors import BatchError
 from episodia.trees import leaves, map_batch

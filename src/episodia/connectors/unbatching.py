@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, final
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
-from episodia.connectors.current_run import owner_of
-from episodia.connectors.describing import describe_column
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.memorized_rows import episodes_of_rows
+from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.batches.rows import rows_of
 from episodia.connectors.kinds import Kind
-from episodia.connectors.memorized_rows import episodes_of_rows
-from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, place_of
-from episodia.connectors.rows import rows_of
+from episodia.connectors.pipelines.current_run import owner_of
 from episodia.errors import BatchError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, final
 
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batch_columns import Batch
-from episodia.connectors.describing import describe_column
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.memorized_rows import needed_rows
+from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.batches.rows import rows_of
 from episodia.connectors.kinds import Kind
-from episodia.connectors.memorized_rows import needed_rows
-from episodia.connectors.module_outputs import ModuleOutputs, module_outputs, place_of
-from episodia.connectors.rows import rows_of
 from episodia.errors import BatchError
 
 # Where the batch is found as it was before, in the data that both pipelines of a runner share.

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from episodia.columns import Columns
-from episodia.connectors.batch_columns import Batch
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.sequences import first_rows, padded, sequences, unpadded
 from episodia.connectors.recurrence import max_seq_len_of, rows_of_sequences
-from episodia.connectors.sequences import first_rows, padded, sequences, unpadded
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from episodia.connectors import policy_codec
+from episodia.connectors.policies import policy_codec
 from episodia.dataflow.setup import Setup
 from episodia.dataflow.training import Training
 from episodia.errors import EpisodiaError, TrainingError

@@ -12,7 +12,7 @@ import torch
 from gymnasium import Space
 
 from episodia.connectors import ConnectorV2, defaults
-from episodia.connectors.piece_codec import decoded_pieces, encoded_piece
+from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.dataflow.checks import check_whole
 from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2
-from episodia.connectors.places import leaves
+from episodia.connectors.pipelines.places import leaves
 
 
 def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from episodia.columns import Columns
-from episodia.connectors.action_masks import IGNORED_ROWS
 from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
-from episodia.connectors.pipeline import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
 from episodia.connectors.reward_shaping import SETTLED_ENDS, RewardShaper
+from episodia.connectors.spaces.action_masks import IGNORED_ROWS
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.pipelines import decoder_of, shapers_of
 from episodia.env_runners.random_batches import RandomActions

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.rows import rows_of
+from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import MultiAgentEpisode
 from episodia.modules.random_actions import Range, random_actions
 from episodia.trees import stack

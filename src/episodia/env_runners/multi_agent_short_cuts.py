@@ -23,9 +23,9 @@ from episodia.connectors import (
     NumpyToTensor,
     TensorToNumpy,
 )
-from episodia.connectors.action_spaces import PerSpace
-from episodia.connectors.module_outputs import ModuleOutputs
+from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.connectors.routing import ROW_OWNERS
+from episodia.connectors.spaces.action_spaces import PerSpace
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.connectors.unmapping import MAPPED_BATCH
 from episodia.env_runners.multi_agent_lane import Choice

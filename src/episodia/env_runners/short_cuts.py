@@ -28,7 +28,7 @@ from episodia.connectors import (
     RemoveSingleTsTimeRankFromBatch,
     TensorToNumpy,
 )
-from episodia.connectors.module_outputs import ModuleOutputs
+from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.connectors.recurrence import ADDED_TIME_AXIS, CARRIED_STATES
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.env_runners.stepping import Chosen

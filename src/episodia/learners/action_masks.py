@@ -6,7 +6,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
-from episodia.connectors.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import Batch, module_batches
 from episodia.episodes import EpisodeList, Ragged
 
 

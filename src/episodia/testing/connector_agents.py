@@ -18,7 +18,7 @@ from episodia.connectors import (
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
-from episodia.connectors.batch_columns import is_mapped
+from episodia.connectors.batches.batch_columns import is_mapped
 from episodia.connectors.recurrence import ADDED_TIME_AXIS
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import BatchError, ConnectorError

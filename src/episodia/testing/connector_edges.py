@@ -10,7 +10,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors import AddLossMask, ConnectorV2, Kind, as_ragged
-from episodia.connectors.batch_columns import module_batches
+from episodia.connectors.batches.batch_columns import module_batches
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.testing.batch_comparing import compare_batches

@@ -22,7 +22,7 @@ from episodia.connectors import (
     ModuleToEnvPipeline,
     add_column,
 )
-from episodia.connectors.batch_columns import add_observations, has_column
+from episodia.connectors.batches.batch_columns import add_observations, has_column
 from episodia.connectors.recurrence import ADDED_TIME_AXIS
 from episodia.connectors.tensors import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode

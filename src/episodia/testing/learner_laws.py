@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from episodia.columns import Columns
-from episodia.connectors.fingerprints import fingerprint
-from episodia.connectors.tracked_batch import TrackedBatch
+from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import NonFiniteError
 from episodia.learners.minibatches import taken

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from episodia.columns import Columns
 from episodia.connectors import GetActions
+from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.connectors.tensors import as_array
-from episodia.connectors.tracked_batch import TrackedBatch
 from episodia.episodes import SingleAgentEpisode
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.module_subject import ACTING, ModuleSubject, Rows, batch_for, own_copy, rows_in

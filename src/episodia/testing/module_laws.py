@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from episodia.columns import COLUMN_NAMES, Columns
-from episodia.connectors.fingerprints import fingerprint
+from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.connectors.tensors import as_array
-from episodia.connectors.tracked_batch import TrackedBatch
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import ActorCritic, Module
 from episodia.testing.batch_comparing import compare_batches

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from episodia.connectors.fingerprints import fingerprint
+from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.episodes import SingleAgentEpisode
 from episodia.testing.batch_comparing import compare_batches
 from episodia.testing.checking import NotApplicableError

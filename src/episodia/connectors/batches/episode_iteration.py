@@ -1,0 +1,108 @@
+"""Going through single-agent episodes one by one, also inside of multi-agent ones, together with a batch column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.rows import is_nested_batch, rows_of
+from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
+from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.ragged import Ragged
+from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.errors import BatchError
+
+
+def single_agent_episode_iterator(
+    episodes: Iterable[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
+) -> Iterator[Any]:
+    """Yield single-agent episodes: the given ones, or the agents' of the given multi-agent ones.
+
+    Args:
+        episodes: Single-agent or multi-agent episodes.
+        agents_that_stepped_only: Of multi-agent episodes, only yield agents with an observation at the last environment step.
+        zip_with_batch_column: A column with an item for each episode; pairs `(episode, item)` are yielded then. It is a list
+            of items in the order of the episodes, arrays with such rows, or items by episode (the first is taken, and the
+            next one for another chunk of the same episode), or whole stretches of one row each. Agents without a row are
+            left out.
+
+    Raises:
+        BatchError: If the column does not have an item for each episode.
+
+    >>> walks = [SingleAgentEpisode("walk"), SingleAgentEpisode("run")]
+    >>> [(episode.id_, item) for episode, item in single_agent_episode_iterator(walks, True, [5, 6])]
+    [('walk', 5), ('run', 6)]
+    """
+    found = _agent_episodes(episodes, agents_that_stepped_only)
+    pairs: Iterable[tuple[SingleAgentEpisode, Any]]
+    if zip_with_batch_column is None:
+        pairs = ((episode, episode) for episode in found)
+    else:
+        pairs = _zipped(episodes, list(found), zip_with_batch_column)
+    run = current_run() or Run(None)
+    for episode, item in pairs:
+        run.at_episode = episode
+        yield episode if zip_with_batch_column is None else (episode, item)
+    # Not reached when the loop is left by an exception: whoever reports that finds the episode then.
+    run.at_episode = None
+
+
+def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> Iterator[SingleAgentEpisode]:
+    for episode in episodes:
+        if isinstance(episode, MultiAgentEpisode):
+            stepped = episode.get_agents_that_stepped() if stepped_only else episode.agent_ids
+            yield from (single for agent, single in episode.agent_episodes.items() if agent in stepped)
+        else:
+            yield episode
+
+
+def _zipped(episodes: Any, found: list[SingleAgentEpisode], column: Any) -> Iterator[tuple[SingleAgentEpisode, Any]]:
+    if isinstance(column, Ragged):
+        yield from _zipped_with_stretches(episodes, found, column)
+        return
+    item_of = _item_getter(found, column)
+    for position, episode in enumerate(found):
+        yield episode, item_of(position, episode)
+
+
+def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int, SingleAgentEpisode], Any]:
+    column = rows_of(column) if is_nested_batch(column) else column
+    if not isinstance(column, dict):
+        if len(column) != len(found):
+            raise BatchError(_no_fit(f"{len(column)} items for {len(found)} episodes", column))
+        return lambda position, _: column[position]
+    taken: dict[tuple[Any, ...], int] = {}
+
+    def item_of(_: int, episode: SingleAgentEpisode) -> Any:
+        key = owner_of(episode).key
+        position = taken.get(key, 0)
+        taken[key] = position + 1
+        if position >= len(column.get(key, ())):
+            raise BatchError(_no_fit(f"no item for the episode {key}", column))
+        return column[key][position]
+
+    return item_of
+
+
+def _zipped_with_stretches(
+    episodes: Any, found: list[SingleAgentEpisode], column: Ragged
+) -> Iterator[tuple[SingleAgentEpisode, Any]]:
+    listed = EpisodeList.of(episodes).agent_episodes
+    if len(listed) != len(column):
+        raise BatchError(_no_fit(f"{len(column)} stretches for {len(listed)} episodes", column))
+    if column.tail or (column.lengths != 1).any():
+        raise BatchError(
+            _no_fit("stretches of other lengths than one row", column)
+            + " The rows of each episode are in `column.split()`."
+        )
+    items = {id(episode): item for episode, item in zip(listed, rows_of(column.values), strict=True)}
+    yield from ((episode, items[id(episode)]) for episode in found if id(episode) in items)
+
+
+def _no_fit(what: str, column: Any) -> str:
+    return (
+        f"`zip_with_batch_column`: found {what} ({describe_column(column)}), expected one item for each episode. Pass the "
+        "column that was made of these episodes."
+    )

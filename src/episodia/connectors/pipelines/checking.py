@@ -1,0 +1,144 @@
+"""What is checked when a pipeline is built: that each piece finds the columns that it reads.
+
+A piece that does not declare what it writes may write anything, so the checks after it are looser: no column is missed there,
+and no two writers clash across it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from episodia.columns import Columns
+from episodia.connectors.pipelines.places import Place, leaves
+from episodia.errors import PipelineError
+
+if TYPE_CHECKING:
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+
+def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
+    """Check that the pieces of an outermost pipeline fit together.
+
+    Raises:
+        PipelineError: If a piece reads a column that no earlier piece writes, if a piece overwrites a column that it does
+            not read, if a declaration is not what it should be, or if a piece says that it cannot work there.
+    """
+    places = leaves(pipeline)
+    for place in places:
+        _check_declarations(pipeline, place)
+        place.piece.check_place(pipeline)
+    is_open = pipeline.given_columns is None
+    writers: dict[str, Place | None] = dict.fromkeys(pipeline.given_columns or ())
+    for position, place in enumerate(places):
+        reads, writes = place.piece.reads, place.piece.writes
+        if reads is not None and not is_open:
+            _check_reads(pipeline, place, writers.keys(), places[position + 1 :])
+        if writes is None:
+            # It may have written, or removed, anything.
+            is_open, writers = True, {}
+            continue
+        if reads is not None:
+            _check_writes(pipeline, place, writers)
+        writers |= dict.fromkeys(writes, place)
+
+
+def _check_reads(pipeline: ConnectorPipelineV2, place: Place, known: Collection[str], later: list[Place]) -> None:
+    for column in sorted(set(place.piece.reads or ()) - set(known)):
+        writer = next((other for other in later if column in (other.piece.writes or ())), None)
+        there = f"the columns there are {sorted(known)}" if known else "there are no columns yet"
+        if writer is None:
+            problem = f"which no piece before it writes ({there})"
+            remedy = f"Insert a piece that writes {column!r} before it, or correct what it declares to read"
+        else:
+            problem = f"which is only written later, by {writer}"
+            remedy = f"Move {place.path!r} after {writer.path!r}"
+        raise PipelineError(f"{type(pipeline).__name__}, {place}: it reads the column {column!r}, {problem}. {remedy}.")
+
+
+def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str, Place | None]) -> None:
+    overwritten = set(place.piece.writes or ()) - set(place.piece.reads or ()) - set(place.piece.fills)
+    for column in sorted(overwritten & writers.keys()):
+        writer = writers[column]
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
+            f"{writer or 'the caller'} has written that column before, in vain. Remove one of the two; if this piece changes "
+            f"what is there, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
+        )
+
+
+def _check_declarations(pipeline: ConnectorPipelineV2, place: Place) -> None:
+    for attribute in ("reads", "writes", "fills"):
+        declared = getattr(place.piece, attribute)
+        if declared is not None and not _are_columns(declared):
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {place}: found `{attribute} = {declared!r}`, expected a set of column names, such "
+                'as `frozenset({"obs"})`, or None if it is not declared. Correct the declaration.'
+            )
+    lookback: Any = place.piece.lookback
+    if not isinstance(lookback, int) or isinstance(lookback, bool) or lookback < 0:
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: found `lookback = {lookback!r}`, expected a number of steps, 0 or more. "
+            "Correct the declaration."
+        )
+
+
+def _are_columns(declared: Any) -> bool:
+    # A string is a collection of strings, too: `reads = "obs"` would mean the columns o, b and s.
+    return (
+        not isinstance(declared, str) and isinstance(declared, Collection) and all(isinstance(c, str) for c in declared)
+    )
+
+
+def outside_columns(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
+    """Return the columns that a pipeline as a whole reads; None if a piece before the last read does not declare it."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for place in leaves(pipeline):
+        if place.piece.reads is None:
+            return None
+        read |= set(place.piece.reads) - written
+        written |= set(place.piece.writes or ())
+    return frozenset(read)
+
+
+def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
+    """Return the columns that the pieces of a pipeline write; None if one does not declare it."""
+    written: set[str] = set()
+    for place in leaves(pipeline):
+        if place.piece.writes is None:
+            return None
+        written |= set(place.piece.writes)
+    return frozenset(written)
+
+
+def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
+    """Check that a pipeline feeds the states of a module that has states.
+
+    Raises:
+        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`.
+    """
+    if pipeline.given_columns is None or Columns.STATE_IN in pipeline.given_columns:
+        return
+    written = all_written(pipeline)
+    if written is None or Columns.STATE_IN in written:
+        return
+    stateful = [name for name, module in _modules(rl_module) if _is_stateful(module)]
+    if stateful:
+        raise PipelineError(
+            f"{type(pipeline).__name__}: found a stateful module ({', '.join(stateful)}), expected a piece that writes the "
+            f"column {Columns.STATE_IN!r}, and there is none among {[place.path for place in leaves(pipeline)]}. Insert "
+            "`AddStatesFromEpisodesToBatch()`, after the piece that adds the observations."
+        )
+
+
+def _modules(rl_module: Any) -> Iterable[tuple[str, Any]]:
+    """Yield the name and the module, for one module as well as for several in a mapping."""
+    if callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__"):
+        return [(repr(key), rl_module[key]) for key in rl_module.keys()]  # noqa: SIM118  # a protocol, not a dict
+    return [(type(rl_module).__name__, rl_module)]
+
+
+def _is_stateful(module: Any) -> bool:
+    is_stateful = getattr(module, "is_stateful", False)
+    return bool(is_stateful() if callable(is_stateful) else is_stateful)

@@ -1,0 +1,372 @@
+"""A pipeline: pieces that run one after another. It is a piece itself, so pipelines can be nested."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+from weakref import ref
+
+from gymnasium import Space
+
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines import checking, display, places, state_keeping
+from episodia.connectors.pipelines.batch_ends import copied, unwrapped
+from episodia.connectors.pipelines.current_run import Run, current_run
+from episodia.connectors.pipelines.diagram import pipeline_html
+from episodia.connectors.pipelines.editing import set_own_spaces, set_pieces
+from episodia.connectors.pipelines.explaining import Explanation, explain
+from episodia.connectors.pipelines.failures import cause_of, failure
+from episodia.connectors.pipelines.names import name_clash
+from episodia.connectors.pipelines.space_flow import MaybeSpace
+from episodia.connectors.pipelines.tracing import Trace, Tracer
+from episodia.episodes.episode_list import EpisodeList
+from episodia.errors import PipelineError
+from episodia.spaces import short_name
+
+# A piece, by its index, its name (`inner/Name` in nested pipelines) or its class.
+Key = int | str | type[ConnectorV2]
+
+_NO_MODULE: Any = object()
+
+
+class ConnectorPipelineV2(ConnectorV2):
+    """Pieces that run one after another, each on the batch that the one before has returned.
+
+    It is checked when it is built and after each change: that each piece finds what it reads, that no piece overwrites
+    another's column, that all names differ. Spaces flow through it from piece to piece. A change that fails leaves the
+    pipeline as it was.
+
+    Use one of the three kinds, `EnvToModulePipeline`, `ModuleToEnvPipeline` and `LearnerConnectorPipeline`, which know what
+    they are given. This class is for parts of them: it takes any column as given.
+
+    Attributes:
+        given_columns: The columns that the caller puts into the batch; None if that can be any.
+    """
+
+    given_columns: ClassVar[frozenset[str] | None] = None
+    _pieces: tuple[ConnectorV2, ...] = ()
+    _module_seen: Any = _NO_MODULE
+    _trace: Trace | None = None
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        connectors: Iterable[ConnectorV2] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Create a pipeline.
+
+        Args:
+            input_observation_space: The space of the observations that reach the first piece.
+            input_action_space: The same for actions.
+            connectors: The pieces, in order.
+            **kwargs: `name`; all others are ignored.
+
+        Raises:
+            PipelineError: If the pieces do not fit together.
+        """
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        set_pieces(self, () if connectors is None else connectors)
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: dict[str, Any] | None = None,
+        episodes: Any,
+        explore: bool | None = None,
+        shared_data: dict[Any, Any] | None = None,
+        metrics: Any = None,
+        _nested: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return what the pieces make of `batch`, which is not changed itself; it is empty by default.
+
+        At the end of the outermost pipeline, whole stretches (`Ragged`) become plain arrays or tensors of the steps.
+
+        Raises:
+            ConnectorError: If a piece fails; `__cause__` is what it raised.
+            BatchError: If `batch` is no dict.
+            EpisodeError: If `episodes` is no list of episodes of one kind.
+            PipelineError: If the module is stateful and nothing feeds it its states.
+        """
+        arguments = {**kwargs, "rl_module": rl_module, "explore": explore, "metrics": metrics}
+        arguments["shared_data"] = {} if shared_data is None else shared_data
+        if _nested:
+            arguments["episodes"] = episodes
+            return self._run({} if batch is None else batch, arguments)
+        batch, tracer = copied(batch), None
+        if rl_module is not self._module_seen:
+            self.check_module(rl_module)
+            self._module_seen = rl_module
+            tracer = Tracer(self, batch) if self._trace is None else None
+        arguments["episodes"] = prepared = self.prepared(episodes)
+        with Run(prepared, tracer):
+            made = self._run(batch, arguments)
+        returned = unwrapped(made)
+        if tracer is not None:
+            self._trace = tracer.trace(returned)
+        return returned
+
+    def _run(self, batch: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call the pieces one after another with these arguments and the batch so far."""
+        position, given = 0, batch
+        run = current_run() or Run(None)
+        watcher = run.watcher
+        try:
+            for position, piece in enumerate(self._pieces):  # noqa: B007  # for the handler below
+                given, run.at_episode = batch.copy(), None
+                if watcher is not None:
+                    watcher.enter(piece, batch)
+                # One dict for all calls: spelled-out keywords would be packed into a new one for each piece.
+                # `data` is the name that older plugins have for the batch.
+                arguments["batch"] = arguments["data"] = batch
+                batch = piece(**arguments) if piece._pieces is None else piece(**arguments, _nested=True)
+                if not isinstance(batch, dict):
+                    raise TypeError(_no_batch(batch))
+                if watcher is not None:
+                    watcher.leave(piece, batch)
+        except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
+            raise failure(self, position, given, error) from cause_of(error)
+        return batch
+
+    def prepared(self, episodes: Any) -> EpisodeList | None:
+        """Return `episodes` as the pieces of this kind of pipeline get them."""
+        return None if episodes is None else EpisodeList.of(episodes)
+
+    def explain(self, episodes: Any, rl_module: Any = None, **kwargs: Any) -> Explanation:
+        """Run the pipeline on copies of itself and of `episodes`, and return what each piece made of the batch.
+
+        Args:
+            episodes: What to run on; they are not changed, and neither is the state of the pipeline.
+            rl_module: The module, for pieces that need it.
+            **kwargs: What else the pipeline is called with, such as `batch` and `explore`.
+
+        Returns:
+            Columns with shapes and dtypes, time and bytes of each piece; print it, or let a notebook show it. The shapes are
+            also on the arrows of the diagram that a notebook shows for the pipeline itself from now on.
+
+        Raises:
+            ConnectorError: If a piece fails.
+        """
+        explanation = explain(self, episodes, rl_module, **kwargs)
+        self._trace = explanation.trace
+        return explanation
+
+    def check_module(self, rl_module: Any) -> None:
+        """Check that `rl_module` finds what it needs; the first call with a module does that too.
+
+        Raises:
+            PipelineError: If the module is stateful and no piece writes its states.
+        """
+        if rl_module is not None:
+            checking.check_module_fits(self, rl_module)
+
+    # --- Its pieces -------------------------------------------------------------------------------------------------
+
+    @property
+    def connectors(self) -> tuple[ConnectorV2, ...]:
+        """The pieces, in order; change them with the methods below."""
+        return self._pieces
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __bool__(self) -> bool:
+        # An empty pipeline is a pipeline.
+        return True
+
+    def __iter__(self) -> Iterator[ConnectorV2]:
+        return iter(self._pieces)
+
+    def __getitem__(self, key: Key) -> ConnectorV2:
+        return places.find(self, key).piece
+
+    def prepend(self, connector: ConnectorV2) -> None:
+        """Let `connector` be the first piece."""
+        set_pieces(self, (connector, *self._pieces))
+
+    def append(self, connector: ConnectorV2) -> None:
+        """Let `connector` be the last piece."""
+        set_pieces(self, (*self._pieces, connector))
+
+    def insert_before(self, key: Key, connector: ConnectorV2) -> ConnectorV2:
+        """Insert `connector` before the piece that `key` names, also in a nested pipeline; return that piece."""
+        return self._splice(key, lambda piece: (connector, piece))
+
+    def insert_after(self, key: Key, connector: ConnectorV2) -> ConnectorV2:
+        """Insert `connector` after the piece that `key` names, also in a nested pipeline; return that piece."""
+        return self._splice(key, lambda piece: (piece, connector))
+
+    def replace(self, key: Key, connector: ConnectorV2) -> ConnectorV2:
+        """Put `connector` in the place of the piece that `key` names, also in a nested pipeline; return that piece."""
+        return self._splice(key, lambda _: (connector,))
+
+    def remove(self, key: Key) -> ConnectorV2:
+        """Remove the piece that `key` names, also from a nested pipeline; return it."""
+        return self._splice(key, lambda _: ())
+
+    def _splice(self, key: Key, instead: Any) -> ConnectorV2:
+        place = places.find(self, key)
+        pieces = place.pipeline.connectors
+        set_pieces(place.pipeline, (*pieces[: place.index], *instead(place.piece), *pieces[place.index + 1 :]))
+        return place.piece
+
+    def _check_new_name(self, piece: ConnectorV2, name: str) -> None:
+        for other in self._pieces:
+            if other is not piece and other.name == name:
+                position = next(index for index, one in enumerate(self._pieces) if one is piece)
+                raise PipelineError(name_clash(piece, name, other, position))
+
+    def _forget_module(self) -> None:
+        self._module_seen, self._trace = _NO_MODULE, None
+
+    # --- What it declares, as a piece -------------------------------------------------------------------------------
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The columns that its pieces read and none of them has written before; None if one does not declare it."""
+        return checking.outside_columns(self)
+
+    @property
+    def writes(self) -> frozenset[str] | None:
+        """The columns that its pieces write; None if one does not declare it."""
+        return checking.all_written(self)
+
+    @property
+    def lookback(self) -> int:
+        """How many steps before a chunk have to be kept for it: the most that one of its pieces looks back.
+
+        The maximum, not the sum: pieces look back in the episodes, not in what earlier pieces have made of them.
+        """
+        return max((piece.lookback for piece in self._pieces), default=0)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the piece that depends on most other rows."""
+        kinds = [piece.kind for piece in self._pieces]
+        return max(kinds, key=list(Kind).index, default=Kind.CAUSAL)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether one of its pieces is."""
+        return any(piece.is_stateful for piece in self._pieces)
+
+    # --- Spaces -----------------------------------------------------------------------------------------------------
+
+    @property
+    def observation_space(self) -> MaybeSpace:
+        """The space of the observations that leave the last piece."""
+        return self._pieces[-1].observation_space if self._pieces else self._input_observation_space
+
+    @property
+    def action_space(self) -> MaybeSpace:
+        """The space of the actions that leave the last piece."""
+        return self._pieces[-1].action_space if self._pieces else self._input_action_space
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Space[Any], input_action_space: MaybeSpace
+    ) -> MaybeSpace:
+        """Let the spaces flow through the pieces, and return the observation space that leaves the last one."""
+        self._receive_spaces(input_observation_space, input_action_space)
+        return self.observation_space
+
+    def recompute_output_action_space(
+        self, input_observation_space: MaybeSpace, input_action_space: Space[Any]
+    ) -> MaybeSpace:
+        """Let the spaces flow through the pieces, and return the action space that leaves the last one."""
+        self._receive_spaces(input_observation_space, input_action_space)
+        return self.action_space
+
+    def _thread_spaces(self) -> None:
+        self._receive_spaces(*self._own_spaces)
+
+    def _change_own_spaces(
+        self, own: tuple[MaybeSpace, MaybeSpace], observation_space: MaybeSpace, action_space: MaybeSpace
+    ) -> None:
+        set_own_spaces(self, own)
+
+    def _compute_output_spaces(self) -> None:
+        observation_space, action_space = self._input_observation_space, self._input_action_space
+        for position, piece in enumerate(self._pieces):
+            try:
+                piece._receive_spaces(observation_space, action_space)
+                observation_space, action_space = piece.observation_space, piece.action_space
+            except Exception as error:
+                what = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
+                raise PipelineError(
+                    f"{type(self).__name__}, piece {piece.name!r} at {position}: found no output spaces for the observation "
+                    f"space {_text(observation_space)} and the action space {_text(action_space)} ({what}). Correct "
+                    "`recompute_output_observation_space` or `recompute_output_action_space`, or the pieces before it."
+                ) from error
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return the states of the pieces that have one, by name.
+
+        Args:
+            components: Only the pieces of these names; `inner/Name` in nested pipelines.
+            not_components: Not the pieces of these names.
+            **kwargs: Ignored.
+        """
+        return state_keeping.states_of(self, components, not_components)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Give the pieces that `state` names their states; the others keep theirs.
+
+        Raises:
+            ConnectorStateError: If a name is unknown; nothing is changed then.
+        """
+        state_keeping.set_states(self, state)
+
+    def reset_state(self) -> None:
+        """Let all pieces forget everything."""
+        for piece in self._pieces:
+            piece.reset_state()
+
+    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return one state that stands for what several copies of the pipeline have seen, piece by piece.
+
+        Raises:
+            ConnectorStateError: If a name is unknown, or a piece does not say how its states are merged.
+        """
+        return state_keeping.merged_states(self, states)
+
+    # --- Copies and display -----------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        seen = {"_module_seen", "_trace"}
+        return {key: value for key, value in super().__getstate__().items() if key not in seen}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for piece in self._pieces:
+            piece._owners = (*piece._owners, ref(self))
+
+    def __repr__(self) -> str:
+        return display.pipeline_text(self)
+
+    def _repr_html_(self) -> str:
+        return pipeline_html(self, self._trace)
+
+
+def _no_batch(found: Any) -> str:
+    """Return the message for a piece that returned something else than a batch."""
+    return (
+        f"found {type(found).__name__} as what the piece returned, expected the batch, a dict. End its `__call__` with "
+        "`return batch`."
+    )
+
+
+def _text(space: MaybeSpace) -> str:
+    return "None" if space is None else short_name(space)

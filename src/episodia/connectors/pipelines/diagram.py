@@ -1,0 +1,108 @@
+"""A pipeline as notebooks show it: a box for each piece, and on the arrows between them what the batch holds there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from episodia.connectors.pipelines.display import columns_text, facts_of, headline, title_of
+from episodia.connectors.pipelines.places import Place, walk
+from episodia.notebook_html import block, folded, shortened, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+    from episodia.connectors.pipelines.tracing import Columns, Trace
+
+_MOST_PIECES = 60
+_MOST_COLUMNS = 12
+_LONGEST_CONTENT = 80
+
+_BOX = "display:table;border:1px solid;border-radius:4px;padding:2px 10px;margin:2px 0"
+_ARROW = "margin:0 0 0 14px;font-size:90%;line-height:1.35"
+
+
+def pipeline_html(pipeline: ConnectorPipelineV2, trace: Trace | None) -> str:
+    """Return the boxes of a pipeline, nested pipelines as boxes in boxes.
+
+    Args:
+        pipeline: What is shown.
+        trace: What flowed through it in a run; without one, the arrows carry nothing.
+    """
+    places = list(walk(pipeline))
+    diagram = _Diagram(places[:_MOST_PIECES], trace)
+    parts = list(diagram.parts(()))
+    if len(places) > _MOST_PIECES:
+        parts.append(f"<p>... and {len(places) - _MOST_PIECES} more pieces</p>")
+    parts.append(f"<p>{_HINT}</p>" if trace is None else diagram.arrow(trace.returned, "returns"))
+    return block(headline(pipeline), *parts)
+
+
+_HINT = "After a run, or <code>explain(episodes)</code>, the arrows show the columns with their shapes."
+
+
+@final
+class _Diagram:
+    """The boxes and arrows of a pipeline, in the order in which its pieces run."""
+
+    def __init__(self, places: list[Place], trace: Trace | None) -> None:
+        self._inside: dict[tuple[int, ...], list[Place]] = {}
+        for place in places:
+            self._inside.setdefault(place.indices[:-1], []).append(place)
+        self._trace = trace
+        self._before: Columns = {}
+
+    def parts(self, outer: tuple[int, ...]) -> Iterator[str]:
+        """Yield the boxes and arrows directly in the pipeline at `outer`: arrows stand between two boxes."""
+        places = self._inside.get(outer, [])
+        if not outer and self._trace is not None and self._trace.given:
+            yield self.arrow(self._trace.given, "given")
+        for place in places:
+            yield self._box(place)
+            if place is not places[-1]:
+                yield self.arrow(self._made_by(place))
+
+    def _box(self, place: Place) -> str:
+        if place.piece._pieces is not None:
+            inner = "".join(self.parts(place.indices))
+            return f"<div style='{_BOX}'><i>{text(title_of(place))}</i>{inner}</div>"
+        reads, writes = columns_text(place.piece.reads), columns_text(place.piece.writes)
+        facts = "".join(f"<br>{text(fact)}" for fact in facts_of(place.piece))
+        inside = f"<small>reads {text(reads)}<br>writes {text(writes)}{facts}</small>"
+        return f"<div style='{_BOX}'>{folded(title_of(place), inside)}</div>"
+
+    def _made_by(self, place: Place) -> Columns:
+        """Return what a piece, or the last one in a pipeline, has made of the batch."""
+        inside = self._inside.get(place.indices)
+        if inside:
+            return self._made_by(inside[-1])
+        # An empty pipeline leaves everything as it is.
+        return self._before if self._trace is None else self._trace.after.get(place.indices, self._before)
+
+    def arrow(self, now: Columns, label: str = "") -> str:
+        """Return the arrow to the next box, with the columns that are new or look different since the last arrow."""
+        before, self._before = self._before, now
+        return _arrow(now, before, label)
+
+
+def _arrow(now: Columns, before: Columns, label: str) -> str:
+    """Return an arrow with the columns that are new or look different, and those that are as before folded."""
+    changed = [name for name in now if before.get(name) != now[name]]
+    same = [name for name in now if before.get(name) == now[name]]
+    gone = [name for name in before if name not in now]
+    lines = [f"↓ {label}".rstrip()]
+    lines += [_column(name, now[name]) for name in changed[:_MOST_COLUMNS]]
+    if len(changed) > _MOST_COLUMNS:
+        lines.append(f"... and {len(changed) - _MOST_COLUMNS} more columns")
+    if gone:
+        lines.append(f"<small>without {text(', '.join(gone))}</small>")
+    shown = "<br>".join(lines)
+    if same:
+        inside = "<br>".join(_column(name, now[name]) for name in same[:_MOST_COLUMNS])
+        more = f"<br>... and {len(same) - _MOST_COLUMNS} more" if len(same) > _MOST_COLUMNS else ""
+        shown += f"<small>{folded(f'{len(same)} of the same shape as before', inside + more)}</small>"
+    return f"<div style='{_ARROW}'>{shown}</div>"
+
+
+def _column(name: str, content: str) -> str:
+    return f"&nbsp;&nbsp;<b>{text(shortened(name, 60))}</b> {text(content, _LONGEST_CONTENT)}"

@@ -1,0 +1,173 @@
+"""What each piece of a pipeline makes of the batch: columns with shapes and dtypes, time and bytes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from episodia.connectors.batches.describing import bytes_of, columns_of, describe_column
+from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.pipelines.batch_ends import copied, unwrapped
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.places import walk
+from episodia.connectors.pipelines.tracing import Trace, described
+from episodia.notebook_html import block, bytes_text, row, table
+
+if TYPE_CHECKING:
+    from episodia.connectors.base import ConnectorV2
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+Change = Literal["new", "changed", "same", "gone"]
+
+_MOST_ROWS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnReport:
+    """A column after a piece."""
+
+    name: str
+    change: Change
+    content: str  # shapes and dtypes; empty if the column is gone
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceReport:
+    """What one piece did."""
+
+    piece: str
+    place: tuple[int, ...]
+    seconds: float
+    columns: tuple[ColumnReport, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all columns after the piece."""
+        return sum(column.nbytes for column in self.columns)
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The columns after the piece, with their shapes and dtypes."""
+        return {column.name: column.content for column in self.columns if column.change != "gone"}
+
+
+@final
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Explanation:
+    """What each piece of a pipeline made of a batch. It prints as a table, and notebooks show it as one."""
+
+    pipeline: str
+    pieces: tuple[PieceReport, ...]
+    batch: dict[str, Any]  # what the pipeline returned
+    trace: Trace = field(repr=False)
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        widths = [max(len(row[column]) for row in [_TITLES, *rows]) for column in range(len(_TITLES))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in [_TITLES, *rows]]
+        return "\n".join([self._headline(), *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        hidden = f"{len(rows) - _MOST_ROWS} more rows" if len(rows) > _MOST_ROWS else ""
+        return block(self._headline(), table(_TITLES, map(row, rows[:_MOST_ROWS]), hidden))
+
+    def _headline(self) -> str:
+        return f"{self.pipeline}: {_time_text(sum(piece.seconds for piece in self.pieces))}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = []
+        for report in self.pieces:
+            where, spent, total = (
+                ".".join(map(str, report.place)),
+                _time_text(report.seconds),
+                bytes_text(report.nbytes),
+            )
+            rows.append((where, report.piece, spent, total, "", "", ""))
+            rows += [("", "", "", "", _MARKS[column.change], column.name, column.content) for column in report.columns]
+        return rows
+
+
+_TITLES = ("", "piece", "time", "bytes", "", "column", "content")
+_MARKS: dict[Change, str] = {"new": "+", "changed": "*", "same": " ", "gone": "-"}
+
+
+def _time_text(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def explain(
+    pipeline: ConnectorPipelineV2, episodes: Any, rl_module: Any, *, batch: dict[str, Any] | None = None, **kwargs: Any
+) -> Explanation:
+    """Run a copy of `pipeline` on copy-on-write forks of `episodes`, and return what each piece did."""
+    with _stand_in(pipeline) as trial:
+        trial.check_module(rl_module)
+        prepared = trial.prepared(episodes)
+        forks = None if prepared is None else prepared.forked()
+        watcher = Watcher(trial)
+        with Run(forks, watcher):
+            # It counts as nested, because the run was opened here; the end of an outermost one follows.
+            made = trial(rl_module=rl_module, batch=copied(batch), episodes=forks, _nested=True, **kwargs)
+    reports, returned = tuple(watcher.reports), unwrapped(made)
+    trace = Trace(described(batch or {}), {report.place: report.contents for report in reports}, described(returned))
+    return Explanation(pipeline=type(pipeline).__name__, pieces=reports, batch=returned, trace=trace)
+
+
+@contextmanager
+def _stand_in(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorPipelineV2]:
+    """Yield a copy of `pipeline`; itself, if it cannot be copied, and its state is put back afterwards."""
+    try:
+        trial = copy.deepcopy(pipeline)
+    except Exception:  # noqa: BLE001  # whatever a plugin holds that cannot be copied
+        state = copy.deepcopy(pipeline.get_state())
+        try:
+            yield pipeline
+        finally:
+            pipeline.set_state(state)
+    else:
+        yield trial
+
+
+@final
+class Watcher:
+    """Told by a running pipeline before and after each piece; keeps a report of each piece that is no pipeline."""
+
+    def __init__(self, pipeline: ConnectorPipelineV2) -> None:
+        self.reports: list[PieceReport] = []
+        self._places = {id(place.piece): place for place in walk(pipeline)}
+        self._before: dict[str, Any] = {}
+        self._began = 0.0
+
+    def enter(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
+        """Note what the batch is before `piece` runs."""
+        if piece._pieces is None:
+            self._before = {name: fingerprint(column) for name, column in columns_of(batch)}
+            self._began = perf_counter()
+
+    def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
+        """Note what `piece` has made of the batch."""
+        if piece._pieces is not None:
+            return
+        seconds = perf_counter() - self._began
+        place = self._places[id(piece)]
+        columns = [self._report(name, column) for name, column in columns_of(batch)]
+        there = {column.name for column in columns}
+        gone = [
+            ColumnReport(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
+        ]
+        self.reports.append(
+            PieceReport(piece=place.path, place=place.indices, seconds=seconds, columns=(*columns, *gone))
+        )
+
+    def _report(self, name: str, column: Any) -> ColumnReport:
+        change: Change = "new"
+        if name in self._before:
+            change = "same" if fingerprint(column) == self._before[name] else "changed"
+        return ColumnReport(name=name, change=change, content=describe_column(column), nbytes=bytes_of(column))

@@ -1,0 +1,48 @@
+"""The three kinds of pipelines: before a module acts, after it has acted, and before it learns."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.episodes.episode_list import EpisodeList
+
+__all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
+
+
+class EnvToModulePipeline(ConnectorPipelineV2):
+    """From episodes to the batch that a module acts on: one row for each agent, at its last observation.
+
+    The batch is empty at first. What pieces write into the episodes stays there, and so reaches the learner.
+    """
+
+    given_columns: ClassVar[frozenset[str] | None] = frozenset()
+
+    def prepared(self, episodes: Any) -> EpisodeList | None:
+        """Return the episodes themselves, as a list that speaks of the present moment."""
+        return None if episodes is None else EpisodeList.of(episodes).current()
+
+
+class ModuleToEnvPipeline(ConnectorPipelineV2):
+    """From the outputs of a module to actions for the environment.
+
+    The batch is what the module has put out, which can be any columns.
+    """
+
+    def prepared(self, episodes: Any) -> EpisodeList | None:
+        """Return the episodes themselves, as a list that speaks of the present moment."""
+        return None if episodes is None else EpisodeList.of(episodes).current()
+
+
+class LearnerConnectorPipeline(ConnectorPipelineV2):
+    """From episodes to the batch that a module learns from: a row for each step.
+
+    The batch is empty at first. Pieces work on copy-on-write forks: what one of them writes into the episodes, the pieces
+    after it see, and the caller does not. So a pipeline that runs twice adds no intrinsic reward twice.
+    """
+
+    given_columns: ClassVar[frozenset[str] | None] = frozenset()
+
+    def prepared(self, episodes: Any) -> EpisodeList | None:
+        """Return forks of the episodes."""
+        return None if episodes is None else EpisodeList.of(episodes).forked()

@@ -1,0 +1,71 @@
+"""What connectors are installed, as text: shipped ones and plugins, with what each reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.plugins.entry_points import PluginError, Registry
+
+_HEADERS = ("connector", "from", "reads", "writes", "lookback")
+
+
+class Listing(NamedTuple):
+    """The installed connectors.
+
+    Attributes:
+        rows: For each that works: its name, where it is from, what it reads and writes, and how far it looks back.
+        problems: A sentence for each that is broken, and for each name that several claim.
+    """
+
+    rows: list[tuple[str, ...]]
+    problems: list[str]
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(_HEADERS, *self.rows, strict=True)]
+        lines = [_line(row, widths) for row in (_HEADERS, *self.rows)]
+        return "\n".join(
+            [*lines, *(["", "Problems:"] if self.problems else []), *(f"- {one}" for one in self.problems)]
+        )
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def installed(registry: Registry) -> Listing:
+    """Return what is installed; a plugin that cannot be imported is a problem, and hides no other one.
+
+    >>> rows, problems = installed(Registry([]))
+    >>> [row for row in rows if row[0] == "ClipRewards"], problems
+    ([('ClipRewards', 'episodia', 'rewards', 'rewards', '0')], [])
+    """
+    rows = [_row(name, "episodia", found) for name, found in sorted(registry.shipped.items())]
+    problems = {plugin.name: registry.clash_of(plugin.name) for plugin in registry.plugins}
+    texts = [f"connector {name!r}: {clash}." for name, clash in problems.items() if clash]
+    for plugin in registry.plugins:
+        try:
+            found = plugin.load()
+        except PluginError as error:
+            texts.append(str(error))
+        else:
+            rows.append(_row(plugin.name, plugin.package, found))
+    return Listing(rows, texts)
+
+
+def _row(name: str, package: str, found: type[ConnectorV2]) -> tuple[str, ...]:
+    reads, writes, lookback = (getattr(found, attribute) for attribute in ("reads", "writes", "lookback"))
+    return name, package, _columns(reads), _columns(writes), _steps(lookback)
+
+
+def _columns(declared: Any) -> str:
+    if declared is None:
+        return "not declared"
+    if not isinstance(declared, Collection):
+        return "by its arguments"
+    return ", ".join(sorted(map(str, declared))) or "-"
+
+
+def _steps(declared: Any) -> str:
+    return str(declared) if isinstance(declared, int) else "by its arguments"

@@ -1,0 +1,167 @@
+"""A small package with a connector of one's own: code, tests that run all checks, and the entry point."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from episodia import connectors
+from episodia.connectors.plugins.entry_points import GROUP, PluginError
+
+_PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=64"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{package}"
+version = "0.1.0"
+description = "{name}: a connector for episodia."
+requires-python = ">=3.11"
+dependencies = ["episodia"]
+
+[project.optional-dependencies]
+test = ["episodia[test]"]
+
+# By this name everybody finds it: `episodia.connectors.load_connector("{name}")`.
+[project.entry-points."{group}"]
+{name} = "{module}:{name}"
+
+[tool.setuptools.packages.find]
+where = ["src"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["src"]
+"""
+
+_CODE = '''\
+"""{name}: a connector for episodia."""
+
+from episodia.connectors import ConnectorV2, add_column
+
+__all__ = ["{name}"]
+
+
+class {name}(ConnectorV2):
+    """Adds how much the last reward differs from the one before it. Replace this by what you need."""
+
+    # What it needs from the batch, what it adds to it, and how many steps it looks back: pipelines rely on it.
+    reads = frozenset()
+    writes = frozenset({{"{column}"}})
+    lookback = 2
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        """Return the batch with one more column."""
+        add_column(batch, "{column}", episodes, self.change)
+        return batch
+
+    def change(self, rows):
+        """Return the change for each row: a step for a learner, the present moment for a runner."""
+        windows = rows.windows("rewards", shifts=[-2, -1], fill=0.0)
+        return windows.map(lambda rewards: rewards[:, 1] - rewards[:, 0])
+'''
+
+_TESTS = '''\
+"""{name} keeps the laws of connectors, and does what it says."""
+
+from episodia import EpisodeList, SingleAgentEpisode
+from episodia.testing import parametrize_with_checks
+from {module} import {name}
+
+
+@parametrize_with_checks([{name}()])
+def test_it_keeps_the_laws(check):
+    check()
+
+
+def test_it_adds_the_change_of_the_reward():
+    walk = SingleAgentEpisode(
+        observations=[0, 1, 2, 3], actions=[0, 0, 0], rewards=[1.0, 4.0, 2.0], len_lookback_buffer=0
+    )
+
+    batch = {name}()(rl_module=None, batch={{}}, episodes=EpisodeList([walk]))
+
+    assert batch["{column}"].values.tolist() == [0.0, 1.0, 3.0]
+'''
+
+_README = """\
+# {package}
+
+`{name}` is a connector for episodia.
+
+```bash
+python -m pip install -e ".[test]"
+python -m pytest              # all laws of connectors, each a test of its own
+python -m episodia connectors # it is in the list
+```
+"""
+
+
+def write_package(name: str, folder: Path) -> list[Path]:
+    """Write a package with a connector of the class `name` into a new folder in `folder`; return its files.
+
+    Args:
+        name: A name for a class, such as `AddWind`; package, module and column are named after it.
+        folder: Where the folder of the package is made.
+
+    Raises:
+        PluginError: If that is no name for a class, or there is such a folder already, or it cannot be written. Nothing is
+            written then.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_package("AddWind", Path(folder))]
+    ['pyproject.toml', 'README.md', '__init__.py', 'test_add_wind.py']
+    """
+    module = _module_name(name)
+    words = {"name": name, "module": module, "column": module, "group": GROUP, "package": module.replace("_", "-")}
+    root = folder / words["package"]
+    if root.exists():
+        raise PluginError(
+            f"new connector: found {root} already, expected no such folder. Choose another name or folder."
+        )
+    files = {
+        root / "pyproject.toml": _PYPROJECT,
+        root / "README.md": _README,
+        root / "src" / module / "__init__.py": _CODE,
+        root / "tests" / f"test_{module}.py": _TESTS,
+    }
+    try:
+        for path, template in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(template.format(**words), encoding="utf-8")
+    except OSError as error:
+        shutil.rmtree(root, ignore_errors=True)
+        raise PluginError(
+            f"new connector: found that {root} cannot be written ({error}), expected a folder for new files. Choose another."
+        ) from error
+    return list(files)
+
+
+def _module_name(name: str) -> str:
+    """Return the name of the module for a class of that name.
+
+    Raises:
+        PluginError: If it is no name for a class, or something else would be hidden by it.
+    """
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) or keyword.iskeyword(name):
+        raise PluginError(
+            f"new connector: found the name {name!r}, expected that of a class: letters and digits, the first one a capital. "
+            "Choose one such as 'AddWind'."
+        )
+    if hasattr(connectors, name):
+        raise PluginError(
+            f"new connector: found the name {name!r}, which `episodia.connectors` has already, expected another one. Choose "
+            "one such as 'AddWind'."
+        )
+    module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    if keyword.iskeyword(module) or find_spec(module) is not None:
+        raise PluginError(
+            f"new connector: found the name {name!r}, whose module {module!r} would hide something of Python or of a package "
+            "that is installed, expected a name that is free. Choose one such as 'AddWind'."
+        )
+    return module

@@ -1,0 +1,1 @@
+"""Views: which steps of which column a module sees beside each step."""

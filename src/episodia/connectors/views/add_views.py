@@ -1,0 +1,296 @@
+"""Views of the trajectory as columns of the batch: one declaration for acting and for learning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.connectors.base import ConnectorV2
+from episodia.connectors.batches.batch_columns import Batch, place_for
+from episodia.connectors.kinds import Kind
+from episodia.connectors.observation_pieces import ObservationPiece
+from episodia.connectors.pipelines.editing import outermost_of, set_pieces
+from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
+from episodia.connectors.views.view import View
+from episodia.connectors.views.view_plan import Gather, Reader, compiled
+from episodia.connectors.views.view_spaces import space_of_view
+from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.computed_columns import COMPUTED, computed_windows
+from episodia.episodes.filling import Fills
+from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.episodes.other_agents import OtherAgents
+from episodia.episodes.ragged import sparse_rows
+from episodia.errors import BatchError, PipelineError
+
+
+@final
+class AddViews(ObservationPiece):
+    """Adds a column for each view; the same piece serves acting and learning, and gives the same numbers in both.
+
+    Views read the episodes, not what earlier pieces have put into the batch. In training their columns are tracks, as
+    observations are: values can be bootstrapped with them after the last step.
+
+    Args:
+        views: The views by the names of their columns. One of the name `obs` takes the place of the observations; let the
+            piece stand before the one that adds them.
+        input_observation_space: The space of observations.
+        input_action_space: The space of actions.
+        modules: The ids of the modules whose rows get the columns; all by default.
+        multi_agent: Whether the spaces have an entry for each agent.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If something else than views, or than module ids, is given.
+
+    >>> from episodia import SingleAgentEpisode
+    >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.5, 1.5], len_lookback_buffer=0)
+    >>> piece = AddViews({"last_reward": View("rewards", shift=-1)})
+    >>> piece(rl_module=None, batch={}, episodes=[walk])["last_reward"].body().values.tolist()
+    [0.0, 0.5]
+    >>> piece(rl_module=None, batch={}, episodes=EpisodeList([walk]).current())["last_reward"].values.tolist()
+    [1.5]
+    """
+
+    reads = frozenset[str]()
+
+    def __init__(
+        self,
+        views: Mapping[str, View],
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        modules: Collection[Any] | None = None,
+        multi_agent: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        self.modules = _module_ids(self.name, modules)
+        self._views = _checked(self.name, views)
+        self._plans: dict[bool, list[Gather]] = {}
+
+    def __repr__(self) -> str:
+        modules = "" if self.modules is None else f", modules={sorted(self.modules, key=str)}"
+        return f"AddViews({dict(self._views)!r}{modules})"
+
+    # --- Views ------------------------------------------------------------------------------------------------------
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """The views by name, to look at; `add` and `remove` change them."""
+        return MappingProxyType(self._views)
+
+    def add(self, name: str, view: View) -> None:
+        """Let `view` be seen as the column `name`, also if there was another one.
+
+        Raises:
+            PipelineError: If a pipeline that the piece is in cannot have it. Nothing is changed then.
+        """
+        self._change({**self._views, **_checked(self.name, {name: view})})
+
+    def remove(self, name: str) -> View:
+        """Take a view away, and return it.
+
+        Raises:
+            PipelineError: If there is none of that name, or if another piece needs its column. Nothing is changed then.
+        """
+        if name not in self._views:
+            raise PipelineError(f"{self.name}: found no view {name!r}, expected one of {list(self._views)}.")
+        removed = self._views[name]
+        self._change({other: view for other, view in self._views.items() if other != name})
+        return removed
+
+    def _change(self, views: dict[str, View]) -> None:
+        before, self._views = self._views, views
+        try:
+            self._check_pipelines()
+        except BaseException:
+            self._views = before
+            # Those that were checked first know other spaces by now.
+            self._check_pipelines()
+            raise
+        self._plans = {}
+
+    def _check_pipelines(self) -> None:
+        for pipeline in self._pipelines():
+            set_pieces(pipeline, pipeline.connectors)
+
+    # --- What it declares -------------------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The names of the views that somebody sees in the pipelines that the piece is in."""
+        return frozenset(
+            self._seen(acting=self._is_in(EnvToModulePipeline), learning=self._is_in(LearnerConnectorPipeline))
+        )
+
+    @property
+    def fills(self) -> frozenset[str]:
+        """All that it writes, if that is not for all modules: another piece may write the same for others."""
+        return frozenset() if self.modules is None else self.writes
+
+    @property
+    def lookback(self) -> int:
+        """As many steps as the farthest item is away, also of those views that only learners see.
+
+        A runner whose pipeline has the piece keeps what the learner will need. For a look at another agent it is at least
+        1: an agent that waits at a cut has its first row before it.
+        """
+        return max((max(view.lookback, int(view.agent is not None)) for view in self._views.values()), default=0)
+
+    @property
+    def kind(self) -> Kind:
+        """Forward-looking, if a view is."""
+        looks_ahead = any(view.looks_ahead for view in self._views.values() if view.train and max(view.shifts) > 0)
+        return Kind.FORWARD_LOOKING if looks_ahead else Kind.CAUSAL
+
+    def _is_in(self, kind: type[ConnectorV2]) -> bool:
+        return any(isinstance(root, kind) for pipeline in self._pipelines() for root in outermost_of(pipeline))
+
+    def _seen(self, *, acting: bool, learning: bool) -> dict[str, View]:
+        everybody = acting == learning
+        return {
+            name: view
+            for name, view in self._views.items()
+            if everybody or (acting and view.infer) or (learning and view.train)
+        }
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a pipeline in front of a module that acts, if a view looks into the future."""
+        if not isinstance(pipeline, EnvToModulePipeline):
+            return
+        for name, view in self._seen(acting=True, learning=False).items():
+            if view.looks_ahead:
+                raise PipelineError(
+                    f"{type(pipeline).__name__}, piece {self.name!r}: found the view {name!r}, {view!r}, which looks into the "
+                    f"future: when a module acts, {view.source!r} is known up to the shift {view.latest_when_acting}. Pass "
+                    "`infer=False` (`used_for_compute_actions=False`), and only learners see it."
+                )
+
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Any:
+        """Return the space of the view that takes the place of the observations; without one, `space`."""
+        view = self._views.get(Columns.OBS)
+        return space if view is None else space_of_view(view, space, action_space)
+
+    # --- What it does -----------------------------------------------------------------------------------------------
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Add the columns of all views to `batch`."""
+        episodes = EpisodeList.of(episodes)
+        gathers = self._plan(episodes.is_current)
+        for module_id, rows in episodes.groups().items():
+            if self.modules is not None and module_id not in self.modules:
+                continue
+            for gather in gathers:
+                reader = _reader(gather, rows, episodes, module_id)
+                for name, column in gather.columns(reader, tail=not episodes.is_current).items():
+                    holder, key = place_for(batch, name, module_id, episodes)
+                    holder[key] = column
+        return batch
+
+    def _plan(self, is_acting: bool) -> list[Gather]:
+        if is_acting not in self._plans:
+            self._plans[is_acting] = compiled(self._seen(acting=is_acting, learning=not is_acting))
+        return self._plans[is_acting]
+
+
+def _module_ids(where: str, modules: Any) -> frozenset[Any] | None:
+    if modules is None:
+        return None
+    try:
+        return frozenset([modules] if isinstance(modules, str) else modules)
+    except TypeError as error:
+        raise PipelineError(
+            f"{where}: found `modules={modules!r}`, expected a list of module ids. Pass `modules=[...]`."
+        ) from error
+
+
+def _checked(where: str, views: Any) -> dict[str, View]:
+    """Return the views, each with its source."""
+    if not isinstance(views, Mapping):
+        raise PipelineError(
+            f"{where}: found {views!r}, expected a dict of names and views. Pass `{{'name': View(...)}}`."
+        )
+    for name, view in views.items():
+        if not isinstance(name, str) or not name or not isinstance(view, View):
+            raise PipelineError(
+                f"{where}: found {view!r} as the view {name!r}, expected a `View`, or a `ViewRequirement`, under the name of "
+                "its column. Pass `{'name': View(...)}`."
+            )
+    return {name: replace(view, source=name) if view.source is None else view for name, view in views.items()}
+
+
+def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
+    """Return pieces that add the views which modules declare in `views`; none, if there are none.
+
+    Args:
+        rl_module: A module, or modules by their ids.
+        multi_agent: Whether the spaces of the pipeline have an entry for each agent.
+    """
+    if not (hasattr(rl_module, "keys") and hasattr(rl_module, "__getitem__")):
+        views = getattr(rl_module, "views", None)
+        return [AddViews(views, multi_agent=multi_agent)] if views else []
+    declared = {module_id: getattr(rl_module[module_id], "views", None) for module_id in rl_module.keys()}  # noqa: SIM118  # a protocol, not a dict
+    return [
+        AddViews(views, modules=[module_id], multi_agent=multi_agent) for module_id, views in declared.items() if views
+    ]
+
+
+def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: Any) -> Reader:
+    if gather.agent is None:
+        return OwnRows(rows)
+    if not episodes.is_multi_agent:
+        raise BatchError(
+            f"views {list(gather.picks)}: found single-agent episodes, expected multi-agent ones, because of "
+            f"`agent={gather.agent!r}`: who else was there is not known. Pass multi-agent episodes, or leave `agent` out."
+        )
+    other = gather.agent
+    return OtherAgents(episodes, module_id, other if callable(other) else lambda *_: other)
+
+
+@final
+class OwnRows:
+    """Each agent's own episode, as views read it."""
+
+    def __init__(self, rows: EpisodeList) -> None:
+        self._rows = rows
+
+    def space_of(self, column: str) -> Space[Any] | None:
+        """Return the space of the items of `column`, None if it is not known."""
+        return self._rows.space_of(column)
+
+    def row_counts(self, *, tail: bool = False, every: int = 1) -> np.ndarray:
+        """Return how many rows each agent episode has."""
+        rows = self._rows
+        return rows.row_counts if rows.is_current else sparse_rows(rows.lengths, int(tail), every)[1]
+
+    def windows(
+        self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
+    ) -> Ragged | None:
+        """Return the items at `shifts` from each row; None if nobody knows what an item looks like."""
+        if column in COMPUTED:
+            return computed_windows(self._rows, column, shifts=shifts, fills=fills, tail=tail, every=every)
+        if not self._is_known(column):
+            return None
+        return self._rows.windows(column, shifts=shifts, fill=fills, tail=tail, every=every)
+
+    def _is_known(self, column: str) -> bool:
+        """Tell whether there is an item of `column`, or at least its space."""
+        rows = self._rows
+        if column in (Columns.OBS, Columns.INFOS, Columns.REWARDS):
+            return True
+        if column == Columns.ACTIONS and rows.space_of(column) is not None:
+            return True
+        if isinstance(rows, LiveEpisodes) and column in rows.extra_columns():
+            return True  # a recorder knows, as soon as it has recorded one
+        if rows.lengths.any():
+            return True
+        columns = [
+            row.actions if column == Columns.ACTIONS else row.extra_model_outputs.get(column) for row in rows._rows()
+        ]
+        return any(buffer is not None and buffer.len_incl_lookback() for buffer in columns)
