@@ -53,7 +53,7 @@ def test_it_works_on_either_side_of_the_mapping_to_modules(name, episode):
 
 @pytest.mark.parametrize("name", PIECES)
 def test_a_batch_without_rewards_is_refused(name):
-    with pytest.raises(BatchError, match=r"found no column 'rewards'.*AddColumnsFromEpisodesToTrainBatch"):
+    with pytest.raises(BatchError, match=r"column 'rewards': found no such column.*AddColumnsFromEpisodesToTrainBatch"):
         called(PIECES[name][0], EpisodeList([SingleAgentEpisode(observations=[0])]))
 
 

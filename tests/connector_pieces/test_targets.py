@@ -15,7 +15,6 @@ from episodia.connectors.observations import (
     AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
 )
-from episodia.connectors.pipelines.pipeline_kinds import LearnerConnectorPipeline
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch
 from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.targets import (
@@ -26,7 +25,7 @@ from episodia.connectors.targets import (
     NStepReturns,
     Standardize,
 )
-from episodia.errors import BatchError, ConnectorError
+from episodia.errors import BatchError
 from valued_modules import MemoryModule, SumModule
 
 drives = st.builds(
@@ -92,13 +91,6 @@ def test_advantages_need_the_observation_after_the_last_step():
 
     with pytest.raises(BatchError, match="Place this piece before `BatchIndividualItems`"):
         columns_of(pieces, [drive(2)], SumModule())
-
-
-def test_modules_without_values_get_no_advantages():
-    class Plain:
-        """No values."""
-
-    assert Columns.ADVANTAGES not in columns_of([GeneralAdvantageEstimation()], [drive(2)], Plain())
 
 
 @given(lists_of_drives, st.floats(0, 1))
@@ -235,12 +227,3 @@ def test_without_episodes_there_are_no_advantages_whatever_the_module_takes(modu
     found = columns_of([AddStatesFromEpisodesToBatch(), GeneralAdvantageEstimation()], EpisodeList(), Strict())
 
     assert found[Columns.ADVANTAGES].tolist() == found[Columns.VALUE_TARGETS].tolist() == []
-
-
-def test_a_container_that_knows_no_module_of_the_episodes_is_refused_and_the_agents_are_named():
-    episode = drive(3, agent_id="left", module_id="learned")
-    pieces = [AddObservationsFromEpisodesToBatch(), AddColumnsFromEpisodesToTrainBatch(), AgentToModuleMapping()]
-    pipeline = LearnerConnectorPipeline(connectors=[*pieces, GeneralAdvantageEstimation()])
-
-    with pytest.raises(ConnectorError, match=r"'learned' \(agents: left\), and a container of the modules \['other'\]"):
-        pipeline(rl_module={"other": SumModule()}, episodes=[episode])

@@ -156,6 +156,13 @@ class ConnectorV2(SpaceFlow, ABC):
         """
         return
 
+    def check_module(self, rl_module: Any) -> None:
+        """Raise a `PipelineError` if the piece cannot work with `rl_module`: a module, several by their ids, or None.
+
+        Called when the pipeline around it is told its module, at the latest in its first run. By default every module is good.
+        """
+        return
+
     # --- State ------------------------------------------------------------------------------------------------------
 
     def get_state(

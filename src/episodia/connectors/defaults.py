@@ -49,9 +49,12 @@ def env_to_module(
         multi_agent: Whether to group rows by module.
         stateful: Whether a module is recurrent.
         device: Where tensors go.
-        module: The module, or modules by their ids, whose `views` are added.
+        module: The module, or modules by their ids, whose `views` are added and with which the pieces are to work.
+
+    Raises:
+        PipelineError: If pieces, spaces and module do not fit together.
     """
-    return EnvToModulePipeline(
+    pipeline = EnvToModulePipeline(
         observation_space,
         action_space,
         connectors=[
@@ -65,6 +68,9 @@ def env_to_module(
             NumpyToTensor(device=device),
         ],
     )
+    if module is not None:
+        pipeline.check_module(module)
+    return pipeline
 
 
 def module_to_env(
@@ -131,10 +137,13 @@ def learner(  # noqa: PLR0913  # each is an independent choice
         max_seq_len: How long the sequences are that recurrent modules learn from.
         burn_in: How many steps before each of these warm up the state.
         device: Where tensors go.
-        module: The module, or modules by their ids, whose `views` are added.
+        module: The module, or modules by their ids, whose `views` are added and with which the pieces are to work.
+
+    Raises:
+        PipelineError: If pieces, spaces and module do not fit together.
     """
     padding = AddTimeDimToBatchAndZeroPad(max_seq_len=max_seq_len, burn_in=burn_in)
-    return LearnerConnectorPipeline(
+    pipeline = LearnerConnectorPipeline(
         observation_space,
         action_space,
         connectors=[
@@ -150,3 +159,6 @@ def learner(  # noqa: PLR0913  # each is an independent choice
             NumpyToTensor(device=device),
         ],
     )
+    if module is not None:
+        pipeline.check_module(module)
+    return pipeline

@@ -9,9 +9,10 @@ import numpy as np
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_count
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batches.batch_columns import Batch, module_batches, module_of, place_for
+from episodia.connectors.batches.batch_columns import Batch, module_batches, place_for
 from episodia.connectors.batches.collected import as_ragged
 from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
+from episodia.connectors.batches.served_modules import module_of, needed_module
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.ragged import offsets_of
 from episodia.errors import BatchError
@@ -32,12 +33,16 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
     """Adds for each step the state that the module was in, and that it will be in after the last step.
 
     The state of a step is the `state_out` of the step before; at the beginning of an episode, the module's initial state.
-    Modules without state are left alone.
+    Modules without state are left alone, and so are those that a container does not have.
     """
 
     reads = frozenset[str]()
     writes = frozenset({Columns.STATE_IN})
     lookback = 1
+
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse to work without a module: nobody else tells whether there are states, and which are the first."""
+        needed_module(self.name, rl_module)
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Batch:
         episodes = EpisodeList.of(episodes)
@@ -45,9 +50,10 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
         if carried is not None and Columns.OBS in batch:
             batch[Columns.STATE_IN] = Ragged(carried, np.arange(len(episodes) + 1))
             return batch
+        self.check_module(rl_module)
         for module_id, rows in episodes.groups().items():
             module = module_of(rl_module, module_id)
-            if module.is_stateful():
+            if module is not None and module.is_stateful():
                 states = states_of(rows, module.get_initial_state())
                 holder, key = place_for(batch, Columns.STATE_IN, module_id, episodes)
                 holder[key] = states
@@ -107,7 +113,7 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     In training, episodes are cut into sequences of `max_seq_len` steps, the last one padded with zeros. `state_in` is the
     state at the beginning of each; `seq_lens` and `loss_mask` tell steps from padding. With `burn_in`, each sequence is
     preceded by up to so many of the steps before it, from which nothing is learned but the state. At the present moment, T
-    is 1. Modules without state are left alone.
+    is 1. Modules without state are left alone, and so are those that a container does not have.
 
     Views with `every=max_seq_len` have a row for each sequence already and, like `state_in`, no time axis.
     """
@@ -124,6 +130,10 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
 
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse to work without a module: nobody else tells whether it is recurrent."""
+        needed_module(self.name, rl_module)
+
     def __call__(
         self,
         *,
@@ -133,9 +143,10 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
         shared_data: Any = None,
         **kwargs: Any,
     ) -> Batch:
+        self.check_module(rl_module)
         for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             module = module_of(rl_module, module_id)
-            if not module.is_stateful():
+            if module is None or not module.is_stateful():
                 continue
             if rows.is_current:
                 _add_time_axis(columns, rows)

@@ -11,21 +11,13 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.connectors.arguments import checked_number
 from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batches.batch_columns import Batch, change_column, has_column
+from episodia.connectors.batches.batch_columns import Batch, change_column
 from episodia.episodes import EpisodeList
-from episodia.errors import BatchError, PipelineError
+from episodia.errors import PipelineError
 
 
-def _change_rewards(piece: str, batch: Batch, episodes: Any, change: Callable[[np.ndarray], np.ndarray]) -> Batch:
-    episodes = EpisodeList.of(episodes)
-    if not has_column(batch, Columns.REWARDS):
-        if not episodes.groups():  # nobody is there who could have rewards
-            return batch
-        raise BatchError(
-            f"{piece}: found no column {Columns.REWARDS!r} in the batch, expected one. Place this piece after "
-            "`AddColumnsFromEpisodesToTrainBatch` in a learner pipeline."
-        )
-    change_column(batch, Columns.REWARDS, episodes, lambda column, _: column.map(change))
+def _change_rewards(batch: Batch, episodes: Any, change: Callable[[np.ndarray], np.ndarray]) -> Batch:
+    change_column(batch, Columns.REWARDS, EpisodeList.of(episodes), lambda column, _: column.map(change))
     return batch
 
 
@@ -70,7 +62,7 @@ class ClipRewards(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         """Clip the rewards in `batch`."""
-        return _change_rewards(self.name, batch, episodes, lambda rewards: np.clip(rewards, self.low, self.high))
+        return _change_rewards(batch, episodes, lambda rewards: np.clip(rewards, self.low, self.high))
 
 
 @final
@@ -82,7 +74,7 @@ class SignRewards(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         """Replace the rewards in `batch` by their signs."""
-        return _change_rewards(self.name, batch, episodes, np.sign)
+        return _change_rewards(batch, episodes, np.sign)
 
 
 @final
@@ -119,4 +111,4 @@ class ScaleRewards(ConnectorV2):
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         """Scale the rewards in `batch`."""
-        return _change_rewards(self.name, batch, episodes, lambda rewards: rewards * self.factor)
+        return _change_rewards(batch, episodes, lambda rewards: rewards * self.factor)

@@ -14,13 +14,13 @@ from episodia.connectors.batches.batch_columns import (
     Batch,
     add_column,
     change_column,
-    check_some_known,
+    missing_column,
     module_batches,
-    module_of,
 )
 from episodia.connectors.batches.collected import as_ragged
+from episodia.connectors.batches.served_modules import check_some_known, learns, module_of
 from episodia.connectors.kinds import Kind
-from episodia.connectors.values import values_and_bootstraps
+from episodia.connectors.values import check_values, values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 
@@ -30,8 +30,11 @@ class GeneralAdvantageEstimation(ConnectorV2):
     """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
 
     The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
-    the last step); an episode that terminated has none. Modules without `compute_values` are left alone, and so are those that
-    the container does not have, unless it has none of them.
+    the last step); an episode that terminated has none.
+
+    A module without `compute_values` is refused. Only in a container of several, those that do not learn may lack it: members
+    that are frozen or have no weights, such as rules. They get no advantages, and neither do modules that the container does
+    not have, unless it has none of them.
 
     Place it before `BatchIndividualItems`, while observations are tracks; and `Standardize` after it.
     """
@@ -69,13 +72,18 @@ class GeneralAdvantageEstimation(ConnectorV2):
         self.max_seq_len = None if max_seq_len is None else checked_count(self.name, "max_seq_len", max_seq_len, 1)
         self.device = device
 
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse a module that computes no values, see `check_values`."""
+        check_values(self.name, rl_module)
+
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        self.check_module(rl_module)
         episodes = EpisodeList.of(episodes)
         check_some_known(rl_module, episodes)
         for module_id, columns, rows in list(module_batches(batch, episodes)):
             module = module_of(rl_module, module_id)
             if not hasattr(module, "compute_values"):
-                continue
+                continue  # it does not learn
             values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
             rewards = _flat(columns, Columns.REWARDS, rows)
             advantages, targets = returns.advantages(
@@ -152,7 +160,10 @@ class NStepReturns(ConnectorV2):
 
 @final
 class Standardize(ConnectorV2):
-    """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss."""
+    """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss.
+
+    Modules of a container that do not learn, such as rules, need not have the column.
+    """
 
     lookback = 0
     kind = Kind.BATCH_WIDE
@@ -172,15 +183,14 @@ class Standardize(ConnectorV2):
         """The column that is standardised."""
         return frozenset({self.column})
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            if self.column in columns:
-                column = _flat(columns, self.column, rows)
-                mask = columns.get(Columns.LOSS_MASK)
-                counted = None if mask is None else as_ragged(mask, rows).body().values
-                columns[self.column] = column.with_values(
-                    returns.standardized(column.values, counted).astype(np.float32)
-                )
+    def __call__(self, *, batch: Batch, episodes: Any, rl_module: Any = None, **kwargs: Any) -> Batch:
+        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            if self.column not in columns and not learns(rl_module, module_id):
+                continue
+            column = _flat(columns, self.column, rows)
+            mask = columns.get(Columns.LOSS_MASK)
+            counted = None if mask is None else as_ragged(mask, rows).body().values
+            columns[self.column] = column.with_values(returns.standardized(column.values, counted).astype(np.float32))
         return batch
 
 
@@ -243,4 +253,6 @@ def track_of(columns: Batch, who: str) -> Ragged:
 
 
 def _flat(columns: Batch, name: str, rows: EpisodeList) -> Ragged:
+    if name not in columns:
+        raise missing_column(name, columns)
     return as_ragged(columns[name], rows).body()

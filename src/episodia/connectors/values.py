@@ -11,14 +11,36 @@ import torch
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.sequences import first_rows, padded, sequences, unpadded
+from episodia.connectors.batches.served_modules import is_container, learns, members, needed_module
 from episodia.connectors.recurrence import max_seq_len_of, rows_of_sequences
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes import EpisodeList, Ragged
-from episodia.errors import BatchError
+from episodia.errors import BatchError, PipelineError
 from episodia.trees import leaves, map_batch
 
 # A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
 BYTES_AT_ONCE = 2**28
+
+
+def check_values(piece: str, rl_module: Any) -> None:
+    """Check that whoever may learn computes values.
+
+    Raises:
+        PipelineError: If there is no module, if one that may learn has no `compute_values`, or if no member of a container has.
+    """
+    modules = members(needed_module(piece, rl_module))
+    valued = {module_id for module_id, module in modules.items() if hasattr(module, "compute_values")}
+    missing = [name for name in modules if name not in valued and (not valued or learns(rl_module, name))]
+    if not missing:
+        return
+    names = ", ".join(f"{module_id!r} ({type(modules[module_id]).__name__})" for module_id in missing)
+    found = f"the modules {names}" if is_container(rl_module) else f"a module ({missing[0]})"
+    remedy = ", or freeze what does not learn: `MultiModule(..., frozen=[...])`" if is_container(rl_module) else ""
+    raise PipelineError(
+        f"{piece}: found {found} without `compute_values`, expected that observations are valued: advantages are differences "
+        f"to these values. Give it `compute_values(batch)`, see `episodia.modules.ValueModule`{remedy}; or aim at what needs "
+        "no values, such as `ComputeReturnsToGo`."
+    )
 
 
 def values_and_bootstraps(

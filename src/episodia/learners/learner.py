@@ -46,6 +46,7 @@ class Learner:
     Raises:
         LearnerError: If optimizers and modules do not fit together, or if there is no such device.
         ModuleError: If something is not a module.
+        PipelineError: If a piece of the pipeline cannot work with the modules.
 
     >>> from gymnasium import spaces
     >>> from episodia import SingleAgentEpisode
@@ -89,6 +90,7 @@ class Learner:
             device=self.device,
             module=self._networks.rl_module,
         )
+        self.pipeline.check_module(self._networks.rl_module)
 
     @property
     def modules(self) -> Mapping[str, Module]:

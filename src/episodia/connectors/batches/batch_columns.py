@@ -14,12 +14,23 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.batches.collected import as_ragged
-from episodia.connectors.batches.describing import is_collected
+from episodia.connectors.batches.describing import columns_of, is_collected
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 from episodia.spaces import empty_batch
 
 Batch = dict[Any, Any]
+
+_USUAL_WRITERS = {
+    Columns.OBS: "`AddObservationsFromEpisodesToBatch`",
+    Columns.ADVANTAGES: "`GeneralAdvantageEstimation`",
+    Columns.VALUE_TARGETS: "`GeneralAdvantageEstimation`",
+    Columns.RETURNS_TO_GO: "`ComputeReturnsToGo`",
+    **dict.fromkeys(
+        (Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS),
+        "`AddColumnsFromEpisodesToTrainBatch`",
+    ),
+}
 
 
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
@@ -43,9 +54,25 @@ def place_for(batch: Batch, column: str, module_id: Any, episodes: EpisodeList) 
 def change_column(
     batch: Batch, column: str, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]
 ) -> None:
-    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping."""
-    for holder, key, rows in _places(batch, column, episodes):
+    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping.
+
+    Raises:
+        BatchError: If no module has the column.
+    """
+    found = list(_places(batch, column, episodes))
+    if not found and episodes.groups():  # otherwise nobody is there who could have it
+        raise missing_column(column, batch)
+    for holder, key, rows in found:
         holder[key] = change(as_ragged(holder[key], rows), rows)
+
+
+def missing_column(column: str, batch: Batch) -> BatchError:
+    """Return the error to raise if `batch` lacks a column."""
+    writer = _USUAL_WRITERS.get(column, "an earlier piece")
+    return BatchError(
+        f"column {column!r}: found no such column, only {[name for name, _ in columns_of(batch)]}; expected it from {writer}. "
+        "Place this piece after the one that writes it."
+    )
 
 
 def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
@@ -98,35 +125,6 @@ def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, B
             f"found the columns {list(batch)} of the modules {list(episodes.by_module())} together, expected a batch that is "
             "grouped by module. Place this piece after `AgentToModuleMapping`."
         )
-
-
-def module_of(rl_module: Any, module_id: Any) -> Any:
-    """Return the module that `module_id` names in a container of modules; a single module is returned as it is."""
-    if hasattr(rl_module, "keys") and module_id in rl_module:
-        return rl_module[module_id]
-    return rl_module
-
-
-def check_some_known(rl_module: Any, episodes: EpisodeList) -> None:
-    """Refuse a container that has none of the modules which acted in `episodes`.
-
-    One that has some of them is all right: rules and frozen opponents need not be in the container of who learns.
-
-    Raises:
-        BatchError: If it has none; naming the modules, their agents and the remedy.
-    """
-    groups = {module_id: rows for module_id, rows in episodes.groups().items() if len(rows)}
-    if not groups or not hasattr(rl_module, "keys") or any(module_id in rl_module for module_id in groups):
-        return
-    agents = {
-        module_id: sorted({str(agent) for _, agent in rows.row_owners() if agent is not None})
-        for module_id, rows in groups.items()
-    }
-    found = ", ".join(f"{module_id!r} (agents: {', '.join(ids) or 'none named'})" for module_id, ids in agents.items())
-    raise BatchError(
-        f"found episodes of the modules {found}, and a container of the modules {list(rl_module.keys())}; expected one of the "
-        "first among the second. Add it to the container, or correct the mapping from agents to modules."
-    )
 
 
 def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[Batch, Any, EpisodeList]]:

@@ -6,10 +6,11 @@ and no two writers clash across it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from episodia.columns import Columns
+from episodia.connectors.batches.served_modules import is_container, members
 from episodia.connectors.pipelines.places import Place, leaves
 from episodia.errors import PipelineError
 
@@ -113,30 +114,35 @@ def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
 
 
 def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
-    """Check that a pipeline feeds the states of a module that has states.
+    """Check that a pipeline feeds the states of a module that has states, and that each piece can work with the module.
 
     Raises:
-        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`.
+        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`, or if a piece says that it
+            cannot work with the module.
     """
+    _check_states(pipeline, rl_module)
+    for place in leaves(pipeline):
+        try:
+            place.piece.check_module(rl_module)
+        except PipelineError as error:
+            what = str(error).removeprefix(f"{place.piece.name}: ")
+            raise PipelineError(f"{type(pipeline).__name__}, {place}: {what}") from error
+
+
+def _check_states(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
     if pipeline.given_columns is None or Columns.STATE_IN in pipeline.given_columns:
         return
     written = all_written(pipeline)
     if written is None or Columns.STATE_IN in written:
         return
-    stateful = [name for name, module in _modules(rl_module) if _is_stateful(module)]
+    named = {repr(key) if is_container(rl_module) else key: module for key, module in members(rl_module).items()}
+    stateful = [name for name, module in named.items() if _is_stateful(module)]
     if stateful:
         raise PipelineError(
             f"{type(pipeline).__name__}: found a stateful module ({', '.join(stateful)}), expected a piece that writes the "
             f"column {Columns.STATE_IN!r}, and there is none among {[place.path for place in leaves(pipeline)]}. Insert "
             "`AddStatesFromEpisodesToBatch()`, after the piece that adds the observations."
         )
-
-
-def _modules(rl_module: Any) -> Iterable[tuple[str, Any]]:
-    """Yield the name and the module, for one module as well as for several in a mapping."""
-    if callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__"):
-        return [(repr(key), rl_module[key]) for key in rl_module.keys()]  # noqa: SIM118  # a protocol, not a dict
-    return [(type(rl_module).__name__, rl_module)]
 
 
 def _is_stateful(module: Any) -> bool:

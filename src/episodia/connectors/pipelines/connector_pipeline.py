@@ -91,7 +91,7 @@ class ConnectorPipelineV2(ConnectorV2):
             ConnectorError: If a piece fails; `__cause__` is what it raised.
             BatchError: If `batch` is no dict.
             EpisodeError: If `episodes` is no list of episodes of one kind.
-            PipelineError: If the module is stateful and nothing feeds it its states.
+            PipelineError: If the module and the pieces do not fit together, see `check_module`.
         """
         arguments = {**kwargs, "rl_module": rl_module, "explore": explore, "metrics": metrics}
         arguments["shared_data"] = {} if shared_data is None else shared_data
@@ -157,13 +157,12 @@ class ConnectorPipelineV2(ConnectorV2):
         return explanation
 
     def check_module(self, rl_module: Any) -> None:
-        """Check that `rl_module` finds what it needs; the first call with a module does that too.
+        """Check that `rl_module` finds what it needs, and the pieces what they need of it; its first call does that too.
 
         Raises:
-            PipelineError: If the module is stateful and no piece writes its states.
+            PipelineError: If the module is stateful and no piece writes its states, or if a piece cannot work with it.
         """
-        if rl_module is not None:
-            checking.check_module_fits(self, rl_module)
+        checking.check_module_fits(self, rl_module)
 
     # --- Its pieces -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, place_for
+from episodia.connectors.batches.served_modules import is_container, members
 from episodia.connectors.kinds import Kind
 from episodia.connectors.observation_pieces import ObservationPiece
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
@@ -232,10 +233,10 @@ def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
         rl_module: A module, or modules by their ids.
         multi_agent: Whether the spaces of the pipeline have an entry for each agent.
     """
-    if not (hasattr(rl_module, "keys") and hasattr(rl_module, "__getitem__")):
+    if not is_container(rl_module):
         views = getattr(rl_module, "views", None)
         return [AddViews(views, multi_agent=multi_agent)] if views else []
-    declared = {module_id: getattr(rl_module[module_id], "views", None) for module_id in rl_module.keys()}  # noqa: SIM118  # a protocol, not a dict
+    declared = {module_id: getattr(module, "views", None) for module_id, module in members(rl_module).items()}
     return [
         AddViews(views, modules=[module_id], multi_agent=multi_agent) for module_id, views in declared.items() if views
     ]
