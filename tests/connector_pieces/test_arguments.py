@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
     AddTimeDimToBatchAndZeroPad,
     ClipRewards,
     ComputeReturnsToGo,
+    ConnectorPipelineV2,
+    ConnectorV2,
+    EnvToModulePipeline,
     EpsilonGreedy,
     FlattenObservations,
     FrameStacking,
     GaussianNoise,
     GeneralAdvantageEstimation,
     GetActions,
+    LearnerConnectorPipeline,
     MeanStdFilter,
+    ModuleToEnvPipeline,
     NStepReturns,
     NumpyToTensor,
     PrevActionsPrevRewards,
     ScaleRewards,
     UniformNoise,
+    defaults,
 )
 from episodia.errors import PipelineError
 
@@ -72,3 +81,60 @@ def test_junk_is_refused_when_the_piece_is_made_with_its_name_and_value(piece, a
     name, value = list(arguments.items())[0 if piece is ClipRewards and arguments["low"] is None else -1]
     with pytest.raises(PipelineError, match=re.escape(f"`{name}={value!r}`")):
         piece(**arguments)
+
+
+# --- Spaces ---------------------------------------------------------------------------------------------------------
+
+MAKERS = [
+    *(AddObservationsFromEpisodesToBatch, MeanStdFilter, FlattenObservations, GetActions, NumpyToTensor),
+    *(ConnectorPipelineV2, EnvToModulePipeline, ModuleToEnvPipeline, LearnerConnectorPipeline),
+    *(defaults.env_to_module, defaults.module_to_env, defaults.learner),
+]
+NO_SPACES = [5, "Box", True, np.zeros(3), (3,), {"left": spaces.Discrete(2)}, spaces.Discrete, object()]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("junk", NO_SPACES, ids=lambda junk: type(junk).__name__)
+def test_what_is_no_space_is_refused_as_one(make, junk):
+    for arguments, what in ((junk,), "observation space"), ((None, junk), "action space"):
+        with pytest.raises(PipelineError, match=f"as its {what}, expected a space of gymnasium"):
+            make(*arguments)
+
+
+def test_the_remedy_knows_dicts_and_classes():
+    for junk, remedy in ({"a": spaces.Discrete(2)}, r"spaces\.Dict"), (spaces.Discrete, r"`Discrete\(\.\.\.\)`"):
+        with pytest.raises(PipelineError, match=remedy):
+            defaults.env_to_module(junk)
+
+
+@pytest.mark.parametrize("name", ["input_observation_space", "input_action_space"])
+@pytest.mark.parametrize("make", [GetActions, EnvToModulePipeline])
+def test_a_refused_space_leaves_the_piece_as_it_was(make, name):
+    space = spaces.Discrete(4)
+    piece = make(space, space)
+
+    with pytest.raises(PipelineError, match="expected a space of gymnasium"):
+        setattr(piece, name, 5)
+
+    assert piece.input_observation_space == piece.input_action_space == piece.observation_space == space
+
+
+def test_a_piece_that_makes_something_else_of_a_space_is_named():
+    class Odd(ConnectorV2):
+        def __call__(self, *, batch, **kwargs):
+            return batch
+
+        def recompute_output_observation_space(self, input_observation_space, input_action_space):
+            return input_observation_space.shape
+
+    with pytest.raises(PipelineError, match=r"piece 'Odd' at 1.*found \(2,\) as its output observation space"):
+        EnvToModulePipeline(spaces.Box(0, 1, (2,)), connectors=[AddObservationsFromEpisodesToBatch(), Odd()])
+
+
+@pytest.mark.parametrize("make", [defaults.env_to_module, defaults.module_to_env, defaults.learner])
+@pytest.mark.parametrize(
+    "junk", [5, None, "pieces", GetActions(), ConnectorPipelineV2()], ids=lambda junk: type(junk).__name__
+)
+def test_the_pieces_of_a_default_pipeline_are_a_list(make, junk):
+    with pytest.raises(PipelineError, match=r"`custom=.*expected a list of pieces"):
+        make(custom=junk)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
+from episodia.connectors.base import ConnectorV2
 from episodia.errors import PipelineError
 
 
@@ -64,6 +65,22 @@ def checked_number(piece: str, name: str, value: Any) -> float:
     if not is_number or np.isnan(value):
         raise PipelineError(f"{piece}: found `{name}={value!r}`, expected a number. Pass one.")
     return float(value)
+
+
+def checked_pieces(where: str, name: str, value: Any) -> list[Any]:
+    """Return what is in `value` as a list; that these are pieces is checked by the pipeline that gets them.
+
+    Raises:
+        PipelineError: If it is a single piece, which a pipeline is too, or no collection.
+
+    >>> checked_pieces("defaults.learner", "custom", ())
+    []
+    """
+    if isinstance(value, (str, bytes, ConnectorV2)) or not isinstance(value, Iterable):
+        raise PipelineError(
+            f"{where}: found `{name}={value!r}`, expected a list of pieces. Pass `{name}=[...]`, also for a single one."
+        )
+    return list(value)
 
 
 def checked_keys(piece: str, name: str, value: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from gymnasium import Space
 from episodia.connectors.batches import batch_items, episode_iteration, item_changes
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.names import checked_name
-from episodia.connectors.pipelines.space_flow import SpaceFlow
+from episodia.connectors.pipelines.space_flow import SpaceFlow, checked_space
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
 
@@ -89,11 +89,17 @@ class ConnectorV2(SpaceFlow, ABC):
                 replaces it by what leaves the piece before.
             input_action_space: The same for actions.
             **kwargs: `name`, by which the piece is found in its pipeline; all others are ignored, as in RLlib.
+
+        Raises:
+            PipelineError: If something is given as a space that is none, or as a name.
         """
-        self._own_spaces = (input_observation_space, input_action_space)
-        self._input_observation_space, self._input_action_space = self._own_spaces
         if kwargs.get("name") is not None:
             self._given_name = checked_name(kwargs["name"])
+        self._own_spaces = (
+            checked_space(self.name, "observation space", input_observation_space),
+            checked_space(self.name, "action space", input_action_space),
+        )
+        self._input_observation_space, self._input_action_space = self._own_spaces
 
     @abstractmethod
     def __call__(

@@ -11,6 +11,7 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.connectors.action_decoding import ActionDecoder
+from episodia.connectors.arguments import checked_pieces
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
@@ -58,7 +59,7 @@ def env_to_module(
         observation_space,
         action_space,
         connectors=[
-            *custom,
+            *checked_pieces("defaults.env_to_module", "custom", custom),
             *views_of(module, multi_agent=multi_agent),
             AddObservationsFromEpisodesToBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),
@@ -94,8 +95,12 @@ def module_to_env(
         stateful: Whether a module is recurrent.
         normalize_actions: Scale actions from [-1, 1] to the bounds of their space.
         clip_actions: Clip actions to the bounds of their space.
+
+    Raises:
+        PipelineError: If pieces and spaces do not fit together.
     """
-    decoder = next((piece for piece in custom if isinstance(piece, ActionDecoder)), None)
+    pieces = checked_pieces("defaults.module_to_env", "custom", custom)
+    decoder = next((piece for piece in pieces if isinstance(piece, ActionDecoder)), None)
     return ModuleToEnvPipeline(
         observation_space,
         action_space if decoder is None else decoder.module_action_space,
@@ -103,7 +108,7 @@ def module_to_env(
             GetActions(),
             TensorToNumpy(),
             *([RemoveSingleTsTimeRankFromBatch()] if stateful else []),
-            *custom,
+            *pieces,
             *(
                 [NormalizeAndClipActions(normalize_actions=normalize_actions, clip_actions=clip_actions)]
                 if decoder is None
@@ -147,13 +152,13 @@ def learner(  # noqa: PLR0913  # each is an independent choice
         observation_space,
         action_space,
         connectors=[
-            *custom,
+            *checked_pieces("defaults.learner", "custom", custom),
             *views_of(module, multi_agent=isinstance(module, Mapping)),
             AddObservationsFromEpisodesToBatch(),
             AddColumnsFromEpisodesToTrainBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),
             AgentToModuleMapping(),
-            *targets,
+            *checked_pieces("defaults.learner", "targets", targets),
             *([padding] if stateful else []),
             BatchIndividualItems(),
             NumpyToTensor(device=device),

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from gymnasium import Space
+
+from episodia.errors import PipelineError
 
 MaybeSpace = Space[Any] | None
 
 # An output space that has to be computed when someone asks for it.
 _STALE: Final[Any] = object()
+
+
+def checked_space(piece: str, what: str, space: Any) -> MaybeSpace:
+    """Return `space` if it is one, or None.
+
+    Raises:
+        PipelineError: If it is something else.
+    """
+    if space is None or isinstance(space, Space):
+        return space
+    if isinstance(space, Mapping):
+        remedy = "Pass `gymnasium.spaces.Dict(...)` of it"
+    elif isinstance(space, type) and issubclass(space, Space):
+        remedy = f"Make one: `{space.__name__}(...)`"
+    else:
+        remedy = "Pass that of the environment"
+    raise PipelineError(
+        f"{piece}: found {space!r} as its {what}, expected a space of gymnasium, or None if it is not known. {remedy}."
+    )
 
 
 class SpacesAfterConstruction(ABCMeta):
@@ -29,6 +51,11 @@ class SpacesAfterConstruction(ABCMeta):
 
 class SpaceFlow(metaclass=SpacesAfterConstruction):
     """Something that spaces flow through: two inputs, and two outputs that follow from them."""
+
+    if TYPE_CHECKING:
+        # For messages; a piece has one.
+        @property
+        def name(self) -> str: ...
 
     # Defaults for plugins that do not call `super().__init__`.
     _own_spaces: tuple[MaybeSpace, MaybeSpace] = (None, None)
@@ -56,6 +83,7 @@ class SpaceFlow(metaclass=SpacesAfterConstruction):
 
     @input_observation_space.setter
     def input_observation_space(self, space: MaybeSpace) -> None:
+        checked_space(self.name, "observation space", space)
         self._change_own_spaces((space, self._own_spaces[1]), space, self._input_action_space)
 
     @property
@@ -65,6 +93,7 @@ class SpaceFlow(metaclass=SpacesAfterConstruction):
 
     @input_action_space.setter
     def input_action_space(self, space: MaybeSpace) -> None:
+        checked_space(self.name, "action space", space)
         self._change_own_spaces((self._own_spaces[0], space), self._input_observation_space, space)
 
     @property
@@ -76,7 +105,8 @@ class SpaceFlow(metaclass=SpacesAfterConstruction):
             self._observation_space = None
             try:
                 if given is not None:
-                    self._observation_space = self.recompute_output_observation_space(given, self._input_action_space)
+                    made = self.recompute_output_observation_space(given, self._input_action_space)
+                    self._observation_space = checked_space(self.name, "output observation space", made)
             except BaseException:
                 self._observation_space = _STALE
                 raise
@@ -90,7 +120,8 @@ class SpaceFlow(metaclass=SpacesAfterConstruction):
             self._action_space = None
             try:
                 if given is not None:
-                    self._action_space = self.recompute_output_action_space(self._input_observation_space, given)
+                    made = self.recompute_output_action_space(self._input_observation_space, given)
+                    self._action_space = checked_space(self.name, "output action space", made)
             except BaseException:
                 self._action_space = _STALE
                 raise
