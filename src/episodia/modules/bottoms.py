@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from episodia.errors import ModuleError
 from episodia.modules.encoders import encoder_for
+from episodia.modules.layer_calls import passed
 from episodia.modules.layers import recurrent, tower
 from episodia.modules.memories import State, initial_state, outputs_of, unrolled
 
@@ -52,10 +53,10 @@ class Bottom(nn.Module):
 
     def unrolled(self, observations: Any, state: Any, seq_lens: Any) -> tuple[Tensor, State]:
         """Return vectors for all observations, and the state after the last valid step."""
-        encoded = self.tower(self.encoder(observations))
+        encoded = passed(self.tower, self.encoder(observations))
         return (encoded, {}) if self.memory is None else unrolled(self.memory, encoded, state, seq_lens)
 
     def forward(self, observations: Any, state: Any) -> Tensor:
         """Return vectors for all observations."""
-        encoded: Tensor = self.tower(self.encoder(observations))
+        encoded = passed(self.tower, self.encoder(observations))
         return encoded if self.memory is None else outputs_of(self.memory, encoded, state)

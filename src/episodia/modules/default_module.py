@@ -13,6 +13,7 @@ from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.bottoms import Bottom
+from episodia.modules.layer_calls import passed
 from episodia.modules.layers import check_flag, check_sizes, linear
 
 
@@ -107,9 +108,9 @@ class DefaultActorCritic(ActorCritic):
         below = self._below_shared(batch) if self.shared else self._below_separate(batch, actor, critic)
         outputs: dict[str, Any] = {Columns.STATE_OUT: below.state} if self.is_stateful() else {}
         if actor:
-            outputs[Columns.ACTION_DIST_INPUTS] = self.actor_head(below.actor)
+            outputs[Columns.ACTION_DIST_INPUTS] = passed(self.actor_head, below.actor)
         if critic:
-            outputs[Columns.VF_PREDS] = self.critic_head(below.critic).squeeze(-1)
+            outputs[Columns.VF_PREDS] = passed(self.critic_head, below.critic).squeeze(-1)
             outputs[Columns.EMBEDDINGS] = below.critic
         return outputs
 
@@ -137,8 +138,7 @@ class DefaultActorCritic(ActorCritic):
                 if self.shared
                 else self.critic(_observations(batch), state.get("critic"))
             )
-        values: Tensor = self.critic_head(embeddings)
-        return values.squeeze(-1)
+        return passed(self.critic_head, embeddings).squeeze(-1)
 
     def get_initial_state(self) -> dict[str, Any]:
         """Return zeros, or an empty dict if there is no memory."""

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from episodia.errors import ModuleError
+from episodia.modules.layer_calls import Tower
 
 # Keeps the size of activations under tanh.
 HIDDEN_GAIN = math.sqrt(2.0)
@@ -22,7 +23,7 @@ def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | 
     return _filled(layer, gain, generator)
 
 
-def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None) -> nn.Sequential:
+def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None) -> Tower:
     """Return linear layers of the sizes `hidden` with tanh after each.
 
     >>> tower(4, (8, 8), None)(torch.zeros(2, 4)).shape
@@ -32,7 +33,7 @@ def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None)
     for size in check_sizes("hidden", hidden):
         layers += [linear(inputs, size, HIDDEN_GAIN, generator), nn.Tanh()]
         inputs = size
-    return nn.Sequential(*layers)
+    return Tower(*layers)
 
 
 def convolution(

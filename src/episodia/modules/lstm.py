@@ -12,6 +12,7 @@ from torch import Tensor
 from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.features import flat_features
+from episodia.modules.layer_calls import passed
 from episodia.modules.layers import check_sizes, linear, recurrent, tower
 from episodia.modules.memories import initial_state, outputs_of, unrolled
 
@@ -64,9 +65,9 @@ class LSTMActorCritic(ActorCritic):
         embeddings, state_out = unrolled(self.lstm, self._encoded(batch), _state_of(batch), batch.get(Columns.SEQ_LENS))
         outputs: dict[str, Any] = {Columns.STATE_OUT: state_out}
         if actor:
-            outputs[Columns.ACTION_DIST_INPUTS] = self.actor_head(embeddings)
+            outputs[Columns.ACTION_DIST_INPUTS] = passed(self.actor_head, embeddings)
         if critic:
-            outputs[Columns.VF_PREDS] = self.critic_head(embeddings).squeeze(-1)
+            outputs[Columns.VF_PREDS] = passed(self.critic_head, embeddings).squeeze(-1)
             outputs[Columns.EMBEDDINGS] = embeddings
         return outputs
 
@@ -74,8 +75,7 @@ class LSTMActorCritic(ActorCritic):
         """Return the value of each observation, `[B, T]`."""
         if embeddings is None:
             embeddings = outputs_of(self.lstm, self._encoded(batch), _state_of(batch))
-        values: Tensor = self.critic_head(embeddings)
-        return values.squeeze(-1)
+        return passed(self.critic_head, embeddings).squeeze(-1)
 
     def get_initial_state(self) -> dict[str, Any]:
         """Return zeros."""
@@ -91,8 +91,7 @@ class LSTMActorCritic(ActorCritic):
 
     def _encoded(self, batch: dict[str, Any]) -> Tensor:
         observations = needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
-        encoded: Tensor = self.encoder(self.features(observations))
-        return encoded
+        return passed(self.encoder, self.features.forward(observations))
 
 
 def _state_of(batch: dict[str, Any]) -> Any:

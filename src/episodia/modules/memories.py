@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from episodia.errors import ModuleError
 from episodia.modules.distributions.base import describe
+from episodia.modules.layer_calls import can_step, one_step
 
 State = dict[str, Tensor]
 Cell = nn.LSTM | nn.GRU
@@ -38,18 +39,33 @@ def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Te
     Raises:
         ModuleError: If something has another shape.
     """
-    before = _checked(cell, encoded, state)
+    _check(cell, encoded, state)
     lengths = _lengths(seq_lens, encoded)
     if lengths is None:
-        outputs, after = cell(encoded, before)
-        return outputs, _named(cell, after)
+        return _stepped(cell, encoded, state) if encoded.shape[1] == 1 else _unpadded(cell, encoded, state)
     # Packing leaves padded steps out, and refuses sequences without any valid step.
     packed = pack_padded_sequence(encoded, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
-    packed_outputs, after = cell(packed, before)
+    packed_outputs, after = cell(packed, _stacked(cell, state))
     outputs, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=encoded.shape[1])
     empty = (lengths == 0).to(encoded.device).unsqueeze(-1)
     found = _named(cell, after)
     return outputs, {name: torch.where(empty, state[name], part) for name, part in found.items()}
+
+
+def _stepped(cell: Cell, encoded: Tensor, state: State) -> tuple[Tensor, State]:
+    """Do what `unrolled` does with sequences of one step, as they are while acting."""
+    if not can_step(cell):
+        return _unpadded(cell, encoded, state)
+    if isinstance(cell, nn.LSTM):
+        h, c = one_step(cell, encoded[:, 0], (state["h"], state["c"]))
+        return h[:, None], {"h": h, "c": c}
+    h = one_step(cell, encoded[:, 0], state["h"])
+    return h[:, None], {"h": h}
+
+
+def _unpadded(cell: Cell, encoded: Tensor, state: State) -> tuple[Tensor, State]:
+    outputs, after = cell(encoded, _stacked(cell, state))
+    return outputs, _named(cell, after)
 
 
 def outputs_of(cell: Cell, encoded: Tensor, state: Any) -> Tensor:
@@ -60,7 +76,8 @@ def outputs_of(cell: Cell, encoded: Tensor, state: Any) -> Tensor:
     Raises:
         ModuleError: If something has another shape.
     """
-    outputs: Tensor = cell(encoded, _checked(cell, encoded, state))[0]
+    _check(cell, encoded, state)
+    outputs: Tensor = cell(encoded, _stacked(cell, state))[0]
     return outputs
 
 
@@ -73,8 +90,7 @@ def _named(cell: Cell, after: Any) -> State:
     return {name: part[0] for name, part in zip(_names(cell), parts, strict=True)}
 
 
-def _checked(cell: Cell, encoded: Tensor, state: Any) -> Any:
-    """Return the state as torch's layers take it."""
+def _check(cell: Cell, encoded: Tensor, state: Any) -> None:
     if encoded.dim() != 3:
         raise ModuleError(
             f"recurrent module: found observations with {encoded.dim() - 1} leading axes, expected [B, T, ...]. "
@@ -88,6 +104,10 @@ def _checked(cell: Cell, encoded: Tensor, state: Any) -> Any:
                 f"recurrent module: found {describe(part)} as state_in[{name!r}], expected a tensor {list(wanted)}. "
                 "Stack one state per sequence, at first `get_initial_state()`."
             )
+
+
+def _stacked(cell: Cell, state: State) -> Any:
+    """Return the state as torch's layers take it: with an axis for layers in front."""
     parts = tuple(state[name].unsqueeze(0) for name in _names(cell))
     return parts if isinstance(cell, nn.LSTM) else parts[0]
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.features import flat_features
+from episodia.modules.layer_calls import passed
 from episodia.modules.layers import check_sizes, linear, tower
 
 
@@ -56,18 +57,17 @@ class MLPActorCritic(ActorCritic):
         features = self._flat(batch)
         outputs: dict[str, Any] = {}
         if actor:
-            outputs[Columns.ACTION_DIST_INPUTS] = self.actor_head(self.actor(features))
+            outputs[Columns.ACTION_DIST_INPUTS] = passed(self.actor_head, passed(self.actor, features))
         if critic:
-            embeddings = outputs[Columns.EMBEDDINGS] = self.critic(features)
-            outputs[Columns.VF_PREDS] = self.critic_head(embeddings).squeeze(-1)
+            embeddings = outputs[Columns.EMBEDDINGS] = passed(self.critic, features)
+            outputs[Columns.VF_PREDS] = passed(self.critic_head, embeddings).squeeze(-1)
         return outputs
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
         """Return the value of each observation; only the critic is computed."""
         if embeddings is None:
-            embeddings = self.critic(self._flat(batch))
-        values: Tensor = self.critic_head(embeddings)
-        return values.squeeze(-1)
+            embeddings = passed(self.critic, self._flat(batch))
+        return passed(self.critic_head, embeddings).squeeze(-1)
 
     def get_initial_state(self) -> dict[str, Any]:
         """Return an empty dict."""
