@@ -32,9 +32,14 @@ class ScriptedEnv(gym.Env[Any, Any]):
         self._kind = kind
         self._infos = infos
         self._buffer = np.zeros(4)
+        self._info_buffer = np.zeros(1, np.int64)
         self._seed, self._episode, self._step, self._action = 0, -1, 0, -1
         box = spaces.Box(LOW, HIGH, (4,), np.float64)
-        self.observation_space = spaces.Dict(place=box, odd=spaces.Discrete(2)) if kind == "dict" else box
+        nested = {
+            "dict": spaces.Dict(place=box, odd=spaces.Discrete(2)),
+            "tuple": spaces.Tuple([box, spaces.Discrete(2)]),
+        }
+        self.observation_space: spaces.Space[Any] = nested.get(kind, box)
         self.action_space = spaces.Discrete(1000)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -56,10 +61,17 @@ class ScriptedEnv(gym.Env[Any, Any]):
         if self._reuses_buffer:
             self._buffer[:] = numbers
         place = self._buffer if self._reuses_buffer else np.array(numbers, np.float64)
-        return {"place": place, "odd": self._step % 2} if self._kind == "dict" else place
+        if self._kind == "dict":
+            return {"place": place, "odd": self._step % 2}
+        return (place, self._step % 2) if self._kind == "tuple" else place
 
     def _info(self) -> dict[str, Any]:
-        return {"step": self._step, "half": self._step / 2 if self._step % 2 else self._step} if self._infos else {}
+        if not self._infos:
+            return {}
+        if self._reuses_buffer:
+            self._info_buffer[:] = self._step
+        steps = self._info_buffer if self._reuses_buffer else np.array([self._step])
+        return {"step": self._step, "half": self._step / 2 if self._step % 2 else self._step, "steps": steps}
 
 
 class FaultyEnv(gym.Wrapper[Any, Any, Any, Any]):
@@ -95,7 +107,9 @@ class FaultyEnv(gym.Wrapper[Any, Any, Any, Any]):
 def places(episode: Any) -> np.ndarray:
     """Return the observations of an episode as rows of four numbers."""
     observations = episode.get_observations()
-    return np.asarray(observations["place"] if isinstance(observations, dict) else observations)
+    if isinstance(observations, dict):
+        return np.asarray(observations["place"])
+    return np.asarray(observations[0] if isinstance(observations, tuple) else observations)
 
 
 def assert_every_step_once(chunks: Any, *, longest: int, gaps: bool = False) -> dict[tuple[int, int], int]:

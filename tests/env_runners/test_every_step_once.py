@@ -1,15 +1,18 @@
 """Every step of every environment is recorded exactly once, whatever resets itself when, and whatever is asked for."""
 
 from functools import partial
+from types import FunctionType
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.async_vector_env import _async_worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import EnvRunnerError
 from scripted_envs import ScriptedEnv, assert_every_step_once, places
 
 KINDS = ("ours", *AutoresetMode)
@@ -71,12 +74,70 @@ def test_steps_and_episodes_in_turns_give_nothing_twice(asked, kind):
         assert rows[:, 2].tolist() == list(range(chunk.t_started, chunk.t + 1))
 
 
-@pytest.mark.parametrize("kind", ["ours", AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
-def test_an_environment_that_reuses_its_buffer_is_recorded_as_it_was(kind):
-    with runner_of(kind, 3, 4, env_settings={"reuses_buffer": True}) as runner:
+def check_reused(runner):
+    """Check what `runner` records of environments that use the arrays of their observations and infos again."""
+    with runner:
         chunks = [chunk for _ in range(5) for chunk in runner.sample(num_timesteps=13)]
 
     assert_every_step_once(chunks, longest=4)
+    assert any(chunk.is_done for chunk in chunks)
+    for chunk in chunks:
+        assert [int(info["steps"][0]) for info in chunk.get_infos()] == places(chunk)[:, 2].tolist()
+
+
+@pytest.mark.parametrize("space", ["box", "dict", "tuple"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_environment_that_reuses_its_arrays_is_recorded_as_it_was(kind, space):
+    settings_ = {"reuses_buffer": True, "kind": space, "infos": True}
+
+    check_reused(runner_of(kind, 3, 4, env_settings=settings_))
+
+
+def ready_async(mode, space, num_envs=2, **kwargs):
+    make = partial(ScriptedEnv, 4, reuses_buffer=True, kind=space, infos=True)
+    return gym.vector.AsyncVectorEnv([make] * num_envs, autoreset_mode=mode, **kwargs)
+
+
+@pytest.mark.parametrize("space", ["box", "dict", "tuple"])
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_an_asynchronous_environment_that_reuses_its_arrays_is_recorded_as_it_was(mode, space, shared_memory):
+    check_reused(SingleAgentEnvRunner(ready_async(mode, space, shared_memory=shared_memory), seed=0))
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_reset_in_the_middle_begins_episodes_in_asynchronous_environments(mode, shared_memory):
+    with SingleAgentEnvRunner(ready_async(mode, "box", shared_memory=shared_memory), seed=0) as runner:
+        samples = [runner.sample(num_timesteps=7, force_reset=True) for _ in range(8)]
+
+    for chunks in samples:
+        for chunk in chunks:
+            rows = places(chunk)
+            assert rows[:, 2].tolist() == list(range(chunk.t + 1))
+            assert chunk.get_rewards().tolist() == (1000 * rows[1:, 1] + rows[1:, 2]).tolist()
+
+
+def test_a_runner_after_another_copies_a_last_observation_once():
+    ready = gym.vector.SyncVectorEnv([partial(ScriptedEnv, 4)], autoreset_mode=AutoresetMode.SAME_STEP)
+    steps = []
+    for _ in range(2):
+        SingleAgentEnvRunner(ready, seed=0)
+        steps.append(ready.envs[0].step)
+
+    assert steps[0] is steps[1]
+
+
+def test_a_worker_that_cannot_be_told_to_copy_is_refused():
+    # A function of its own, as somebody might have who needs more commands.
+    worker = FunctionType(_async_worker.__code__.replace(co_name="mine"), _async_worker.__globals__)
+    make = partial(ScriptedEnv, 4)
+    ready = gym.vector.AsyncVectorEnv([make], autoreset_mode=AutoresetMode.SAME_STEP, worker=worker, context="fork")
+    try:
+        with pytest.raises(EnvRunnerError, match="SAME_STEP with a `worker` of its own"):
+            SingleAgentEnvRunner(ready, seed=0)
+    finally:
+        ready.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

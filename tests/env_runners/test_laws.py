@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,6 +146,30 @@ def test_another_seed_plays_other_episodes():
 
 def test_asynchronous_environments_play_the_same_as_synchronous_ones():
     assert_same(played(vectorization="async"), played())
+
+
+class Steps(gym.Env):
+    """Observes a list of random numbers, which has no place in shared memory."""
+
+    observation_space = spaces.Sequence(spaces.Box(0.0, 1.0, (), np.float64))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seen = ()
+        return self.seen, {}
+
+    def step(self, action):
+        self.seen = (*self.seen, self.np_random.random((), np.float64))
+        return self.seen, 1.0, bool(self.np_random.random() < 0.3), False, {}
+
+
+def test_asynchronous_environments_without_shared_memory_play_the_same_after_resets_too():
+    def played_with(vectorization):
+        with SingleAgentEnvRunner(Steps, num_envs=2, seed=3, vectorization=vectorization) as runner:
+            return [chunk for _ in range(6) for chunk in runner.sample(num_timesteps=5, force_reset=True)]
+
+    assert_same(played_with("async"), played_with("sync"))
 
 
 def test_no_global_generator_is_touched():

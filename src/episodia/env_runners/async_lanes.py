@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 from gymnasium import Space, spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 
 from episodia.env_runners.sync_lanes import Make, Step
 from episodia.errors import EnvError, EpisodiaError
@@ -63,11 +63,6 @@ class AsyncLanes(AsyncVectorEnv):
                     "new processes import the script."
                 ) from error
             raise
-
-    @property
-    def forgets_resets(self) -> bool:
-        """Whether a lane that has ended swallows its first step after a `reset`, a fault of gymnasium's workers."""
-        return not self.shared_memory
 
     def _add_info(self, vector_infos: dict[Any, Any], env_info: dict[str, Any], env_num: int) -> dict[Any, Any]:
         if env_info:
@@ -124,6 +119,27 @@ class AsyncLanes(AsyncVectorEnv):
         if errors is not None:
             errors.close()
             errors.cancel_join_thread()
+
+
+def pass_over_ends(env: VectorEnv[Any, Any, Any], lanes: Sequence[int]) -> None:
+    """Let `lanes` of asynchronous environments, whose episodes have ended, begin the next ones, before all are reset.
+
+    Without shared memory gymnasium's workers do not notice a reset then, and would swallow the first step after it.
+    """
+    ready = env.unwrapped
+    if not lanes or not isinstance(ready, AsyncVectorEnv) or ready.shared_memory:
+        return
+    pipes = [ready.parent_pipes[lane] for lane in lanes]
+    for pipe in pipes:
+        pipe.send(("step", None))  # the action is not looked at
+    timeout_s = ready.timeout_s if isinstance(ready, AsyncLanes) else None
+    for lane, pipe in zip(lanes, pipes, strict=True):
+        if not pipe.poll(timeout_s):
+            raise multiprocessing.TimeoutError(
+                f"environment {lane}: found no answer to a reset after {timeout_s} seconds."
+            )
+        _, success = pipe.recv()
+        ready._raise_if_errors([success if other == lane else True for other in range(ready.num_envs)])
 
 
 def _join(processes: list[Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from episodia.env_runners.acting import Actor
-from episodia.env_runners.async_lanes import LOST_WORKER, AsyncLanes
+from episodia.env_runners.async_lanes import LOST_WORKER, AsyncLanes, pass_over_ends
 from episodia.env_runners.episode_order import EpisodeOrder
 from episodia.env_runners.horizons import Horizon, check_resets_lanes
 from episodia.env_runners.lane_faults import Faults
@@ -216,11 +216,10 @@ class Rollout:
 
     def _is_reset(self) -> bool:
         """Try to reset all lanes, in new environments if need be, and return whether it worked."""
-        # gymnasium's workers without shared memory forget that a lane was reset which had ended.
-        forgetful = isinstance(self.env, AsyncLanes) and self.env.forgets_resets and bool(self.recorder.idle_lanes)
         try:
-            if self._needs_new_env or forgetful:
+            if self._needs_new_env:
                 self._renew()
+            pass_over_ends(self.env, self._stepper.ignored)
             self._stepper.reset(seed_for(self.env, self.seeds.next_lanes(self.recorder.num_lanes)))
         except LOST_WORKER as error:
             self._lose_workers(error)

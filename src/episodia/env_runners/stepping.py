@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from episodia.env_runners.batch_rows import taken_rows, with_rows
 from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.lane_infos import infos_by_lane, masks_of, recorded_infos
+from episodia.env_runners.last_observations import keep_last_observations
 from episodia.env_runners.vector_envs import autoreset_mode_of
 from episodia.episodes.recorder import Recorder
 
@@ -140,6 +141,10 @@ class NextStep(Stepper):
 @final
 class SameStep(Stepper):
     """For environments that reset a lane in the very step with which its episode ends."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, **settings: Any) -> None:
+        super().__init__(env, recorder, faults, **settings)
+        keep_last_observations(env)
 
     def step(self, chosen: Chosen) -> int:
         """Take a step; the last observations of episodes are in the infos."""
