@@ -70,7 +70,7 @@ class LearnerError(EpisodiaError, ValueError):
 
 
 class NonFiniteError(EpisodiaError, ArithmeticError):
-    """A loss or a gradient has become NaN or infinite."""
+    """A loss or a gradient has become NaN or infinite, or what a piece adds up is it already."""
 
 
 class SubjectError(EpisodiaError, ValueError, TypeError):

@@ -8,7 +8,10 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.columns import Columns
 from episodia.connectors.arguments import checked_number
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.finite import check_finite, too_large
 from episodia.connectors.observation_pieces import ObservationChanger
 from episodia.connectors.running_statistics import Moments, merged_tables
 from episodia.connectors.spaces.row_spaces import Part, paired
@@ -21,6 +24,8 @@ Table = dict[tuple[Any, str], Moments]
 
 _TABLES = ("synced", "delta", "pending")
 _SMALLEST = 1e-8
+# Sums of squares up to this size can be added up for ever.
+_LARGEST_SQUARE = 1e250
 
 
 @final
@@ -35,6 +40,9 @@ class MeanStdFilter(ObservationChanger):
     last `commit()`, which the runner calls when a sample is complete. So all steps of a sample, and a learner with the same
     `version`, see the same numbers. Before the first commit, mean is 0 and standard deviation 1: observations are only
     clipped. In a learner pipeline nothing is noted.
+
+    *NaN and infinity.* One of them would stay in the statistics for ever, so they are refused, wherever the filter meets them.
+    A call that fails notes nothing.
 
     *Many filters at once.* A state holds three tables apart: what all filters had in common when they were last synchronised,
     what this one has committed since then, and what it has noted since its last commit. `merge_states` counts the common
@@ -106,6 +114,15 @@ class MeanStdFilter(ObservationChanger):
 
     # --- Observations -----------------------------------------------------------------------------------------------
 
+    def __call__(self, **kwargs: Any) -> Batch:
+        """Normalise the observations in the batch, and note those of the present moment, all of them or none."""
+        before = self._pending
+        try:
+            return super().__call__(**kwargs)
+        except BaseException:
+            self._pending = before
+            raise
+
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
         """Return the space with float32 Boxes between the bounds of clipping."""
         if isinstance(space, spaces.Dict):
@@ -123,6 +140,7 @@ class MeanStdFilter(ObservationChanger):
 
     def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
         """Return `column` normalised; at the present moment its rows are noted."""
+        check_finite(self.name, Columns.OBS, column, rows)
         filtered = self._filtered_paths(column.values, part.space)
         paths = iter([path for path, _ in leaves(column.values)])
 
@@ -135,9 +153,17 @@ class MeanStdFilter(ObservationChanger):
 
         result = column.with_values(map_batch(normalised, column.values))
         if rows.is_current and self.update_stats:
-            seen = {(part.label, path): Moments.of(leaf) for path, leaf in leaves(column.values) if path in filtered}
-            self._pending = merged_tables([self._pending, seen])
+            self._note({(part.label, path): leaf for path, leaf in leaves(column.values) if path in filtered})
         return result
+
+    def _note(self, seen: Mapping[tuple[Any, str], np.ndarray]) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = {key: Moments.of(leaf) for key, leaf in seen.items()}
+            squares = {key: new.m2 + np.square(new.mean) for key, new in moments.items()}
+        for (_, path), square in squares.items():
+            if not square.max(initial=0.0) <= _LARGEST_SQUARE:  # also if one of them is NaN
+                raise too_large(self.name, f"the column {Columns.OBS!r}{path}", "their variance")
+        self._pending = merged_tables([self._pending, moments])
 
     def _filtered_paths(self, values: Any, space: Space[Any] | None) -> set[str]:
         if space is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +20,7 @@ from episodia.connectors.batches.batch_columns import (
 )
 from episodia.connectors.batches.collected import as_ragged
 from episodia.connectors.batches.served_modules import check_some_known, learns, module_of
+from episodia.connectors.finite import check_made
 from episodia.connectors.kinds import Kind
 from episodia.connectors.values import check_values, values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged
@@ -86,17 +88,23 @@ class GeneralAdvantageEstimation(ConnectorV2):
                 continue  # it does not learn
             values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
             rewards = _flat(columns, Columns.REWARDS, rows)
+            terminated = ends(_flat(columns, Columns.TERMINATEDS, rows))
             advantages, targets = returns.advantages(
                 rewards.values,
                 values,
                 bootstraps,
-                ends(_flat(columns, Columns.TERMINATEDS, rows)),
+                terminated,
                 rewards.offsets,
                 discount=self.gamma,
                 lambda_=self.lambda_,
             )
-            columns[Columns.ADVANTAGES] = rewards.with_values(advantages.astype(np.float32))
-            columns[Columns.VALUE_TARGETS] = rewards.with_values(targets.astype(np.float32))
+            sources = {
+                Columns.REWARDS: rewards,
+                "values": rewards.with_values(values),
+                "values after the last step": Ragged(np.where(terminated, 0.0, bootstraps), np.arange(len(rows) + 1)),
+            }
+            columns[Columns.ADVANTAGES] = _made(self.name, Columns.ADVANTAGES, advantages, sources, rows)
+            columns[Columns.VALUE_TARGETS] = _made(self.name, Columns.VALUE_TARGETS, targets, sources, rows)
         return batch
 
 
@@ -118,7 +126,9 @@ class ComputeReturnsToGo(ConnectorV2):
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             rewards = _flat(columns, Columns.REWARDS, rows)
             sums = returns.returns_to_go(rewards.values, rewards.offsets, self.gamma)
-            columns[Columns.RETURNS_TO_GO] = rewards.with_values(sums.astype(np.float32))
+            columns[Columns.RETURNS_TO_GO] = _made(
+                self.name, Columns.RETURNS_TO_GO, sums, {Columns.REWARDS: rewards}, rows
+            )
         return batch
 
 
@@ -149,7 +159,9 @@ class NStepReturns(ConnectorV2):
             found = returns.n_step_returns(
                 rewards.values, rewards.offsets, flags[Columns.TERMINATEDS], n=self.n, discount=self.gamma
             )
-            columns[Columns.REWARDS] = rewards.with_values(found.returns.astype(np.float32))
+            columns[Columns.REWARDS] = _made(
+                self.name, "n-step returns", found.returns, {Columns.REWARDS: rewards}, rows
+            )
             columns[Columns.DISCOUNTS] = rewards.with_values(found.discounts.astype(np.float32))
             columns[Columns.NEXT_OBS] = rewards.with_values(track.take(found.next_rows))
             reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
@@ -190,7 +202,10 @@ class Standardize(ConnectorV2):
             column = _flat(columns, self.column, rows)
             mask = columns.get(Columns.LOSS_MASK)
             counted = None if mask is None else as_ragged(mask, rows).body().values
-            columns[self.column] = column.with_values(returns.standardized(column.values, counted).astype(np.float32))
+            standardized = returns.standardized(column.values, counted)
+            columns[self.column] = _made(
+                self.name, f"standardized {self.column}", standardized, {self.column: column}, rows
+            )
         return batch
 
 
@@ -250,6 +265,14 @@ def track_of(columns: Batch, who: str) -> Ragged:
             "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
         )
     return column
+
+
+def _made(piece: str, name: str, made: np.ndarray, of: Mapping[str, Ragged], rows: EpisodeList) -> Ragged:
+    """Return what was computed from the columns `of`, for the same steps as the first, if it is finite as float32."""
+    with np.errstate(over="ignore"):
+        as_stored = made.astype(np.float32)
+    check_made(piece, name, as_stored, of, rows)
+    return next(iter(of.values())).with_values(as_stored)
 
 
 def _flat(columns: Batch, name: str, rows: EpisodeList) -> Ragged:
