@@ -8,9 +8,9 @@ wrong with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import attrgetter, countOf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from episodia.episodes.storage import ListStorage, Storage
 from episodia.errors import EpisodiaError
 from episodia.trees import PLAIN_DTYPES, SCALAR_DTYPES, joined_rows
 
-_ALL = slice(None)
+# Some columns, and what each of them is stored in.
+Stacked: TypeAlias = tuple[list[LookbackBuffer], list[Storage]]
 _COLUMNS = {name: attrgetter(name) for name in ("observations", "actions", "rewards")}
 
 
@@ -35,38 +36,34 @@ def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
     growing = [episode for episode in episodes if not episode.observations.finalized]
     if not growing:
         return
-    stacked: list[tuple[LookbackBuffer, Storage]] = []
-    for name, owners, columns in _groups(growing):
-        storages = _together(columns) or [_alone(*place, name) for place in zip(owners, columns, strict=True)]
-        stacked += zip(columns, storages, strict=True)
+    stacked: list[Stacked] = []
+    for name, column_of in _COLUMNS.items():
+        stacked += _stacked(name, growing, list(map(column_of, growing)))
+    for name in {name: None for episode in growing for name in episode.extra_model_outputs}:
+        owners = [episode for episode in growing if name in episode.extra_model_outputs]
+        stacked += _stacked(name, owners, [episode.extra_model_outputs[name] for episode in owners])
     # Everything fits: from here on nothing can fail.
-    for column, storage in stacked:
-        column.adopt_stacked(storage)
+    for columns, storages in stacked:
+        for column, storage in zip(columns, storages, strict=True):
+            column.adopt_stacked(storage)
     for episode in growing:
         episode.infos.finalized = True
 
 
-def _groups(
-    episodes: list[SingleAgentEpisode],
-) -> Iterator[tuple[str, list[SingleAgentEpisode], list[LookbackBuffer]]]:
-    """Yield each name of a column with the episodes that have it and their columns, those of one space together."""
-    for name, column_of in _COLUMNS.items():
-        yield from _by_space(name, episodes, list(map(column_of, episodes)))
-    for name in {name: None for episode in episodes for name in episode.extra_model_outputs}:
-        owners = [episode for episode in episodes if name in episode.extra_model_outputs]
-        yield from _by_space(name, owners, [episode.extra_model_outputs[name] for episode in owners])
-
-
-def _by_space(
-    name: str, episodes: list[SingleAgentEpisode], columns: list[LookbackBuffer]
-) -> Iterator[tuple[str, list[SingleAgentEpisode], list[LookbackBuffer]]]:
-    spaces = [id(column._space) for column in columns]
-    if countOf(spaces, spaces[0]) == len(spaces):
-        yield name, episodes, columns
-        return
-    for space in dict.fromkeys(spaces):
-        own = [place for place, other in enumerate(spaces) if other == space]
-        yield name, [episodes[place] for place in own], [columns[place] for place in own]
+def _stacked(name: str, episodes: list[SingleAgentEpisode], columns: list[LookbackBuffer]) -> list[Stacked]:
+    """Return what `columns`, those called `name` of `episodes`, are stored in once finalized."""
+    storages = _together(columns)
+    if storages is not None:
+        return [(columns, storages)]
+    by_space: dict[int, list[int]] = {}
+    for place, column in enumerate(columns):
+        by_space.setdefault(id(column._space), []).append(place)
+    stacked: list[Stacked] = []
+    for places in by_space.values():
+        own = [columns[place] for place in places]
+        storages = _together(own) if len(by_space) > 1 else None
+        stacked.append((own, storages or [_alone(episodes[place], columns[place], name) for place in places]))
+    return stacked
 
 
 def _alone(episode: SingleAgentEpisode, column: LookbackBuffer, name: str) -> Storage:
@@ -79,14 +76,15 @@ def _alone(episode: SingleAgentEpisode, column: LookbackBuffer, name: str) -> St
 
 
 def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
-    """Return what columns of one space are stored in once finalized, None if they have to be stacked one by one."""
+    """Return what columns are stored in once finalized, None if they have not one space or have to be stacked one by one."""
+    space = columns[0]._space
     items: list[Any] = []
     lengths = []
     for column in columns:
         storage = column._storage
-        if type(storage) is not ListStorage:
-            return None  # a borrowed array: there is nothing to stack
-        part = storage.lend(_ALL)
+        if type(storage) is not ListStorage or column._space is not space:
+            return None  # of a borrowed array, there is nothing to stack
+        part = storage._items
         items += part
         lengths.append(len(part))
     batch = _one_array(items) if len(columns) > 1 and items else None
@@ -97,7 +95,7 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
     except EpisodiaError:
         return None
     rows: list[Storage] = [*ArrayStorage.in_rows_of(batch, lengths)]
-    if all(lengths):
+    if 0 not in lengths:
         return rows
     # An empty column has the dtype of its space, not that of the others.
     return [own if len(own) else column.stacked() for own, column in zip(rows, columns, strict=True)]
