@@ -1,7 +1,10 @@
-"""Things that nobody should pass, to methods that have to say so."""
+"""Things that nobody should pass, to methods that have to say so; and whether they do."""
 
 import numpy as np
 from gymnasium import spaces
+
+from episodia import EpisodiaError
+from refusals import same
 
 
 class Odd:
@@ -44,3 +47,35 @@ JUNK = {
     "records": np.zeros(2, [("a", int)]),
     "a space": spaces.Discrete(2),
 }
+
+
+def problem_with(call):
+    """Return what `call` does wrong, and whether it raised; foreign exceptions are wrong, and messages that do not help."""
+    try:
+        call()
+    except EpisodiaError as error:
+        helps = "found" in str(error) and "xpected" in str(error)
+        return (None if helps else f"says {error}"), True
+    except Exception as error:  # noqa: BLE001 -- any other exception is what is looked for
+        return f"raises {error!r}", True
+    return None, False
+
+
+def problems(make, call, take_snapshot):
+    """Return what `call(make(), junk)` does wrong, by junk: it may work, or refuse and leave the object as it was."""
+    found = {}
+    for name, junk in JUNK.items():
+        target = make()
+        before = take_snapshot(target)
+        problem, raised = problem_with(lambda target=target, junk=junk: call(target, junk))
+        if problem is None and raised and not same(take_snapshot(target), before):
+            problem = "has changed it"
+        if problem:
+            found[name] = problem
+    return found
+
+
+def problems_of_making(call):
+    """Return what `call(junk)`, which needs no object, does wrong, by junk."""
+    found = {name: problem_with(lambda junk=junk: call(junk))[0] for name, junk in JUNK.items()}
+    return {name: problem for name, problem in found.items() if problem}

@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 
 from episodia import EpisodiaError, LookbackBuffer, SingleAgentEpisode
-from junk import JUNK
-from refusals import NESTED, nested, plain, running, same, snapshot
+from junk import problems, problems_of_making
+from refusals import NESTED, nested, plain, running, snapshot
 
 WINDOW = slice(-20, 20)
 DATA = {"observations": [1, 2], "actions": [0], "rewards": [1.0], "len_lookback_buffer": 0}
@@ -173,31 +173,6 @@ def buffer_snapshot(buffer):
     return copy.deepcopy((buffer.get_state(), repr(buffer), buffer.finalized, str(buffer.space)))
 
 
-def problem_with(call):
-    """Return what `call` does wrong, and whether it raised; foreign exceptions are wrong, and messages that do not help."""
-    try:
-        call()
-    except EpisodiaError as error:
-        helps = "found" in str(error) and "xpected" in str(error)
-        return (None if helps else f"says {error}"), True
-    except Exception as error:  # noqa: BLE001 -- any other exception is what is looked for
-        return f"raises {error!r}", True
-    return None, False
-
-
-def problems(make, call, take_snapshot):
-    found = {}
-    for name, junk in JUNK.items():
-        target = make()
-        before = take_snapshot(target)
-        problem, raised = problem_with(lambda target=target, junk=junk: call(target, junk))
-        if problem is None and raised and not same(take_snapshot(target), before):
-            problem = "has changed it"
-        if problem:
-            found[name] = problem
-    return found
-
-
 @pytest.mark.parametrize("make", EPISODES.values(), ids=EPISODES)
 @pytest.mark.parametrize("call", EPISODE_CALLS.values(), ids=EPISODE_CALLS)
 def test_an_episode_takes_it_or_refuses_it_and_stays_as_it_was(make, call):
@@ -212,9 +187,7 @@ def test_a_buffer_takes_it_or_refuses_it_and_stays_as_it_was(make, call):
 
 @pytest.mark.parametrize("call", MAKING_CALLS.values(), ids=MAKING_CALLS)
 def test_nothing_is_made_of_it_or_it_is_refused(call):
-    found = {name: problem_with(lambda junk=junk: call(junk))[0] for name, junk in JUNK.items()}
-
-    assert {name: problem for name, problem in found.items() if problem} == {}
+    assert problems_of_making(call) == {}
 
 
 @pytest.mark.parametrize("no_space", ["Discrete(2)", spaces.Discrete, 4, (3,)], ids=str)
