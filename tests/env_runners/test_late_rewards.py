@@ -176,9 +176,9 @@ def test_nan_from_who_sets_rewards_is_refused():
 
 
 def test_senseless_delays_are_refused():
-    with pytest.raises(PipelineError, match="expected a whole number"):
+    with pytest.raises(PipelineError, match="expected an integer of at least 0"):
         Ahead(delay=-1)
-    with pytest.raises(EnvRunnerError, match="expected a whole number"):
+    with pytest.raises(EnvRunnerError, match="expected an integer of at least 0"):
         SingleAgentEnvRunner("CartPole-v1", reward_delay=1.5)
 
 

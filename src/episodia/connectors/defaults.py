@@ -5,13 +5,12 @@ Each is a list. Change it with the editing methods of the pipeline, or build one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gymnasium import Space
 
 from episodia.connectors.action_decoding import ActionDecoder
-from episodia.connectors.arguments import checked_pieces
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
@@ -29,6 +28,7 @@ from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
 from episodia.connectors.views.add_views import views_of
+from episodia.errors import PipelineError
 
 
 def env_to_module(
@@ -59,7 +59,7 @@ def env_to_module(
         observation_space,
         action_space,
         connectors=[
-            *checked_pieces("defaults.env_to_module", "custom", custom),
+            *_pieces("defaults.env_to_module", "custom", custom),
             *views_of(module, multi_agent=multi_agent),
             AddObservationsFromEpisodesToBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),
@@ -99,7 +99,7 @@ def module_to_env(
     Raises:
         PipelineError: If pieces and spaces do not fit together.
     """
-    pieces = checked_pieces("defaults.module_to_env", "custom", custom)
+    pieces = _pieces("defaults.module_to_env", "custom", custom)
     decoder = next((piece for piece in pieces if isinstance(piece, ActionDecoder)), None)
     return ModuleToEnvPipeline(
         observation_space,
@@ -152,13 +152,13 @@ def learner(  # noqa: PLR0913  # each is an independent choice
         observation_space,
         action_space,
         connectors=[
-            *checked_pieces("defaults.learner", "custom", custom),
+            *_pieces("defaults.learner", "custom", custom),
             *views_of(module, multi_agent=isinstance(module, Mapping)),
             AddObservationsFromEpisodesToBatch(),
             AddColumnsFromEpisodesToTrainBatch(),
             *([AddStatesFromEpisodesToBatch()] if stateful else []),
             AgentToModuleMapping(),
-            *checked_pieces("defaults.learner", "targets", targets),
+            *_pieces("defaults.learner", "targets", targets),
             *([padding] if stateful else []),
             BatchIndividualItems(),
             NumpyToTensor(device=device),
@@ -167,3 +167,16 @@ def learner(  # noqa: PLR0913  # each is an independent choice
     if module is not None:
         pipeline.check_module(module)
     return pipeline
+
+
+def _pieces(where: str, name: str, value: Any) -> list[Any]:
+    """Return what is in `value` as a list; that these are pieces is checked by the pipeline that gets them.
+
+    Raises:
+        PipelineError: If it is a single piece, which a pipeline is too, or no collection.
+    """
+    if isinstance(value, (str, bytes, ConnectorV2)) or not isinstance(value, Iterable):
+        raise PipelineError(
+            f"{where}: found `{name}={value!r}`, expected a list of pieces. Pass `{name}=[...]`, also for a single one."
+        )
+    return list(value)

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box
 
+from episodia.arguments import checked_seed
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.module_outputs import (
@@ -74,7 +74,7 @@ class Exploration(ConnectorV2, ABC):
         super().__init__(input_observation_space, input_action_space, **kwargs)
         self.schedule = schedule
         self.real_range = _checked_range(real_range)
-        self.seed = checked_seed(self.name, seed)
+        self.seed = checked_seed(PipelineError, self.name, seed)
         self._spaces = ActionSpaces()
         self._ranges = PerSpace(self._range_of)
         self._rng = np.random.default_rng(seed)

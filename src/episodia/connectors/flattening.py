@@ -7,7 +7,7 @@ from typing import Any, final
 
 from gymnasium import Space, spaces
 
-from episodia.connectors.arguments import checked_keys
+from episodia.arguments import checked_keys
 from episodia.connectors.observation_pieces import ObservationChanger
 from episodia.connectors.spaces.flat_vectors import flat_space, flat_vectors
 from episodia.connectors.spaces.row_spaces import Part
@@ -53,9 +53,9 @@ class FlattenObservations(ObservationChanger):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        self.agent_ids = None if agent_ids is None else checked_keys(self.name, "agent_ids", agent_ids)
+        self.agent_ids = None if agent_ids is None else checked_keys(PipelineError, self.name, "agent_ids", agent_ids)
         self.keys_to_remove = (
-            [] if keys_to_remove is None else checked_keys(self.name, "keys_to_remove", keys_to_remove)
+            [] if keys_to_remove is None else checked_keys(PipelineError, self.name, "keys_to_remove", keys_to_remove)
         )
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_count
 from episodia.connectors.batches.batch_columns import Batch, add_column, has_column
 from episodia.connectors.observation_pieces import ObservationPiece
 from episodia.episodes import EpisodeList, Ragged
@@ -61,9 +61,9 @@ class FrameStacking(ObservationPiece):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        self.num_frames = checked_count(self.name, "num_frames", num_frames, least=1)
+        self.num_frames = checked_whole(PipelineError, self.name, "num_frames", num_frames, least=1)
         # Axes are counted from either end; that there are so many is known when the space is.
-        self.axis = checked_count(self.name, "axis", axis, least=-sys.maxsize)
+        self.axis = checked_whole(PipelineError, self.name, "axis", axis, least=-sys.maxsize)
 
     @property
     def lookback(self) -> int:

@@ -9,14 +9,14 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
+from episodia.arguments import checked_seed
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_seed
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, needed_column
 from episodia.connectors.kinds import Kind
 from episodia.connectors.spaces.action_masks import action_masks
-from episodia.errors import ConnectorStateError
+from episodia.errors import ConnectorStateError, PipelineError
 from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
 
@@ -57,7 +57,7 @@ class GetActions(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        self.seed = seed = checked_seed(self.name, seed)
+        self.seed = seed = checked_seed(PipelineError, self.name, seed)
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import checked_number
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_number
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.finite import check_finite, too_large
 from episodia.connectors.observation_pieces import ObservationChanger
@@ -86,7 +86,10 @@ class MeanStdFilter(ObservationChanger):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        if clip_by_value is not None and not checked_number(self.name, "clip_by_value", clip_by_value) > 0:
+        if (
+            clip_by_value is not None
+            and not checked_number(PipelineError, self.name, "clip_by_value", clip_by_value) > 0
+        ):
             raise PipelineError(
                 f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None. Pass one "
                 "of these."

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_count
 from episodia.connectors.observation_pieces import ObservationChanger
 from episodia.connectors.spaces.flat_vectors import flat_size, flat_space, flat_vectors
 from episodia.connectors.spaces.row_spaces import Part, episodes_for_reading
@@ -57,8 +57,8 @@ class PrevActionsPrevRewards(ObservationChanger):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
-        self.n_prev_actions = checked_count(self.name, "n_prev_actions", n_prev_actions, least=0)
-        self.n_prev_rewards = checked_count(self.name, "n_prev_rewards", n_prev_rewards, least=0)
+        self.n_prev_actions = checked_whole(PipelineError, self.name, "n_prev_actions", n_prev_actions, least=0)
+        self.n_prev_rewards = checked_whole(PipelineError, self.name, "n_prev_rewards", n_prev_rewards, least=0)
 
     @property
     def lookback(self) -> int:

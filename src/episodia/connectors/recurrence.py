@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_count
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, module_batches, place_for
 from episodia.connectors.batches.collected import as_ragged
@@ -15,7 +15,7 @@ from episodia.connectors.batches.sequences import Sequences, first_rows, padded,
 from episodia.connectors.batches.served_modules import module_of, needed_module
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.ragged import offsets_of
-from episodia.errors import BatchError
+from episodia.errors import BatchError, PipelineError
 from episodia.trees import map_batch
 
 # For modules that do not say how long the sequences are that they learn from.
@@ -124,8 +124,10 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
         """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
         super().__init__(*args, **kwargs)
-        self.max_seq_len = None if max_seq_len is None else checked_count(self.name, "max_seq_len", max_seq_len, 1)
-        self.burn_in = checked_count(self.name, "burn_in", burn_in, 0)
+        self.max_seq_len = (
+            None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
+        )
+        self.burn_in = checked_whole(PipelineError, self.name, "burn_in", burn_in, 0)
 
     writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})

@@ -7,6 +7,7 @@ from typing import Any
 
 from gymnasium import Space
 
+from episodia.arguments import checked_whole
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.episodes import EpisodeList, SingleAgentEpisode
@@ -55,9 +56,7 @@ class RewardShaper(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        if type(delay) is not int or delay < 0:
-            raise PipelineError(f"{self.name}: found `delay={delay!r}`, expected a whole number of 0 or more.")
-        self.delay = delay
+        self.delay = checked_whole(PipelineError, self.name, "delay", delay, 0)
 
     @property
     def lookback(self) -> int:

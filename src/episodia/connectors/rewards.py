@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space
 
+from episodia.arguments import checked_number
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_number
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, change_column
 from episodia.episodes import EpisodeList
@@ -52,7 +52,9 @@ class ClipRewards(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        if not checked_number(self.name, "low", low) < checked_number(self.name, "high", high):
+        if not checked_number(PipelineError, self.name, "low", low) < checked_number(
+            PipelineError, self.name, "high", high
+        ):
             raise PipelineError(
                 f"{self.name}: found `low={low!r}` and `high={high!r}`, expected a lower and a higher bound. Swap "
                 "or correct them."
@@ -103,7 +105,7 @@ class ScaleRewards(ConnectorV2):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
-        if not np.isfinite(checked_number(self.name, "factor", factor)):
+        if not np.isfinite(checked_number(PipelineError, self.name, "factor", factor)):
             raise PipelineError(
                 f"{self.name}: found `factor={factor!r}`, expected a finite number. Pass such a number."
             )

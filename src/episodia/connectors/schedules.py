@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.arguments import is_number
 from episodia.errors import PipelineError
 
 
@@ -150,10 +151,6 @@ def schedule_within(name: str, value: float | Schedule, low: float, high: float)
 
 
 def _finite(name: str, value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.integer, np.floating))
-        or not math.isfinite(value)
-    ):
+    if not is_number(value) or math.isinf(value):
         raise PipelineError(f"found {value!r} in `{name}` of a schedule, expected finite numbers. Pass such a number.")
     return float(value)

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from episodia import returns
+from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.arguments import checked_count, checked_fraction
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import (
     Batch,
@@ -24,7 +24,7 @@ from episodia.connectors.finite import check_made
 from episodia.connectors.kinds import Kind
 from episodia.connectors.values import check_values, values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged
-from episodia.errors import BatchError
+from episodia.errors import BatchError, PipelineError
 
 
 @final
@@ -69,9 +69,11 @@ class GeneralAdvantageEstimation(ConnectorV2):
             PipelineError: If a number is out of its range.
         """
         super().__init__(*args, **kwargs)
-        self.gamma = checked_fraction(self.name, "gamma", gamma)
-        self.lambda_ = checked_fraction(self.name, "lambda_", lambda_)
-        self.max_seq_len = None if max_seq_len is None else checked_count(self.name, "max_seq_len", max_seq_len, 1)
+        self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
+        self.lambda_ = checked_number(PipelineError, self.name, "lambda_", lambda_, 0.0, 1.0)
+        self.max_seq_len = (
+            None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
+        )
         self.device = device
 
     def check_module(self, rl_module: Any) -> None:
@@ -120,7 +122,7 @@ class ComputeReturnsToGo(ConnectorV2):
     def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any) -> None:
         """Discount by `gamma` per step."""
         super().__init__(*args, **kwargs)
-        self.gamma = checked_fraction(self.name, "gamma", gamma)
+        self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
@@ -148,8 +150,8 @@ class NStepReturns(ConnectorV2):
     def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
         """Look `n` steps ahead."""
         super().__init__(*args, **kwargs)
-        self.n = checked_count(self.name, "n", n, 1)
-        self.gamma = checked_fraction(self.name, "gamma", gamma)
+        self.n = checked_whole(PipelineError, self.name, "n", n, 1)
+        self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):

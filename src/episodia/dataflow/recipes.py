@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
+from episodia.arguments import checked_whole
 from episodia.errors import TrainingError
 from episodia.learners import A2CConfig, AlgorithmConfig, PPOConfig, ReinforceConfig
 
@@ -40,10 +41,8 @@ class Recipe:
         for each in fields(self):
             value = getattr(self, each.name)
             may_be_none = each.name in ("num_episodes", "minibatch_size")
-            if not (value is None and may_be_none) and (type(value) is not int or value < 1):
-                raise TrainingError(
-                    f"Recipe: found `{each.name}={value!r}`, expected a positive integer. Pass such a number."
-                )
+            if not (value is None and may_be_none):
+                checked_whole(TrainingError, "Recipe", each.name, value, 1)
 
     @property
     def wanted(self) -> dict[str, int]:

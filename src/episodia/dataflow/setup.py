@@ -11,9 +11,9 @@ import gymnasium as gym
 import torch
 from gymnasium import Space
 
+from episodia.arguments import checked_whole
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
-from episodia.dataflow.checks import check_whole
 from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import PipelineError, TrainingError
@@ -89,14 +89,13 @@ class Setup:
                 f"training: found the options {unknown}, expected some of {known}. Correct their names, or put them into the "
                 "config if you pass one."
             )
-        check_whole("training", "seed", seed, 0, below=2**63)
         return cls(
             algorithm=config,
             env=env,
             recipe=recipe,
             network=network,
             connectors=tuple(connectors),
-            seed=int(seed),
+            seed=checked_whole(TrainingError, "training", "seed", seed, 0, below=2**63),
             device=device,
         )
 

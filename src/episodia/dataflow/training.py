@@ -9,8 +9,9 @@ from enum import Enum
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
+from episodia.arguments import checked_whole
 from episodia.connectors import Policy
-from episodia.dataflow.checks import check_limits, check_whole
+from episodia.dataflow.checks import check_limits
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
@@ -69,7 +70,7 @@ class Training:
         torch_threads: int | None = 1,
     ) -> None:
         if torch_threads is not None:
-            check_whole("training", "torch_threads", torch_threads, 1)
+            checked_whole(TrainingError, "training", "torch_threads", torch_threads, 1)
         self.runner = runner
         self.learner = learner
         self.recipe = recipe

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
+from episodia.arguments import checked_whole
 from episodia.dataflow.checkpoints import load_training, save_training
-from episodia.dataflow.checks import check_limits, check_whole
+from episodia.dataflow.checks import check_limits
 from episodia.dataflow.learning_curve import save_learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
@@ -129,7 +130,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 def _check(where: str, steps: int, target: float | None, checkpoint_every: int | None) -> None:
     check_limits(where, steps, target)
     if checkpoint_every is not None:
-        check_whole(where, "checkpoint_every", checkpoint_every, 1)
+        checked_whole(TrainingError, where, "checkpoint_every", checkpoint_every, 1)
 
 
 def _new_directory(directory: Path) -> Path:

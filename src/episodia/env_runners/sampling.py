@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+from episodia.arguments import checked_whole
 from episodia.env_runners.setting_checks import check_whole
 from episodia.errors import EnvRunnerError
 
@@ -33,8 +34,8 @@ def wanted(
             f"sample: found `num_timesteps={num_timesteps}` and `num_episodes={num_episodes}`, expected one of them."
         )
     for name, number in (("num_timesteps", num_timesteps), ("num_episodes", num_episodes)):
-        if number is not None and (type(number) is not int or number < 1):
-            raise EnvRunnerError(f"sample: found `{name}={number!r}`, expected a whole number of 1 or more.")
+        if number is not None:
+            checked_whole(EnvRunnerError, "sample", name, number, 1)
     if num_timesteps is None and num_episodes is None:
         return (
             Wanted(fragment_steps * num_lanes, None) if batch_mode == "truncate_episodes" else Wanted(None, num_lanes)

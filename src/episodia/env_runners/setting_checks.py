@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from episodia.arguments import checked_whole, is_number
 from episodia.errors import EnvRunnerError
 
 _NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
@@ -24,11 +25,7 @@ def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
     for name, value in settings.items():
         if or_none and value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            otherwise = ", or None" if or_none else ""
-            raise EnvRunnerError(
-                f"found `{name}={value!r}`, expected a whole number of {least} or more{otherwise}. Correct it."
-            )
+        checked_whole(EnvRunnerError, "runner", name, value, least)
 
 
 def check_timeout(step_timeout_s: Any) -> None:
@@ -37,7 +34,7 @@ def check_timeout(step_timeout_s: Any) -> None:
     Raises:
         EnvRunnerError: If that is no positive number.
     """
-    if step_timeout_s is not None and not (isinstance(step_timeout_s, (int, float, np.number)) and step_timeout_s > 0):
+    if step_timeout_s is not None and not (is_number(step_timeout_s) and step_timeout_s > 0):
         raise EnvRunnerError(
             f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, or None. Correct it."
         )

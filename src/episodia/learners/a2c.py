@@ -9,11 +9,13 @@ from typing import Any, final
 import torch
 from torch.nn.functional import mse_loss
 
+from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
+from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.coefficients import Coefficient
-from episodia.learners.config_checks import check_flag, check_within
+from episodia.learners.config_checks import check_within
 from episodia.learners.evaluation import Evaluation
 from episodia.learners.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
@@ -43,7 +45,7 @@ class A2CConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_flag("A2CConfig", "standardize_advantages", self.standardize_advantages)
+        checked_flag(LearnerError, "A2CConfig", "standardize_advantages", self.standardize_advantages)
         check_within("A2CConfig", "lambda_", self.lambda_, 0.0, 1.0)
         for name in ("value_coefficient", "entropy_coefficient"):
             check_within("A2CConfig", name, getattr(self, name), 0.0)

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from episodia.arguments import checked_choice, checked_each, checked_whole
 from episodia.connectors import ConnectorV2, Schedule
 from episodia.errors import LearnerError
 from episodia.learners.coefficients import Coefficient
-from episodia.learners.config_checks import check_count, check_each, check_within
+from episodia.learners.config_checks import check_within
 from episodia.learners.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
 
@@ -53,19 +54,15 @@ class AlgorithmConfig(ABC):
         where = type(self).__name__
         check_within(where, "gamma", self.gamma, 0.0, 1.0)
         check_within(where, "learning_rate", self.learning_rate, 0.0)
-        check_count(where, "burn_in", self.burn_in, 0)
+        checked_whole(LearnerError, where, "burn_in", self.burn_in, 0)
         if self.max_seq_len is not None:
-            check_count(where, "max_seq_len", self.max_seq_len, 1)
-        check_each(
-            where, "optimizers", self.optimizers, lambda each: isinstance(each, OptimizerConfig), "`OptimizerConfig`s"
+            checked_whole(LearnerError, where, "max_seq_len", self.max_seq_len, 1)
+        checked_each(LearnerError, where, "optimizers", self.optimizers, _is_optimizer, "`OptimizerConfig`s")
+        processors = self.gradient_processors
+        checked_each(
+            LearnerError, where, "gradient_processors", processors, callable, "functions such as `ClipByNorm(1.0)`"
         )
-        check_each(
-            where, "gradient_processors", self.gradient_processors, callable, "functions such as `ClipByNorm(1.0)`"
-        )
-        if self.on_non_finite not in ON_NON_FINITE:
-            raise LearnerError(
-                f"{where}: found `on_non_finite={self.on_non_finite!r}`, expected one of {ON_NON_FINITE}. Choose one of these."
-            )
+        checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, ON_NON_FINITE)
 
     @abstractmethod
     def targets(self, device: torch.device) -> list[ConnectorV2]:
@@ -88,6 +85,10 @@ class AlgorithmConfig(ABC):
             batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
             coefficients: What `coefficients()` has come to.
         """
+
+
+def _is_optimizer(value: object) -> bool:
+    return isinstance(value, OptimizerConfig)
 
 
 def check_algorithm(config: object) -> None:

@@ -10,12 +10,12 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
+from episodia.arguments import checked_whole
 from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.coefficients import Coefficients
-from episodia.learners.config_checks import check_count
 from episodia.learners.devices import usable_device
 from episodia.learners.finiteness import non_finite_error, not_finite
 from episodia.learners.gradient_processing import norm_of
@@ -149,9 +149,9 @@ class Learner:
         shuffle: bool = True,
     ) -> Metrics:
         """Let the modules learn from a batch as `batch_of` returns it, see `update`."""
-        check_count("update", "num_epochs", num_epochs, 1)
+        checked_whole(LearnerError, "update", "num_epochs", num_epochs, 1)
         if minibatch_size is not None:
-            check_count("update", "minibatch_size", minibatch_size, 1)
+            checked_whole(LearnerError, "update", "minibatch_size", minibatch_size, 1)
         own = self._learnable(batch)
         counts = self.num_steps_of(own)
         coefficients, rates = self._at_present()

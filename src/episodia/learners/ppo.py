@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
+from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
+from episodia.errors import LearnerError
 from episodia.learners.adaptive_kl import AdaptiveKL
 from episodia.learners.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.coefficients import Coefficient
-from episodia.learners.config_checks import check_flag, check_positive, check_within
+from episodia.learners.config_checks import check_positive, check_within
 from episodia.learners.evaluation import Evaluation
 from episodia.learners.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
@@ -49,7 +51,7 @@ class PPOConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_flag("PPOConfig", "standardize_advantages", self.standardize_advantages)
+        checked_flag(LearnerError, "PPOConfig", "standardize_advantages", self.standardize_advantages)
         check_within("PPOConfig", "lambda_", self.lambda_, 0.0, 1.0)
         for name in ("value_coefficient", "entropy_coefficient"):
             check_within("PPOConfig", name, getattr(self, name), 0.0)

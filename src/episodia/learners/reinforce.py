@@ -8,11 +8,13 @@ from typing import Any, final
 
 import torch
 
+from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ComputeReturnsToGo, ConnectorV2, Schedule, Standardize
+from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.coefficients import Coefficient
-from episodia.learners.config_checks import check_flag, check_within
+from episodia.learners.config_checks import check_within
 from episodia.learners.evaluation import Evaluation
 
 
@@ -35,7 +37,7 @@ class ReinforceConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_flag("ReinforceConfig", "standardize_returns", self.standardize_returns)
+        checked_flag(LearnerError, "ReinforceConfig", "standardize_returns", self.standardize_returns)
         check_within("ReinforceConfig", "entropy_coefficient", self.entropy_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:

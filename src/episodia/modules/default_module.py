@@ -9,12 +9,13 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
+from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.bottoms import Bottom
 from episodia.modules.layer_calls import passed
-from episodia.modules.layers import check_flag, check_sizes, linear
+from episodia.modules.layers import check_sizes, linear
 
 
 def default_module(
@@ -87,7 +88,8 @@ class DefaultActorCritic(ActorCritic):
     ) -> None:
         super().__init__(observation_space, action_space, squashed=squashed)
         self.hidden, self.recurrent = check_sizes("hidden", hidden), recurrent
-        self.shared, self.squashed = check_flag("shared", shared), check_flag("squashed", squashed)
+        self.shared = checked_flag(ModuleError, "default module", "shared", shared)
+        self.squashed = checked_flag(ModuleError, "default module", "squashed", squashed)
         if not self.distribution.num_inputs:
             raise ModuleError(
                 f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "

@@ -82,17 +82,6 @@ def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Lay
     return layer
 
 
-def check_flag(name: str, value: bool) -> bool:
-    """Return `value`, if it is True or False: any other object, such as "no", would count as one of them too.
-
-    Raises:
-        ModuleError: If it is not.
-    """
-    if not isinstance(value, bool):
-        raise ModuleError(f"`{name}`: found {value!r}, expected True or False. Pass one of these.")
-    return value
-
-
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     """Return `sizes`, if layers can have them.
 

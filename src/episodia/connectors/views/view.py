@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from episodia.arguments import is_whole
 from episodia.columns import Columns
 from episodia.episodes.computed_columns import IDS
 from episodia.errors import PipelineError
@@ -74,7 +75,7 @@ class View:
             raise PipelineError(
                 f"{self!r}: found both `train` and `infer` False, expected that somebody sees the view."
             )
-        if not _is_integer(self.every) or self.every < 1:
+        if not is_whole(self.every) or self.every < 1:
             raise PipelineError(f"{self!r}: found `every={self.every!r}`, expected an integer of at least 1.")
         object.__setattr__(self, "every", int(self.every))
         if not isinstance(self.agent, Hashable):
@@ -86,11 +87,11 @@ class View:
         shift: Any = self.shift
         if isinstance(shift, str):
             return _range_of(self.source, shift)
-        if _is_integer(shift):
+        if is_whole(shift):
             return int(shift)
         if isinstance(shift, range) and shift:
             return shift
-        if isinstance(shift, (list, tuple, np.ndarray)) and len(shift) and all(map(_is_integer, shift)):
+        if isinstance(shift, (list, tuple, np.ndarray)) and len(shift) and all(map(is_whole, shift)):
             return tuple(map(int, shift))
         raise PipelineError(
             f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a list or range of at least one. Pass "
@@ -143,10 +144,6 @@ class View:
                 text = repr(list(value)) if isinstance(value, tuple) and field.name == "shift" else describe(value)
                 parts.append(f"{field.name}={text}")
         return f"View({', '.join(parts)})"
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _range_of(source: str | None, text: str) -> range:

@@ -1,0 +1,153 @@
+"""What settings have to be: numbers within their limits, flags, one of a few words. They are checked at the door, once.
+
+Each part of the library has an error of its own, which is the first argument of all checks. `where` is who was given the
+setting, `name` is what it is called there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from episodia.errors import EpisodiaError
+
+Error: TypeAlias = type[EpisodiaError]
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether `value` is an integer of Python or NumPy; True and False are none.
+
+    >>> is_whole(3), is_whole(np.int64(3)), is_whole(True), is_whole(3.0)
+    (True, True, False, False)
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Tell whether `value` is a real number of Python or NumPy; infinity is one, NaN is not, nor are True and False.
+
+    >>> is_number(3), is_number(np.float32(0.5)), is_number(math.inf), is_number(math.nan), is_number("3")
+    (True, True, True, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def checked_whole(error: Error, where: str, name: str, value: Any, least: int, *, below: int | None = None) -> int:
+    """Return `value` if it is an integer from `least` on, and less than `below`.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+
+    >>> from episodia.errors import PipelineError
+    >>> checked_whole(PipelineError, "NStepReturns", "n", 3, least=1)
+    3
+    """
+    if not is_whole(value) or value < least or (below is not None and value >= below):
+        limit = "" if below is None else f" and below {below}"
+        raise error(
+            f"{where}: found `{name}={value!r}`, expected an integer of at least {least}{limit}. Pass such a number."
+        )
+    return int(value)
+
+
+def checked_seed(error: Error, where: str, value: Any) -> int | None:
+    """Return `value` if it is None, or an integer that all random generators can begin with.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+    """
+    return None if value is None else checked_whole(error, where, "seed", value, 0, below=2**64)
+
+
+def checked_number(
+    error: Error, where: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf
+) -> float:
+    """Return `value` if it is a number from `low` to `high`.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+
+    >>> from episodia.errors import PipelineError
+    >>> checked_number(PipelineError, "ClipRewards", "low", -1)
+    -1.0
+    """
+    if not is_number(value) or not low <= value <= high:
+        raise error(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Pass such a number.")
+    return float(value)
+
+
+def range_of(low: float, high: float) -> str:
+    """Return in words which numbers lie from `low` to `high`.
+
+    >>> range_of(0.0, 1.0), range_of(0.0, math.inf), range_of(-math.inf, math.inf)
+    ('a number from 0 to 1', 'a number from 0 on', 'a number')
+    """
+    if math.isfinite(high):
+        return f"a number from {low:g} to {high:g}"
+    return f"a number from {low:g} on" if math.isfinite(low) else "a number"
+
+
+def checked_flag(error: Error, where: str, name: str, value: Any) -> bool:
+    """Return `value` if it is True or False: any other object, such as "no", would count as one of them too.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise error(f"{where}: found `{name}={value!r}`, expected True or False. Pass one of these.")
+    return bool(value)
+
+
+def checked_choice(error: Error, where: str, name: str, value: Any, choices: Collection[str]) -> str:
+    """Return `value` if it is one of a few words.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+
+    >>> from episodia.errors import LearnerError
+    >>> checked_choice(LearnerError, "PPOConfig", "on_non_finite", "skip", ("skip", "raise"))
+    'skip'
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise error(f"{where}: found `{name}={value!r}`, expected one of {list(choices)}. Choose one of these.")
+    return value
+
+
+def checked_each(
+    error: Error, where: str, name: str, values: Any, is_one: Callable[[Any], bool], wanted: str
+) -> list[Any]:
+    """Return what is in `values` if that is a list or a tuple of what `is_one` is true of, which `wanted` says in words.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+
+    >>> from episodia.errors import TrainingError
+    >>> checked_each(TrainingError, "run", "watchers", [print], callable, "functions")
+    [<built-in function print>]
+    """
+    if not isinstance(values, (list, tuple)) or not all(map(is_one, values)):
+        raise error(f"{where}: found `{name}={values!r}`, expected a list of {wanted}. Put a single one into brackets.")
+    return list(values)
+
+
+def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:
+    """Return the ids or keys in `value` as a list; a string is one key, and not a collection of them.
+
+    Raises:
+        EpisodiaError: The given one, if it is no collection.
+
+    >>> from episodia.errors import PipelineError
+    >>> checked_keys(PipelineError, "FlattenObservations", "agent_ids", ("left", 1))
+    ['left', 1]
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
+        raise error(f"{where}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
+    return list(value)

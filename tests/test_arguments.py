@@ -1,0 +1,57 @@
+"""Settings: what is a number within its limits, a flag, one of a few words; and what is refused, with whose error."""
+
+import math
+
+import numpy as np
+import pytest
+
+from episodia import arguments
+from episodia.errors import LearnerError
+from junk import JUNK, problem_with
+
+NUMBERS = {"a fraction": 1.5, "infinity": math.inf, "a negative number": -7, "a large number": 10**30}
+WHOLE = {name: value for name, value in NUMBERS.items() if type(value) is int}
+
+# Of things that count as true, as the check below wants them.
+LISTS = {"a ragged list", "an empty list", "a tuple", "an empty tuple"}
+
+
+def accepted(check):
+    """Return which junk `check` takes, by name; all else has to be refused well."""
+    results = {name: problem_with(lambda junk=junk: check(junk)) for name, junk in JUNK.items()}
+    assert {name: problem for name, (problem, _) in results.items() if problem} == {}
+    return {name for name, (_, was_refused) in results.items() if not was_refused}
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (lambda junk: arguments.checked_whole(LearnerError, "it", "n", junk, -10), WHOLE),
+        (lambda junk: arguments.checked_whole(LearnerError, "it", "n", junk, -10, below=10), {"a negative number"}),
+        (lambda junk: arguments.checked_seed(LearnerError, "it", junk), {"None"}),
+        (lambda junk: arguments.checked_number(LearnerError, "it", "n", junk), NUMBERS),
+        (lambda junk: arguments.checked_number(LearnerError, "it", "n", junk, 0.0, 2.0), {"a fraction"}),
+        (lambda junk: arguments.checked_flag(LearnerError, "it", "n", junk), {"True"}),
+        (lambda junk: arguments.checked_choice(LearnerError, "it", "n", junk, ("x", "y")), {"a string"}),
+        (lambda junk: arguments.checked_each(LearnerError, "it", "n", junk, bool, "things"), LISTS),
+    ],
+)
+def test_only_what_is_meant_is_accepted(check, expected):
+    assert accepted(check) == set(expected)
+
+
+@pytest.mark.parametrize("number", [3, np.int64(3), np.uint8(3), 3.0, np.float32(3.0)])
+def test_numbers_of_numpy_are_numbers_and_become_those_of_python(number):
+    assert type(arguments.checked_number(LearnerError, "it", "n", number, 0, 3)) is float
+    if not isinstance(number, (float, np.floating)):
+        assert type(arguments.checked_whole(LearnerError, "it", "n", number, 3)) is int
+
+
+def test_an_integer_that_no_float_can_hold_is_no_number():
+    with pytest.raises(LearnerError, match="expected a number"):
+        arguments.checked_number(LearnerError, "it", "n", 10**400)
+
+
+def test_a_refusal_names_who_was_given_what():
+    with pytest.raises(LearnerError, match=r"^update: found `num_epochs=0`, expected an integer of at least 1\. Pass"):
+        arguments.checked_whole(LearnerError, "update", "num_epochs", 0, 1)
