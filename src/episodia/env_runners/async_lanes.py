@@ -99,26 +99,41 @@ class AsyncLanes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End all workers: those that listen by themselves, all others by force."""
-        # The last one is not running if it could not be started.
-        started = [process for process in self.processes if process.pid is not None]
-        if not terminate:
-            for pipe in self.parent_pipes:
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    pipe.send(("close", None))
-            _join(started)
-        for process in started:
-            process.terminate()
+        end_workers(self, by_force=terminate)
+
+
+def close(env: VectorEnv[Any, Any, Any], *, by_force: bool = False) -> None:
+    """Close `env`, whatever state it is in; asynchronous environments leave no worker behind."""
+    ready = env.unwrapped
+    if isinstance(ready, AsyncVectorEnv) and not ready.closed:
+        # gymnasium's own way waits for ever for workers that hang, and stops at the first one that is gone.
+        end_workers(ready, by_force=by_force)
+        ready.closed = True
+    env.close()
+
+
+def end_workers(env: AsyncVectorEnv, *, by_force: bool) -> None:
+    """End the processes of `env`: those that listen by themselves, unless by force, and all others."""
+    # The last one is not running if it could not be started.
+    started = [process for process in env.processes if process.pid is not None]
+    if not by_force:
+        for pipe in env.parent_pipes:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                pipe.send(("close", None))
         _join(started)
-        for process in started:
-            process.kill()
-            process.join()
-        for pipe in self.parent_pipes:
-            if pipe is not None:
-                pipe.close()
-        errors = getattr(self, "error_queue", None)
-        if errors is not None:
-            errors.close()
-            errors.cancel_join_thread()
+    for process in started:
+        process.terminate()
+    _join(started)
+    for process in started:
+        process.kill()
+        process.join()
+    for pipe in env.parent_pipes:
+        if pipe is not None:
+            pipe.close()
+    errors = getattr(env, "error_queue", None)
+    if errors is not None:
+        errors.close()
+        errors.cancel_join_thread()
 
 
 def pass_over_ends(env: VectorEnv[Any, Any, Any], lanes: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
+from episodia.env_runners.async_lanes import close
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.errors import EnvRunnerError
 
@@ -60,4 +61,4 @@ class Evaluator:
     def close(self) -> None:
         """Close the environments, if there are any."""
         if self._env is not None:
-            self._env.close()
+            close(self._env)

@@ -10,6 +10,7 @@ from typing import Any, final
 import gymnasium as gym
 import numpy as np
 
+from episodia.env_runners.step_failures import check_action
 from episodia.errors import EnvError
 
 # In the info of the first observation after an environment was made anew: what had happened.
@@ -21,7 +22,8 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Makes its environment anew when that raises.
 
     If a step fails, what is returned is no step but the first observation of the next episode, and its info has the key
-    `env_restarted_after`. Only exceptions are caught: a KeyboardInterrupt or SystemExit passes.
+    `env_restarted_after`. Only exceptions are caught: a KeyboardInterrupt or SystemExit passes. If the action was outside of
+    its space, the environment is not to blame, and an error says so.
 
     A new environment is reset with a seed that is derived from the last seed of the old one and the number of restarts.
 
@@ -57,6 +59,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             return self.env.step(action)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            check_action(self.env.action_space, action, f"environment {self.lane}", error)
             observation, info = self._begin_anew(error)
             return observation, 0.0, False, False, info
 

@@ -271,6 +271,7 @@ class MultiAgentEnvRunner:
 
         Raises:
             EnvError: If an environment fails too often. What is finished waits for the next call, as after any other error.
+            SpaceError: If it fails with an action that is outside of its space.
             EpisodeError: If an environment returns what does not fit.
             ConnectorError: If a piece of a pipeline fails.
         """

@@ -10,9 +10,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from episodia.env_runners.async_lanes import LOST_WORKER
 from episodia.env_runners.multi_agent_env import StepResult
 from episodia.env_runners.multi_agent_sources import EnvSource
 from episodia.env_runners.remote_agents import RemoteEnv
+from episodia.env_runners.step_failures import check_action
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EnvError, EpisodiaError
 from episodia.trees import private
@@ -166,10 +168,12 @@ class Lane:
 
         Raises:
             EnvError: If it must not be made anew.
+            SpaceError: If it has failed with an action that is outside of its space.
             EpisodeError: If what it returned does not fit the episode.
         """
         if isinstance(outcome, Exception):
             self._give_up_episode(episode, f"{type(outcome).__name__}: {outcome}")
+            self._check_actions(choice, outcome)
             self._remake(outcome, "step")
             return
         try:
@@ -247,6 +251,14 @@ class Lane:
             failures = self._noted_failures()
             failures.episodes += 1
             failures.env_steps += len(episode)
+
+    def _check_actions(self, choice: Choice, error: Exception) -> None:
+        """Check that it was not an action outside of its space that the environment has failed with."""
+        if isinstance(error, LOST_WORKER):
+            return  # there is nobody to ask for spaces
+        for agent, action in choice.for_env.items():
+            owner = f"environment {self.index}, episode {self.number - 1}, agent {agent!r}"
+            check_action(self.env.get_action_space(agent), action, owner, error)
 
     def take_failures(self) -> Failures | None:
         """Return what failures have cost since the last call, None if there were none."""

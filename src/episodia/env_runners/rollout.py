@@ -10,13 +10,15 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from episodia.env_runners.acting import Actor
-from episodia.env_runners.async_lanes import LOST_WORKER, AsyncLanes, pass_over_ends
+from episodia.env_runners.async_lanes import LOST_WORKER, close, pass_over_ends
 from episodia.env_runners.episode_order import EpisodeOrder
 from episodia.env_runners.horizons import Horizon, check_resets_lanes
 from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.sampling import Wanted
 from episodia.env_runners.seeding import Seeds, seed_for
+from episodia.env_runners.step_failures import check_actions, env_error
 from episodia.env_runners.stepping import Stepper, stepper_for
+from episodia.env_runners.sync_lanes import SyncLanes
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
@@ -142,10 +144,11 @@ class Rollout:
             self._lose_workers(error)
             self.reset(manner)
             return None
-        except BaseException:
-            # Some lanes may have stepped, nobody knows which, and answers may still be under way.
-            self.needs_reset = True
-            self._needs_new_env = isinstance(self.env, AsyncLanes)
+        except BaseException as error:
+            self._distrust()
+            if isinstance(error, Exception):
+                check_actions(self.env, chosen.for_env, stepper.ignored, error)
+                raise env_error(self.env, error) from error
             raise
         self._live.refresh()
         self.faults.metrics.env_step_time_s += perf_counter() - started
@@ -224,10 +227,17 @@ class Rollout:
         except LOST_WORKER as error:
             self._lose_workers(error)
             return False
-        except BaseException:
-            self._needs_new_env = isinstance(self.env, AsyncLanes)
+        except BaseException as error:
+            self._distrust()
+            if isinstance(error, Exception):
+                raise env_error(self.env, error) from error
             raise
         return True
+
+    def _distrust(self) -> None:
+        """Do not go on from here: some lanes may have stepped, nobody knows which, and answers may still be under way."""
+        self.needs_reset = True
+        self._needs_new_env = not isinstance(self.env, SyncLanes)
 
     def _renew(self) -> None:
         if self._source.is_renewable:
@@ -245,7 +255,7 @@ class Rollout:
         self.faults.drop(self.recorder, running)
         self._losses_in_a_row += 1
         limit = self._source.max_restarts
-        if not isinstance(self.env, AsyncLanes) or (limit is not None and self._losses_in_a_row > limit):
+        if not self._source.is_renewable or (limit is not None and self._losses_in_a_row > limit):
             raise EnvError(
                 f"environments: found that a worker is silent or gone ({type(error).__name__}: {error}), for the "
                 f"{self._losses_in_a_row}. time without an episode that ended; expected answers. Look for what blocks or kills "
@@ -255,10 +265,7 @@ class Rollout:
 
     def close(self, *, by_force: bool = False) -> None:
         """Close the environments; a second time nothing happens."""
-        if isinstance(self.env, AsyncLanes):
-            self.env.close(terminate=by_force)
-        else:
-            self.env.close()
+        close(self.env, by_force=by_force)
 
     # --- What is running --------------------------------------------------------------------------------------------
 

@@ -262,6 +262,7 @@ class SingleAgentEnvRunner:
         Raises:
             EnvRunnerError: If the arguments do not fit together.
             EnvError: If an environment fails for good, or returns NaN or infinite numbers.
+            SpaceError: If it fails with an action that is outside of its space.
         """
         check_open("sample", is_closed=self._is_closed)
         goal = wanted(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
@@ -402,8 +403,10 @@ class SingleAgentEnvRunner:
     def close(self) -> None:
         """Close all environments, and end their processes; a second time nothing happens."""
         self._is_closed = True
-        self._rollout.close()
-        self._evaluator.close()
+        try:
+            self._rollout.close()
+        finally:
+            self._evaluator.close()
 
     def __enter__(self) -> Self:
         return self
