@@ -1,6 +1,8 @@
-"""Episodes that a fault has ended are not waited for."""
+"""Episodes that a fault has ended are not waited for, and steps that are lost with them are not counted."""
 
 from __future__ import annotations
+
+import os
 
 import gymnasium as gym
 import numpy as np
@@ -35,3 +37,36 @@ def test_so_many_episodes_come_although_environments_fail(on_env_error):
     assert all(episode.is_done for episode in [*first, *second])
     assert metrics.num_env_restarts > 0
     assert any(episode.is_truncated for episode in [*first, *second]) == (on_env_error == "truncate")
+
+
+@pytest.mark.parametrize("on_env_error", ["drop", "truncate"])
+def test_so_many_steps_come_although_environments_fail(on_env_error):
+    with SingleAgentEnvRunner(Moody, num_envs=4, seed=0, on_env_error=on_env_error) as runner:
+        counts = [int(runner.sample(num_timesteps=40).lengths.sum()) for _ in range(10)]
+        metrics = runner.get_metrics()
+
+    assert all(40 <= count < 44 for count in counts)
+    assert metrics.num_env_steps == sum(counts)
+    assert (metrics.num_env_steps_dropped > 0) == (on_env_error == "drop")
+
+
+class Mortal(Moody):
+    """Its process dies in the sixth step, with one environment of many."""
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.t += 1
+        if self.t == 6 and self.np_random.random() < 0.2:
+            os._exit(1)
+        return np.zeros(1, np.float32), 1.0, self.t == 7, False, {}
+
+
+def test_so_many_steps_come_although_processes_die():
+    with SingleAgentEnvRunner(Mortal, num_envs=3, seed=0, vectorization="async") as runner:
+        counts = [int(runner.sample(num_timesteps=20).lengths.sum()) for _ in range(3)]
+
+        assert runner.get_metrics().num_env_steps_dropped > 0
+    assert all(20 <= count < 23 for count in counts)

@@ -55,12 +55,13 @@ def test_an_action_that_an_environment_refuses_is_named_with_its_lane_and_space(
 
 
 class Moody(gym.Env):
-    """Fails in its third step, whatever it is told to do."""
+    """Fails in its third step, whatever it is told to do, or has ended before."""
 
     observation_space = spaces.Box(0.0, 1.0, (1,))
     action_space = spaces.Discrete(2)
 
     def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
         self.t = 0
         return self.observation_space.low, {}
 
@@ -68,7 +69,7 @@ class Moody(gym.Env):
         self.t += 1
         if self.t == 3:
             raise RuntimeError("not today")
-        return self.observation_space.low, 1.0, False, False, {}
+        return self.observation_space.low, 1.0, bool(self.np_random.random() < 0.5), False, {}
 
 
 def test_an_environment_that_fails_with_an_action_of_its_space_is_to_blame_itself():

@@ -32,6 +32,7 @@ class Faults:
         self.on_env_error = on_env_error
         self.metrics = metrics
         self._totals = totals
+        self.num_steps_lost = 0  # with episodes that were dropped
         # By the id of an episode that was truncated: what its environment had raised.
         self.reasons: dict[str, str] = {}
         # The same episodes, as long as the last rewards of them have not been asked for.
@@ -66,6 +67,7 @@ class Faults:
         for id_, steps in dropped.items():
             self.metrics.num_episodes_dropped += 1
             self.metrics.num_env_steps_dropped += steps
+            self.num_steps_lost += steps
             self._totals.forget(id_)
 
     def mark(self, chunk: Any) -> None:

@@ -102,30 +102,52 @@ class Rollout:
             on_complete: Called after the last step, before its observations go through the pipeline.
         """
         with torch.no_grad():
-            if self.needs_reset:
-                self.reset(manner)
-            elif not self.actor.has_observed:
-                self.actor.observe(self._live, self._stepper.began, manner.explore)
-            self._counts_episodes = goal.episodes is not None
-            if self._counts_episodes:
-                self.order.begin_with(self.whole_episodes())
-            steps += steps_waiting(self.recorder)
-            is_reached = steps >= goal.steps if goal.steps is not None else self.order.is_ready(goal.episodes or 0)
-            while not is_reached:
-                count = self._step(manner)
-                if count is None:
-                    continue
+            if goal.steps is not None:
+                self._play_steps(goal.steps, manner, steps, on_complete)
+            else:
+                self._play_episodes(goal.episodes or 0, manner, on_complete)
+
+    def _play_steps(self, wanted: int, manner: Manner, waiting: int, on_complete: Callable[[], None]) -> None:
+        steps = waiting + steps_waiting(self.recorder)
+        if self.needs_reset and steps >= wanted:
+            return  # for what is there already, environments need not work
+        self._get_ready(manner)
+        self._counts_episodes = False
+        lost = self.faults.num_steps_lost
+        while steps < wanted:
+            count = self._step(manner)
+            if count is None or self.faults.num_steps_lost != lost:
+                lost, steps = self.faults.num_steps_lost, waiting + steps_waiting(self.recorder)
+            else:
                 steps += count
-                if goal.steps is not None:
-                    is_reached = steps >= goal.steps
-                elif self._stepper.ended:
-                    is_reached = self.order.is_ready(goal.episodes or 0)
-                if is_reached:
-                    on_complete()
+            if steps >= wanted:
+                on_complete()
+            if count is not None:
                 self.actor.observe(self._live, self._stepper.began, manner.explore)
+
+    def _play_episodes(self, wanted: int, manner: Manner, on_complete: Callable[[], None]) -> None:
+        self._get_ready(manner)
+        self._counts_episodes = True
+        self.order.begin_with(self.whole_episodes())
+        is_reached = self.order.is_ready(wanted)
+        while not is_reached:
+            if self._step(manner) is None:
+                continue
+            is_reached = bool(self._stepper.ended) and self.order.is_ready(wanted)
+            if is_reached:
+                on_complete()
+            self.actor.observe(self._live, self._stepper.began, manner.explore)
+
+    def _get_ready(self, manner: Manner) -> None:
+        if self.needs_reset:
+            self.reset(manner)
+        elif not self.actor.has_observed:
+            self.actor.observe(self._live, self._stepper.began, manner.explore)
 
     def play_on(self, manner: Manner, ticks: int) -> None:
         """Play some ticks more, unless all lanes have to be reset."""
+        if self.needs_reset:
+            return
         with torch.no_grad():
             for _ in range(ticks):
                 if self._step(manner) is None:
