@@ -1,4 +1,4 @@
-"""Of which kind the episodes of a list are: single-agent or multi-agent, never both."""
+"""Of which kind the episodes of a list are: single-agent or multi-agent, never both; and whose they are."""
 
 from __future__ import annotations
 
@@ -46,3 +46,12 @@ def are_multi_agent(episodes: list[Any]) -> bool:
         found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
         raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. List them apart.")
     return kinds == {True}
+
+
+def agents_in(episodes: list[MultiAgentEpisode], *, to_act: bool) -> list[tuple[int, Any]]:
+    """Return the agents of each multi-agent episode, or those that are to act, after the position of the episode."""
+    found: list[tuple[int, Any]] = []
+    for position, episode in enumerate(episodes):
+        chosen = episode.get_agents_to_act() if to_act else episode.agent_episodes
+        found += [(position, agent) for agent in episode.agent_episodes if agent in chosen]
+    return found

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import add, attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 from typing import Any, overload
 
 import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.episodes import chunks, gather, list_plots, list_state, multi_agent_chunks
+from episodia.episodes import chunks, gather, list_columns, list_plots, list_state, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
-from episodia.episodes.episode_kinds import are_multi_agent, listed
-from episodia.episodes.joining import joined, joined_latest, joined_whole, joined_with_first
-from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.episode_kinds import agents_in, are_multi_agent, listed
+from episodia.episodes.joining import joined, joined_whole, joined_with_first
+from episodia.episodes.list_columns import COMPUTED, STORED, columns_of
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeIndexError, EpisodeKeyError, ShapeError
+from episodia.errors import ShapeError
 from episodia.trees import frozen
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
-
-
-class NotYetError(EpisodeKeyError):
-    """A column was asked for at the present moment that only the next step will add."""
 
 
 class EpisodeList(Sequence[Any]):
@@ -196,15 +192,7 @@ class EpisodeList(Sequence[Any]):
         """Return for each agent episode the position of the episode that it is part of, and its agent."""
         if not self.is_multi_agent:
             return [(position, row.agent_id) for position, row in enumerate(self._episodes)]
-        return [
-            (position, agent)
-            for position, episode in enumerate(self._episodes)
-            for agent in (
-                _in_order(episode.agent_episodes, episode.get_agents_to_act())
-                if self.is_current
-                else episode.agent_episodes
-            )
-        ]
+        return agents_in(self._episodes, to_act=self.is_current)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -300,12 +288,11 @@ class EpisodeList(Sequence[Any]):
 
     def has(self, column: str) -> bool:
         """Tell whether every agent episode has `column`."""
-        return column in _TRACKS or column in _FLAGS or all(column in row.extra_model_outputs for row in self._rows())
+        return column in STORED or column in COMPUTED or all(column in row.extra_model_outputs for row in self._rows())
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs, those of all agent episodes together."""
-        distinct = dict.fromkeys(tuple(row.extra_model_outputs) for row in self._rows())
-        return list(dict.fromkeys(name for names in distinct for name in names))
+        return list_columns.extra_columns(self._rows())
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column` in the first agent episode, None if it is not known."""
@@ -315,18 +302,7 @@ class EpisodeList(Sequence[Any]):
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""
-        columns = self._columns(column)
-        try:
-            return joined_latest(columns)
-        except IndexError:
-            self._check_started(column, columns)
-            raise
-
-    def _check_started(self, column: str, columns: list[LookbackBuffer]) -> None:
-        for row, buffer in zip(self._rows(), columns, strict=True):
-            if not buffer.len_incl_lookback():
-                problem = f"episode {row.id_!r}: found no item in the column {column!r}, expected one."
-                raise EpisodeIndexError(f"{problem} Start the episode with `add_env_reset`.") from None
+        return list_columns.latest(self._rows(), column)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all agent episodes, one after another.
@@ -340,14 +316,12 @@ class EpisodeList(Sequence[Any]):
         if self.is_current and column in (Columns.OBS, Columns.INFOS):
             latest = self.latest(column)
             return Ragged(latest, np.arange(len(self._rows()) + 1))
-        if column in _FLAGS:
-            return Ragged(_FLAGS[column](self), offsets_of(self.row_counts) if self.is_current else self._extent(0)[0])
-        columns = self._columns(column)
+        if column in COMPUTED:
+            return self._computed(column)
+        rows = self._rows()
+        columns = columns_of(rows, column)
         if self.is_current:
-            raise NotYetError(
-                f"found the column {column!r} asked for at the present moment, expected a column of observations or infos: "
-                "what a step adds is not there yet. Ask for `windows` with negative shifts to see the past."
-            )
+            raise list_columns.not_yet(column)
         extra = 1 if tail else 0
         offsets, counts = self._extent(extra)
         try:
@@ -358,8 +332,16 @@ class EpisodeList(Sequence[Any]):
             return Ragged(values, offsets, extra)
         except ShapeError:
             if tail:
-                self._check_started(column, columns)
+                list_columns.check_started(rows, column, columns)
             raise
+
+    def _computed(self, column: str) -> Ragged:
+        """Return a column that is not stored per step."""
+        offsets = offsets_of(self.row_counts) if self.is_current else self._extent(0)[0]
+        if column == Columns.T:
+            return Ragged(self.steps()[1], offsets)
+        flags = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
+        return Ragged(list_columns.at_ends(flags, offsets), offsets)
 
     def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
         """Return where the rows of each agent episode begin, and how many it has with `extra` ones after its steps."""
@@ -380,25 +362,15 @@ class EpisodeList(Sequence[Any]):
         Raises:
             DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
         """
-        columns = self._columns(column)
+        columns = columns_of(self._rows(), column)
         extra = 1 if tail and not self.is_current else 0
         begins, rows = self._asked(extra)
         indices = None
         if every > 1 and not self.is_current:
             indices, rows = sparse_rows(self.lengths, extra, every)
-        lookbacks = np.array([buffer.lookback for buffer in columns], np.int64)
-        sizes = [buffer.len_incl_lookback() for buffer in columns]
-        starts = _first_needed(shifts, sizes) if self.is_current else [0] * len(sizes)
-        stretches = gather.Stretches(
-            lookbacks=lookbacks - np.array(starts, np.int64),  # an empty list would be taken for floats
-            counts=np.array(sizes, np.int64) - lookbacks,
-            t_started=self.t_started,
-            begins=begins,
-            rows=rows,
-            indices=indices,
-        )
-        values = gather.windows(joined(columns, starts, sizes), stretches, shifts, fill)
-        return Ragged(values, offsets_of(rows), extra, every)
+        values, past, counts = list_columns.values_and_places(columns, shifts, at_end=self.is_current)
+        stretches = gather.Stretches(past, counts, self.t_started, begins, rows, indices)
+        return Ragged(gather.windows(values, stretches, shifts, fill), offsets_of(rows), extra, every)
 
     def preceding(self, column: str, first: Any) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it: a track.
@@ -412,78 +384,13 @@ class EpisodeList(Sequence[Any]):
         Raises:
             DroppedHistoryError: If a chunk does not have the step before its first one any more.
         """
-        columns = self._columns(column)
+        columns = columns_of(self._rows(), column)
         lookbacks, (offsets, counts) = [buffer.lookback for buffer in columns], self._extent(1)
-        self._check_kept(np.array(lookbacks, np.int64))
+        list_columns.check_kept(np.array(lookbacks, np.int64), self.t_started)
         starts = [lookback - 1 for lookback in lookbacks]
         return Ragged(joined_with_first(columns, starts, list(map(add, starts, counts)), first), offsets, 1)
-
-    def _check_kept(self, lookbacks: np.ndarray) -> None:
-        """Refuse chunks that begin in the middle of an episode and know nothing of the step before."""
-        begins = self.t_started
-        dropped = np.flatnonzero((lookbacks == 0) & (begins > 0))
-        if len(dropped):
-            raise gather.DroppedHistoryError(int(dropped[0]), 1, 0, int(begins[dropped[0]]))
-
-    def _at_ends(self, flags: np.ndarray) -> np.ndarray:
-        """Return False for each row, but the flag of its agent episode for the last one."""
-        offsets = offsets_of(self.row_counts) if self.is_current else self._extent(0)[0]
-        flat = np.zeros(offsets[-1], np.bool_)
-        ended = flags & (offsets[1:] > offsets[:-1])
-        flat[offsets[1:][ended] - 1] = True
-        return flat
-
-    def _columns(self, column: str) -> list[LookbackBuffer]:
-        if column in _TRACKS:
-            return list(map(_TRACKS[column], self._rows()))
-        rows = self._rows()
-        try:
-            return [row.extra_model_outputs[column] for row in rows]
-        except KeyError:
-            missing = next((row for row in rows if column not in row.extra_model_outputs and not _is_new(row)), None)
-            if missing is None and any(column in row.extra_model_outputs for row in rows):
-                # Episodes without a step have no extra columns yet, and nothing in them.
-                return [row.extra_model_outputs.get(column, _NOTHING) for row in rows]
-            missing = missing or rows[0]
-            raise EpisodeKeyError(
-                f"episode {missing.id_!r}: found no column {column!r}, expected it in all {len(rows)} episodes. It has "
-                f"{sorted([*_TRACKS, *_FLAGS, *missing.extra_model_outputs], key=str)}."
-            ) from None
-
-
-_TRACKS: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
-    Columns.OBS: attrgetter("observations"),
-    Columns.INFOS: attrgetter("infos"),
-    Columns.ACTIONS: attrgetter("actions"),
-    Columns.REWARDS: attrgetter("rewards"),
-}
-
-# What is not stored per step.
-_FLAGS: dict[str, Callable[[EpisodeList], np.ndarray]] = {
-    Columns.TERMINATEDS: lambda episodes: episodes._at_ends(episodes.is_terminated),
-    Columns.TRUNCATEDS: lambda episodes: episodes._at_ends(episodes.is_truncated),
-    Columns.T: lambda episodes: episodes.steps()[1],
-}
-
-
-_NOTHING = LookbackBuffer()
 
 
 def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList:
     episodes = EpisodeList(list_state.unpack(packed))
     return episodes.current() if is_current else episodes
-
-
-def _is_new(row: SingleAgentEpisode) -> bool:
-    return not row.rewards.len_incl_lookback()
-
-
-def _first_needed(shifts: Sequence[int], sizes: list[int]) -> list[int]:
-    """Return the position in each column before which a window at its end does not reach."""
-    # One more than the farthest shift: columns of steps end one earlier than those of observations.
-    reach = 1 - min([0, *shifts])
-    return [max(0, size - reach) for size in sizes]
-
-
-def _in_order(agents: Iterable[Any], chosen: set[Any]) -> Iterator[Any]:
-    return (agent for agent in agents if agent in chosen)

@@ -14,6 +14,7 @@ from episodia.columns import Columns
 from episodia.episodes import gather
 from episodia.episodes.blocks import LeafArray
 from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.list_columns import check_kept
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorded_chunk import Chunk
@@ -177,7 +178,7 @@ class RecordedList(EpisodeList):
             return super().preceding(column, first)
         found, offsets = self._layout.column(column), self._extent(1)[0]
         lookbacks = self._places.lookbacks(found)
-        self._check_kept(lookbacks)
+        check_kept(lookbacks, self.t_started)
         # Where there is no step before, this is another lane's row, and overwritten.
         taken = _taken(found, self._chunks[0].block.leaves(found), self._places.rows(1) - 1)
         begins = offsets[:-1][lookbacks == 0]

@@ -26,7 +26,7 @@ from episodia.connectors.batches.batch_columns import add_observations, has_colu
 from episodia.connectors.recurrence import ADDED_TIME_AXIS
 from episodia.connectors.tensors import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.episode_list import NotYetError
+from episodia.episodes.list_columns import NotYetError
 from episodia.errors import BatchError, ConnectorError, PipelineError
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_subject import Subject
