@@ -148,6 +148,7 @@ def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:
     >>> checked_keys(PipelineError, "FlattenObservations", "agent_ids", ("left", 1))
     ['left', 1]
     """
-    if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
+    has_no_items = isinstance(value, np.ndarray) and not value.ndim
+    if isinstance(value, (str, bytes)) or not isinstance(value, Collection) or has_no_items:
         raise error(f"{where}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
     return list(value)

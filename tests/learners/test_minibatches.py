@@ -153,3 +153,12 @@ def test_an_empty_batch_has_no_minibatches():
 def test_columns_of_different_lengths_are_an_error_that_names_them():
     with pytest.raises(BatchError, match=r"batch of 'a': found columns of different lengths.*'rewards'.*: 2"):
         step_counts("a", {"obs": torch.zeros(3), "rewards": torch.zeros(2)})
+
+
+def test_rows_of_a_column_that_is_a_list_go_along():
+    batch = {"a": {"obs": torch.arange(5), "words": list("abcde")}}
+
+    found = [part["a"].columns for part in minibatches(batch, minibatch_size=2, rng=np.random.default_rng(0))]
+
+    assert all(columns["words"] == ["abcde"[row] for row in columns["obs"].tolist()] for columns in found)
+    assert len(found) == 3

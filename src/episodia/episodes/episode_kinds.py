@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
@@ -20,7 +22,8 @@ def listed(episodes: Any) -> list[Any]:
     try:
         return list(episodes)
     except TypeError as error:
-        if isinstance(episodes, Iterable):  # what makes them has failed
+        # An array without axes says that it can be iterated over, too.
+        if isinstance(episodes, Iterable) and not isinstance(episodes, np.ndarray):  # what makes them has failed
             raise
         raise EpisodeError(
             f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
+from episodia.arguments import is_number
 from episodia.connectors.schedules import Schedule, as_schedule
 from episodia.errors import LearnerError
 
@@ -72,10 +73,10 @@ class Coefficients:
         """
         names = {module_id: sorted(found) for module_id, found in state.items()}
         expected = {module_id: sorted(found) for module_id, found in self._remembered.items()}
-        if names != expected:
+        if names != expected or not all(is_number(number) for found in state.values() for number in found.values()):
             raise LearnerError(
-                f"state of coefficients: found {names}, expected {expected}. Load the state of a learner with the same "
-                "modules and a config with the same coefficients."
+                f"state of coefficients: found {dict(state)}, expected numbers for {expected}. Load the state of a learner "
+                "with the same modules and a config with the same coefficients."
             )
 
     def set_state(self, state: Mapping[str, Mapping[str, float]]) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from episodia.columns import Columns
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
+from episodia.learners.batch_checks import check_columns
 from episodia.trees import map_batch
 
 # Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
@@ -27,6 +28,8 @@ class Evaluation:
         batch: Its columns.
 
     Raises:
+        BatchError: If `batch` is no dict of columns.
+        LearnerError: If `module` is none.
         NonFiniteError: If what the module puts out is NaN.
 
     >>> from gymnasium import spaces
@@ -38,6 +41,9 @@ class Evaluation:
     """
 
     def __init__(self, module: Any, batch: dict[str, Any]) -> None:
+        check_columns("loss", batch)
+        if not callable(getattr(module, "forward_train", None)):
+            raise LearnerError(f"loss: found {module!r}, expected a module with `forward_train`. Pass one.")
         self._module = module
         self._batch = batch
         self._outputs = module.forward_train(batch)

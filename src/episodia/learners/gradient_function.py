@@ -6,8 +6,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any, final
 
+from episodia.arguments import checked_whole
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.batch_checks import check_batch
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.gradients import Gradients, compute, flattened
 from episodia.learners.networks import Networks
@@ -60,6 +62,7 @@ class GradientFunction:
 
         Raises:
             LearnerError: If the state is not that of a learner with such modules and such a config.
+            BatchError: If `batch` is no batch.
         """
         given: object = state
         missing = [name for name in self.components if not isinstance(given, Mapping) or name not in given]
@@ -70,10 +73,15 @@ class GradientFunction:
             )
         check_part("weights", state["weights"], self._networks.check_weights)
         check_part("coefficients", state["coefficients"], self._coefficients.check_state)
-        check_part("progress", state["progress"], lambda progress: progress["num_steps"])
+        check_part("progress", state["progress"], _check_steps)
+        check_batch(batch)
         self._networks.set_weights(state["weights"])
         self._coefficients.set_state(state["coefficients"])
         t = state["progress"]["num_steps"]
         own = {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
         coefficients = {module_id: self._coefficients.at(module_id, t) for module_id in own}
         return flattened(compute(self._networks.modules, self._trained, self.config, own, coefficients).gradients)
+
+
+def _check_steps(progress: Mapping[str, Any]) -> None:
+    checked_whole(LearnerError, "gradients of a state", "num_steps", progress["num_steps"], 0)

@@ -12,6 +12,7 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor
 
+from episodia.errors import LearnerError
 from episodia.learners.config_checks import check_positive
 
 ModuleGradients: TypeAlias = dict[str, list[Tensor]]
@@ -38,7 +39,7 @@ class ClipByValue:
     def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
         """Return clipped gradients."""
         return {
-            module_id: [tensor.clamp(-self.limit, self.limit) for tensor in tensors]
+            module_id: [tensor.clamp(-float(self.limit), float(self.limit)) for tensor in tensors]
             for module_id, tensors in gradients.items()
         }
 
@@ -59,7 +60,7 @@ class ClipByNorm:
 
     def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
         """Return clipped gradients."""
-        return {module_id: _scaled_down(tensors, self.limit) for module_id, tensors in gradients.items()}
+        return {module_id: _scaled_down(tensors, float(self.limit)) for module_id, tensors in gradients.items()}
 
 
 @final
@@ -78,7 +79,9 @@ class ClipByGlobalNorm:
 
     def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
         """Return clipped gradients."""
-        clipped = iter(_scaled_down([tensor for tensors in gradients.values() for tensor in tensors], self.limit))
+        clipped = iter(
+            _scaled_down([tensor for tensors in gradients.values() for tensor in tensors], float(self.limit))
+        )
         return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
 
 
@@ -100,3 +103,35 @@ def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
         return []
     # The factor stays a tensor: asking for its value would wait for the device.
     return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))
+
+
+def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradients) -> ModuleGradients:
+    """Return `gradients` after all `processors`, one after another.
+
+    Raises:
+        LearnerError: If one of them fails, or returns something else.
+
+    >>> processed([ClipByValue(1.0), ClipByValue(0.5)], {"a": [torch.tensor([-3.0])]})
+    {'a': [tensor([-0.5000])]}
+    """
+    for processor in processors:
+        gradients = _processed(processor, gradients)
+    return gradients
+
+
+def _processed(processor: GradientProcessor, gradients: ModuleGradients) -> ModuleGradients:
+    problem: str | Exception = "it returned something else"
+    try:
+        found = processor(gradients)
+        if _forms(found) == _forms(gradients):
+            return found
+    except Exception as error:  # noqa: BLE001  # whatever a function of someone else raises is told below
+        problem = error
+    raise LearnerError(
+        f"gradient processor {processor!r}: found that it failed ({problem!r}), expected a dict with the gradients of each "
+        "module, as many tensors of the same shapes. Correct it, or take another, such as `ClipByNorm(1.0)`."
+    ) from (problem if isinstance(problem, Exception) else None)
+
+
+def _forms(gradients: ModuleGradients) -> dict[str, list[torch.Size]]:
+    return {module_id: [tensor.shape for tensor in tensors] for module_id, tensors in gradients.items()}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from episodia.errors import LearnerError, NonFiniteError
+from episodia.arguments import checked_each, is_number
+from episodia.connectors.batches.describing import describe_column
+from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithm import AlgorithmConfig
 
 # By parameter name; parameters that a loss does not depend on are left out.
@@ -56,11 +57,24 @@ def compute(
             losses[module_id], metrics[module_id] = loss, {key: value.detach() for key, value in found.items()}
         except NonFiniteError:
             losses[module_id], metrics[module_id] = torch.tensor(torch.nan), {}
+        except EpisodiaError:
+            raise
+        except Exception as error:
+            raise _failed(module_id, config, columns, error) from error
     together = [list(batch)] if _are_disjoint(parameters) else [[module_id] for module_id in batch]
     gradients: dict[str, Gradients] = {}
     for group in together:
         gradients |= _backward({module_id: losses[module_id] for module_id in group}, parameters)
     return Computed(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
+
+
+def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any], error: Exception) -> LearnerError:
+    """Return an error with what the message of a network or of torch lacks: whose loss it was, and of what."""
+    shapes = {name: describe_column(column) for name, column in columns.items()}
+    return LearnerError(
+        f"loss of {module_id!r}: found that `{type(config).__name__}.loss` failed ({type(error).__name__}: {error}) with the "
+        f"columns {shapes}, expected a loss and a dict of metrics. Correct the loss, the module or the learner pipeline."
+    )
 
 
 def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
@@ -86,6 +100,56 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
 def _are_disjoint(parameters: Mapping[str, Mapping[str, Parameter]]) -> bool:
     ids = [id(parameter) for named in parameters.values() for parameter in named.values()]
     return len(ids) == len(set(ids))
+
+
+def by_module(
+    places: Sequence[Mapping[str, Any]], trained: Mapping[str, Mapping[str, Parameter]]
+) -> list[dict[str, Gradients]]:
+    """Return gradients that come by parameter name, as tensors or arrays, by module and name, each beside its parameter.
+
+    Args:
+        places: Gradients from several places.
+        trained: The parameters that can have some, by module and name.
+
+    Raises:
+        LearnerError: If a name is unknown, a shape is another one, or something is no gradient.
+    """
+    checked_each(LearnerError, "apply_gradients", "gradients", places, _is_named, "dicts by parameter name")
+    return [_of_place(gradients, trained) for gradients in places]
+
+
+def _is_named(gradients: object) -> bool:
+    return isinstance(gradients, Mapping)
+
+
+def _of_place(gradients: Mapping[str, Any], trained: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
+    unknown = sorted(map(str, set(gradients) - set(flattened(trained))))
+    if unknown:
+        raise LearnerError(
+            f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
+            f"{sorted(flattened(trained))}. Compute them with the same modules and the same config."
+        )
+    return {
+        module_id: {name: _like(parameters[name], name, gradients[name]) for name in parameters if name in gradients}
+        for module_id, parameters in trained.items()
+    }
+
+
+def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
+    """Return a gradient as a tensor beside its parameter."""
+    try:
+        found = torch.as_tensor(gradient)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LearnerError(
+            f"apply_gradients: found {type(gradient).__name__} as the gradient of {name!r}, expected a tensor or an array of "
+            "numbers. Pass what `compute_gradients` returned."
+        ) from error
+    if found.shape != parameter.shape:
+        raise LearnerError(
+            f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
+            f"{list(parameter.shape)}. Compute it with the same modules."
+        )
+    return found.to(parameter.device, parameter.dtype)
 
 
 def averaged(gradients: Sequence[Mapping[str, Gradients]], weights: Sequence[Weight]) -> dict[str, Gradients]:
@@ -143,13 +207,18 @@ def total_weight(weight: Weight) -> float:
 
 
 def _check_weights(count: int, weights: Sequence[Weight]) -> None:
-    numbers: list[object] = [
-        number for weight in weights for number in (weight.values() if isinstance(weight, Mapping) else [weight])
+    given: object = weights
+    each = list(given) if isinstance(given, (list, tuple)) else None
+    numbers = [
+        number for weight in each or () for number in (weight.values() if isinstance(weight, Mapping) else [weight])
     ]
-    are_counts = all(isinstance(number, (int, float, np.number)) and 0.0 <= number < torch.inf for number in numbers)
-    if len(weights) != count or not are_counts:
+    if (
+        each is None
+        or len(each) != count
+        or not all(is_number(number) and 0 <= number < torch.inf for number in numbers)
+    ):
         raise LearnerError(
-            f"average of gradients: found {count} sets of gradients and the weights {list(weights)}, expected a weight from 0 "
+            f"average of gradients: found {count} sets of gradients and the weights {weights!r}, expected a weight from 0 "
             "on for each set: the number of steps that it was computed from, or a dict of such numbers by module."
         )
 

@@ -10,22 +10,23 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole
 from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.devices import usable_device
 from episodia.learners.finiteness import non_finite_error, not_finite
-from episodia.learners.gradient_processing import norm_of
-from episodia.learners.gradients import Gradients, Weight, averaged, compute, flattened, merged, total_weight
+from episodia.learners.gradient_processing import norm_of, processed
+from episodia.learners.gradients import Gradients, Weight, averaged, by_module, compute, flattened, merged, total_weight
 from episodia.learners.metrics import ALL_MODULES, Log, Metrics
-from episodia.learners.minibatches import Minibatch, ModuleBatch, minibatches, on_device, step_counts
+from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.pipelines import default_pipeline
-from episodia.learners.state_checks import check_components, check_part, check_progress, generator_with
+from episodia.learners.state_checks import check_components, check_names, check_part, check_progress, generator_with
 from episodia.modules import Module
 
 
@@ -80,15 +81,19 @@ class Learner:
         self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
         self._trained = self._networks.chosen(self._optimizers.trained)
         self._coefficients = Coefficients(config.coefficients(), self._trained)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
         self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
-        self.pipeline = learner_pipeline or default_pipeline(
-            config,
-            observation_space,
-            action_space,
-            stateful=self._networks.is_stateful,
-            device=self.device,
-            module=self._networks.rl_module,
+        self.pipeline = (
+            default_pipeline(
+                config,
+                observation_space,
+                action_space,
+                stateful=self._networks.is_stateful,
+                device=self.device,
+                module=self._networks.rl_module,
+            )
+            if learner_pipeline is None
+            else _checked_pipeline(learner_pipeline)
         )
         self.pipeline.check_module(self._networks.rl_module)
 
@@ -152,6 +157,7 @@ class Learner:
         checked_whole(LearnerError, "update", "num_epochs", num_epochs, 1)
         if minibatch_size is not None:
             checked_whole(LearnerError, "update", "minibatch_size", minibatch_size, 1)
+        checked_flag(LearnerError, "update", "shuffle", shuffle)
         own = self._learnable(batch)
         counts = self.num_steps_of(own)
         coefficients, rates = self._at_present()
@@ -217,8 +223,7 @@ class Learner:
             LearnerError: If a name is unknown, a shape is another one, or weights are missing.
             NonFiniteError: See `update`.
         """
-        places = [self._by_module(named) for named in gradients]
-        mean = averaged(places, weights)
+        mean = averaged(by_module(gradients, self._trained), weights)
         _, rates = self._at_present()
         norms = self._apply(mean, {})
         self._progress["num_updates"] += 1
@@ -231,19 +236,6 @@ class Learner:
             for module_id in mean
         }
         return {**found, ALL_MODULES: {**rates, **self._progress}}
-
-    def _by_module(self, gradients: Mapping[str, Any]) -> dict[str, Gradients]:
-        found: dict[str, Gradients] = {}
-        for module_id, parameters in self._trained.items():
-            named = {name: gradients[name] for name in parameters if name in gradients}
-            found[module_id] = {name: _like(parameters[name], name, value) for name, value in named.items()}
-        unknown = sorted(set(gradients) - set(flattened(found)))
-        if unknown:
-            raise LearnerError(
-                f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
-                f"{sorted(flattened(self._trained))}. Compute them with the same modules and the same config."
-            )
-        return found
 
     def _apply(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
@@ -260,11 +252,10 @@ class Learner:
 
     def _step(self, gradients: Mapping[str, Gradients]) -> None:
         pairs = merged(gradients, flattened(self._trained))
-        processed = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
-        for processor in self.config.gradient_processors:
-            processed = processor(processed)
+        raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
+        final_ones = processed(self.config.gradient_processors, raw)
         for module_id, found in pairs.items():
-            for (parameter, _), gradient in zip(found, processed[module_id], strict=True):
+            for (parameter, _), gradient in zip(found, final_ones[module_id], strict=True):
                 parameter.grad = gradient
         self._optimizers.step()
 
@@ -280,6 +271,7 @@ class Learner:
 
     def _learnable(self, batch: Mapping[str, ModuleBatch]) -> dict[str, ModuleBatch]:
         """Return the batches of the modules that are trained."""
+        check_batch(batch)
         if batch and not any(module_id in self.modules for module_id in batch):
             raise LearnerError(
                 f"batch: found columns of {list(batch)}, expected those of a module that the learner has, "
@@ -307,6 +299,9 @@ class Learner:
 
         Args:
             components: Only these of `weights`, `optimizers`, `coefficients`, `progress`, `generator` and `pipeline`.
+
+        Raises:
+            LearnerError: If there is no such component.
         """
         getters: dict[str, Callable[[], Any]] = {
             "weights": self._networks.weights,
@@ -316,7 +311,9 @@ class Learner:
             "generator": lambda: dict(self._rng.bit_generator.state),
             "pipeline": self.pipeline.get_state,
         }
-        return {name: get() for name, get in getters.items() if components is None or name in components}
+        wanted = getters if components is None else checked_keys(LearnerError, "get_state", "components", components)
+        check_names(wanted, getters)
+        return {name: get() for name, get in getters.items() if name in wanted}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on as the learner with this state would; what is not in `state` stays.
@@ -339,7 +336,6 @@ class Learner:
             if name in state:
                 check_part(name, state[name], check)
         setters: dict[str, Callable[[Any], object]] = {
-            # First, as it is checked only when it is set.
             "pipeline": self.pipeline.set_state,
             "weights": self._networks.set_weights,
             "optimizers": self._optimizers.set_state,
@@ -347,20 +343,24 @@ class Learner:
             "progress": self._progress.update,
             "generator": self._set_generator,
         }
-        for name, set_part in setters.items():
-            if name in state:
-                set_part(state[name])
+        before = self.get_state([name for name in setters if name in state])
+        try:
+            for name, set_part in setters.items():
+                if name in state:
+                    check_part(name, state[name], set_part)
+        except BaseException:
+            for name, part in before.items():
+                setters[name](part)
+            raise
 
     def _set_generator(self, state: Mapping[str, Any]) -> None:
         self._rng = generator_with(state)
 
 
-def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
-    """Return a gradient, which may come as an array, as a tensor beside its parameter."""
-    found = torch.as_tensor(gradient)
-    if found.shape != parameter.shape:
+def _checked_pipeline(pipeline: object) -> LearnerConnectorPipeline:
+    if not isinstance(pipeline, LearnerConnectorPipeline):
         raise LearnerError(
-            f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
-            f"{list(parameter.shape)}. Compute it with the same modules."
+            f"learner: found `learner_pipeline={pipeline!r}`, expected a `LearnerConnectorPipeline`, or None for the default "
+            "one. Pass one of these."
         )
-    return found.to(parameter.device, parameter.dtype)
+    return pipeline

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 
+from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.errors import BatchError
+from episodia.connectors.batches.describing import describe_column
+from episodia.errors import BatchError, LearnerError
+from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.trees import leaves, map_batch
-
-ModuleBatch: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def minibatches(
         rng: For another order of rows in each epoch; None keeps their order.
 
     Raises:
-        BatchError: If the columns of a module have different numbers of rows.
+        BatchError: If it is no batch, or if the columns of a module have different numbers of rows.
+        LearnerError: If a number is out of range, or if `rng` is no generator.
 
     >>> batch = {"left": {"obs": torch.arange(3)}, "right": {"obs": torch.arange(10, 12)}}
     >>> for step in minibatches(batch, minibatch_size=2):
@@ -63,6 +65,15 @@ def minibatches(
     {'left': [0, 1], 'right': [10, 11]}
     {'left': [2]}
     """
+    check_batch(batch)
+    checked_whole(LearnerError, "minibatches", "num_epochs", num_epochs, 1)
+    if minibatch_size is not None:
+        checked_whole(LearnerError, "minibatches", "minibatch_size", minibatch_size, 1)
+    generator: object = rng
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        raise LearnerError(
+            f"minibatches: found `rng={rng!r}`, expected a `np.random.Generator`, or None to keep the order. Pass one of these."
+        )
     streams = [
         _of_module(columns, step_counts(module_id, columns), num_epochs, minibatch_size, rng)
         for module_id, columns in batch.items()
@@ -116,7 +127,12 @@ def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
     mask = columns.get(Columns.LOSS_MASK)
     if mask is None:
         return np.ones(rows, np.int64)
-    flags = mask.cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
+    if not isinstance(mask, (torch.Tensor, np.ndarray)):
+        raise BatchError(
+            f"batch of {module_id!r}: found {describe_column(mask)} as {Columns.LOSS_MASK!r}, expected a tensor or an array "
+            "that is nonzero where a step counts. Correct the piece of the learner pipeline that writes it."
+        )
+    flags = mask.cpu().numpy() if isinstance(mask, torch.Tensor) else mask
     return np.asarray((flags != 0).reshape(rows, -1).sum(1), np.int64) if rows else np.zeros(0, np.int64)
 
 
@@ -143,7 +159,9 @@ def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
     index = torch.from_numpy(rows)
 
     def of_leaf(leaf: Any) -> Any:
-        return leaf.index_select(0, index.to(leaf.device)) if isinstance(leaf, torch.Tensor) else leaf[rows]
+        if isinstance(leaf, torch.Tensor):
+            return leaf.index_select(0, index.to(leaf.device))
+        return [leaf[row] for row in rows.tolist()] if isinstance(leaf, list) else leaf[rows]
 
     return {name: map_batch(of_leaf, column) for name, column in columns.items()}
 

@@ -113,8 +113,9 @@ class Networks:
             module.load_state_dict(dict(weights[module_id]))
 
 
-def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in weights.items()}
+def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    # What is no tensor has no shape that would be the right one.
+    return {name: tuple(value.shape) if isinstance(value, Tensor) else None for name, value in weights.items()}
 
 
 def _is_mapping(modules: object) -> bool:

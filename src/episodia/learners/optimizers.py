@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch.nn import Parameter
 
+from episodia.connectors.batches.describing import describe_column
 from episodia.connectors.schedules import Schedule, as_schedule
 from episodia.errors import LearnerError
 from episodia.learners.config_checks import check_within
@@ -45,12 +46,21 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
             check_within("OptimizerConfig", "learning_rate", self.learning_rate, 0.0)
-        components: object = self.components
-        if components is not None and (not isinstance(components, tuple) or not components):
+        if self.components is not None and not _are_names(self.components):
             raise LearnerError(
                 f"OptimizerConfig: found `components={self.components!r}`, expected a tuple of names such as `('actor',)`, or "
                 "None for everything. Put a comma behind a single name."
             )
+        options, optimizer = cast("object", self.options), cast("object", self.optimizer)
+        if not isinstance(options, Mapping) or not callable(optimizer):
+            raise LearnerError(
+                f"OptimizerConfig: found `optimizer={optimizer!r}` and `options={options!r}`, expected a class of "
+                "`torch.optim` and a dict of what it takes. Pass such ones."
+            )
+
+
+def _are_names(components: object) -> bool:
+    return isinstance(components, tuple) and len(components) > 0 and all(isinstance(each, str) for each in components)
 
 
 @final
@@ -119,7 +129,7 @@ class Optimizers:
         """Check that `state` is one of such optimizers.
 
         Raises:
-            LearnerError: If it has other classes, or parameters with other names.
+            LearnerError: If it has other classes, parameters with other names, or memories of another kind.
         """
         expected = [type(optimizer).__name__ for optimizer in self._optimizers]
         if [part["class"] for part in state] != expected:
@@ -135,6 +145,8 @@ class Optimizers:
                     f"state of optimizers: found memories of {unknown}, expected only some of {own}. Load the state of a "
                     "learner with the same modules and optimizers."
                 )
+            for name, memory in part["parameters"].items():
+                _check_memory(name, memory, self._parameters[name].shape)
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Go on as the optimizers with this state would, see `check_state`."""
@@ -152,6 +164,22 @@ class Optimizers:
         own = _without_aliases(self._names[position], self._parameters)
         found = self._optimizers[position].state_dict()["state"]
         return {own[index]: map_batch(_copied, memory) for index, memory in found.items()}
+
+
+def _check_memory(name: str, memory: Any, shape: torch.Size) -> None:
+    """Check what an optimizer remembers of one parameter: numbers, and tensors that are numbers or as large as it."""
+    if isinstance(memory, Mapping) and all(_is_remembered(value, shape) for value in memory.values()):
+        return
+    raise LearnerError(
+        f"state of optimizers: found {describe_column(memory)} as the memory of {name!r}, expected a dict of numbers and of "
+        f"tensors with the shape {list(shape)}. Load what `get_state` returned."
+    )
+
+
+def _is_remembered(value: object, shape: torch.Size) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.shape in (shape, ())
+    return value is None or isinstance(value, (int, float))
 
 
 def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> frozenset[str]:
@@ -214,12 +242,18 @@ def _made(config: OptimizerConfig, parameters: list[Parameter]) -> torch.optim.O
             "optimizers: found no parameters to train, expected some. Give the learner a `torch.nn.Module` that has weights."
         )
     try:
-        return config.optimizer(parameters, lr=0.0, **options)
-    except (TypeError, ValueError) as error:
+        made: object = config.optimizer(parameters, lr=0.0, **options)
+    except Exception as error:  # whatever a constructor of someone else raises
         raise LearnerError(
             f"optimizers: found {config.optimizer!r} with the options {options}, which cannot be made ({error}), expected a "
             "class of `torch.optim` and what it takes. Correct the options."
         ) from error
+    if not isinstance(made, torch.optim.Optimizer):
+        raise LearnerError(
+            f"optimizers: found {config.optimizer!r}, which makes {made!r}, expected an optimizer of `torch.optim`. Pass its "
+            "class, or a function that makes one."
+        )
+    return made
 
 
 def _copied(value: Any) -> Any:

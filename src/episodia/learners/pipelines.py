@@ -10,7 +10,8 @@ from gymnasium import Space
 
 from episodia.connectors import ConnectorV2, LearnerConnectorPipeline, defaults
 from episodia.learners.action_masks import AddActionMasksFromEpisodes
-from episodia.learners.algorithm import AlgorithmConfig
+from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.devices import usable_device
 
 
 def default_pipeline(
@@ -38,7 +39,8 @@ def default_pipeline(
     >>> [piece.name for piece in default_pipeline(ReinforceConfig())][3:6]
     ['AddActionMasksFromEpisodes', 'ComputeReturnsToGo', 'Standardize']
     """
-    targets = config.targets(torch.device("cpu") if device is None else device)
+    check_algorithm(config)
+    targets = config.targets(usable_device(device))
     return defaults.learner(
         observation_space,
         action_space,

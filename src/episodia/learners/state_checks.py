@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from episodia.errors import LearnerError
+from episodia.errors import EpisodiaError, LearnerError
 
 
 def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
@@ -21,10 +21,19 @@ def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
         raise LearnerError(
             f"state of a learner: found {given!r}, expected a dict of its parts. Load what `get_state` returned."
         )
-    unknown = sorted(set(state) - set(known))
+    check_names(state, known)
+
+
+def check_names(names: Iterable[Any], known: Collection[str]) -> None:
+    """Check that all `names` are those of parts of a learner's state.
+
+    Raises:
+        LearnerError: If one is not.
+    """
+    unknown = [name for name in names if not isinstance(name, str) or name not in known]
     if unknown:
         raise LearnerError(
-            f"state of a learner: found the parts {unknown}, expected only some of {sorted(known)}. Load what "
+            f"state of a learner: found the parts {unknown}, expected only some of {sorted(known)}. Name these, or load what "
             "`get_state` returned."
         )
 
@@ -37,7 +46,9 @@ def check_part(name: str, part: Any, check: Callable[[Any], object]) -> None:
     """
     try:
         check(part)
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except EpisodiaError:
+        raise
+    except Exception as error:
         raise LearnerError(
             f"state of a learner: found {type(part).__name__} as `{name}`, in which something is missing or of another kind "
             f"({error!r}), expected the one of a learner. Load what `get_state` returned."
