@@ -17,7 +17,7 @@ from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.sampling import Wanted
 from episodia.env_runners.seeding import Seeds, seed_for
 from episodia.env_runners.step_failures import check_actions, env_error
-from episodia.env_runners.stepping import Stepper, stepper_for
+from episodia.env_runners.stepping import Chosen, Stepper, stepper_for
 from episodia.env_runners.sync_lanes import SyncLanes
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.env_runners.watching import Watcher
@@ -79,6 +79,7 @@ class Rollout:
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
+        self._last_chosen: tuple[Any, Any] = None, None  # and in which manner
         self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
@@ -156,9 +157,8 @@ class Rollout:
 
     def _step(self, manner: Manner) -> int | None:
         """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
-        actor, stepper = self.actor, self._stepper
-        is_random, explore = manner
-        chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
+        stepper = self._stepper
+        chosen = self._choose(manner)
         started = perf_counter()
         try:
             count = stepper.step(chosen)
@@ -179,6 +179,17 @@ class Rollout:
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(manner)
         return count
+
+    def _choose(self, manner: Manner) -> Chosen:
+        """Return what to do in all lanes."""
+        actor, stepper = self.actor, self._stepper
+        if len(stepper.ignored) == self.recorder.num_lanes and self._last_chosen[0] is manner:
+            # All lanes are reset with the next step, and nobody looks at the actions.
+            return self._last_chosen[1]
+        is_random, explore = manner
+        chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
+        self._last_chosen = manner, chosen
+        return chosen
 
     def _turn_over(self, manner: Manner) -> None:
         """Let episodes end and begin, and tell everybody."""

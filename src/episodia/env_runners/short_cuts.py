@@ -120,14 +120,10 @@ class ToEnv:
         """Return what to do, where actions are drawn and sent as they are; None if that takes more than drawing."""
         if self._pipeline.connectors is not self._pieces:
             self._learn(episodes)
-        if (
-            not (self._only_draws and explore)
-            or Columns.ACTIONS in outputs
-            or Columns.ACTION_DIST_INPUTS not in outputs
-        ):
+        if not (self._only_draws and explore) or Columns.ACTIONS in outputs:
             return None
         made_by = self._module.get_exploration_action_dist_cls()
-        if not isinstance(made_by, DistributionSpec):
+        if not isinstance(made_by, DistributionSpec) or Columns.ACTION_DIST_INPUTS not in outputs:
             return None
         if self._kinds is _FROM_STATEFUL_MODULE:
             if not all(map(_is_single_step, outputs.items())):

@@ -176,12 +176,12 @@ class Chunk:
 
     def successor(self, block: Block, cursor: int) -> Chunk:
         """Return the chunk that continues this one in `block`, which has the last slots of ours up to `cursor`."""
-        lookback = min(cursor, self.cursor - self.start)
-        following = Chunk(self.lane, self.id_, block, cursor, t=self.t, lookback=lookback)
+        lookback, t = min(cursor, self.cursor - self.start), self.t_at_slot_0 + self.cursor
+        following = Chunk(self.lane, self.id_, block, cursor, t=t, lookback=lookback)
         following.start_time = self.last_step_time
         if self._shorter:
             reached = {column: known + self.num_steps for column, known in self._shorter.items()}
             following._shorter = {column: rows for column, rows in reached.items() if rows < lookback}
         if self.weights_versions:
-            following.weights_versions = versions.between(self.weights_versions, self.t - lookback, self.t + 1)
+            following.weights_versions = versions.between(self.weights_versions, t - lookback, t + 1)
         return following

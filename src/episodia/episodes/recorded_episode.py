@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, final
 
 from gymnasium import Space
@@ -223,14 +223,18 @@ def _catch_up(episode: SingleAgentEpisode, buffer: LookbackBuffer, chunk: Chunk,
 # --- Handing out ----------------------------------------------------------------------------------------------------
 
 
-def prepared(chunk: Chunk, layout: Layout) -> Prepared:
-    """Return what cannot simply be read from a block when `chunk` is handed out, without changing anything.
+def prepared(chunks: Iterable[Chunk], layout: Layout) -> list[Prepared]:
+    """Return for each chunk what cannot simply be read from a block when it is handed out, without changing anything.
 
     Those are columns that somebody wrote into, and all columns of a chunk that has to be joined from several blocks.
 
     Raises:
         ShapeError: If somebody wrote items into the episode that do not fit together.
     """
+    return [_prepared(chunk, layout) if chunk.parts or chunk.is_detached else {} for chunk in chunks]
+
+
+def _prepared(chunk: Chunk, layout: Layout) -> Prepared:
     storages: Prepared = {}
     if chunk.parts:
         storages = {column: ArrayStorage(chunk.batch(column), owned=True) for column in layout.columns_of(chunk)}
@@ -287,15 +291,14 @@ def _fixed_infos(chunk: Chunk) -> LazyInfos:
 
 
 def continue_episode(chunk: Chunk, following: Chunk, layout: Layout, lookback: int) -> None:
-    """Give `following` the continuation of the episode of `chunk`, if anybody has asked for that; before it is handed out.
+    """Give `following` the continuation of the episode of `chunk`, which somebody has asked for; before it is handed out.
 
     What users wrote into the episode, or keep with it, goes on with it.
     """
-    if chunk.episode is None:
-        return
-    episode = growing_episode(chunk, layout).cut(lookback)
+    episode_before = growing_episode(chunk, layout)
+    episode = episode_before.cut(lookback)
     for (buffer, column), (before, _) in zip(
-        columns_of(episode, layout), columns_of(chunk.episode, layout), strict=True
+        columns_of(episode, layout), columns_of(episode_before, layout), strict=True
     ):
         if type(before._storage) is LaneStorage:
             storage = LaneStorage(_Rows(following, column))

@@ -47,20 +47,15 @@ class RecordedList(EpisodeList):
         self._origin: RecordedList | None = None
         self._places = _Places(chunks)
         self._modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
+        blocks = {chunk.block for chunk in chunks}
         # A block is used again when nobody holds its arrays; views on them come only with the episodes.
-        self._held = [array for block in {chunk.block for chunk in chunks} for array in block.arrays()]
-        if not self._can_wait():
+        self._held = [array for block in blocks for array in block.arrays()]
+        # Episodes that somebody has already, or that cannot be read from one block, cannot wait.
+        if len(blocks) > 1 or any(storages) or any([chunk.episode is not None for chunk in chunks]):
             self.list_episodes()
+        this = ref(self)
         for chunk in chunks:
-            chunk.handed_to = ref(self)
-
-    def _can_wait(self) -> bool:
-        """Tell whether nobody has an episode yet, and all that there is can be read from one block."""
-        return (
-            not any(self._storages)
-            and len({chunk.block for chunk in self._chunks}) == 1
-            and all(chunk.episode is None for chunk in self._chunks)
-        )
+            chunk.handed_to = this
 
     @property
     def is_untouched(self) -> bool:
@@ -208,7 +203,9 @@ class _Places:
         self._chunks = chunks
         self._rows: dict[int, np.ndarray] = {}
         self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
-        self.lengths = frozen(np.array([chunk.num_steps for chunk in chunks], np.int64))
+        # Not `num_steps`: there are hundreds of chunks in a list, and properties are calls.
+        lengths = [chunk.t_at_slot_0 + chunk.cursor - chunk.t_started for chunk in chunks]
+        self.lengths = frozen(np.array(lengths, np.int64))
 
     @cached_property
     def zeros(self) -> np.ndarray:

@@ -235,9 +235,10 @@ class Recorder:
     def _outcome(self, numbers: Sequence[int], flags: Flags, infos: Any, began: list[int]) -> _Outcome:
         """Return what a step brings beside its columns, checked."""
         terminateds, truncateds = flags
-        rows = (terminateds | truncateds).nonzero()[0].tolist()
-        ends = [(numbers[row], bool(terminateds[row]), bool(truncateds[row])) for row in rows]
-        both = set(began).intersection(lane for lane, _, _ in ends)
+        rows = (terminateds | truncateds).nonzero()[0]
+        ended = [numbers[row] for row in rows.tolist()]
+        ends = list(zip(ended, terminateds[rows].tolist(), truncateds[rows].tolist(), strict=True))
+        both = set(began).intersection(ended)
         if both:
             raise EpisodeError(
                 f"recorder: found the end of an episode in the lanes {sorted(both)}, expected none in those that are reset at "
@@ -253,11 +254,12 @@ class Recorder:
         self._tape.advance(chosen)
         self._last_time = perf_counter()
         self._begin(began)
-        for lane, terminated, truncated in ends:
-            chunk = self._up_to_date(lane)
+        finished = [self._known(lane) for lane, _, _ in ends]
+        self._bring_up_to_date(finished)
+        for chunk, (lane, terminated, truncated) in zip(finished, ends, strict=True):
             chunk.is_terminated, chunk.is_truncated = terminated, truncated
-            self._finished.append(chunk)
             self._idle.add(lane)
+        self._finished += finished
 
     def _begin(self, lanes: Sequence[int]) -> None:
         """Begin an episode at the cursor of each of `lanes`."""
@@ -307,11 +309,16 @@ class Recorder:
         return running
 
     def _up_to_date(self, lane: int) -> Chunk:
+        chunk = self._known(lane)
+        if lane not in self._idle:
+            self._bring_up_to_date((chunk,))
+        return chunk
+
+    def _known(self, lane: int) -> Chunk:
+        """Return the chunk of `lane`, which may not know yet how far it has come."""
         chunk = self._chunks[lane]
         if chunk is None:
             raise EpisodeError(f"recorder: found lane {lane} without an episode, expected a reset. Call `reset` first.")
-        if lane not in self._idle:
-            self._bring_up_to_date((chunk,))
         return chunk
 
     def _bring_up_to_date(self, chunks: Iterable[Chunk]) -> None:
@@ -388,11 +395,12 @@ class Recorder:
         if not chunks:
             self._has_steps, self._plan = False, None
             return EpisodeList()
-        storages = [prepared(chunk, self._layout) for chunk in chunks]
+        storages = prepared(chunks, self._layout)
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=True)
         successors = [chunk.successor(block, cursor) for chunk in running]
         for chunk, following in zip(running, successors, strict=True):
-            continue_episode(chunk, following, self._layout, self._lookback)
+            if chunk.episode is not None:
+                continue_episode(chunk, following, self._layout, self._lookback)
         for chunk in going_on:
             if not chunk.num_steps:
                 chunk.move(block, cursor)
@@ -409,6 +417,6 @@ class Recorder:
 
         No slot that was handed out is written again, but its block is, until the next `take`.
         """
-        storages = [prepared(chunk, self._layout) for chunk in self._finished]
+        storages = prepared(self._finished, self._layout)
         chunks, self._finished = self._finished, []
         return RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()

@@ -77,7 +77,7 @@ def mask_of(name: str, flags: Any, count: int) -> np.ndarray:
             f"{name}: found {describe(array)}, expected bool[{count}], one flag for each lane. Pass what `env.step` returned; "
             "nothing was recorded."
         )
-    return array.astype(np.bool_)
+    return array if array.dtype == np.bool_ else array.astype(np.bool_)
 
 
 def flags_of(step: StepInput, count: int) -> Flags:
@@ -99,7 +99,9 @@ def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) 
     _, numbers = chosen_lanes(lanes, num_lanes)
     needed = idle if lanes is None else idle.intersection(numbers)
     mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
-    began = [numbers[row] for row in mask.nonzero()[0].tolist()]
+    began: list[int] = mask.nonzero()[0].tolist()
+    if lanes is not None:
+        began = [numbers[row] for row in began]
     if needed.symmetric_difference(began):
         raise EpisodeError(
             f"recorder: found a step with the resets of {began}, expected those of the lanes {sorted(needed)}, whose episodes "

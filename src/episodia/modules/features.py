@@ -84,9 +84,10 @@ class _Floats(Features):
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        lead = leading_axes(observations, self._shape, self._path)
-        if len(self._shape) == 1 and observations.dtype is torch.float32:
+        shape = self._shape
+        if len(shape) == 1 and observations.dtype is torch.float32 and observations.shape[-1:] == shape:
             return observations
+        lead = leading_axes(observations, shape, self._path)
         return observations.reshape((*lead, self.num_features)).float()
 
 

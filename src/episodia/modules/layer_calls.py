@@ -11,7 +11,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules.module import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+)
 
 
 @final
@@ -32,33 +37,37 @@ class Tower(nn.Sequential):
 def passed(layer: Any, inputs: Tensor) -> Tensor:
     """Return `layer(inputs)`, computed directly where `layer` is a plain one that nobody has hooked into."""
     kind = type(layer)
-    if kind in _PLAIN and not _is_hooked(layer):
-        if kind is nn.Linear:
-            # Not `layer.weight`: modules look for attributes in several places. Who swaps weights swaps them here.
-            parameters = layer._parameters
-            return linear(inputs, parameters["weight"], parameters["bias"])
-        return inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
-    outputs: Tensor = layer(inputs)
-    return outputs
+    if kind not in _PLAIN or is_hooked(layer):
+        outputs: Tensor = layer(inputs)
+        return outputs
+    if kind is nn.Linear:
+        # Not `layer.weight`: modules look for attributes in several places. Who swaps weights swaps them here.
+        parameters = layer._parameters
+        return linear(inputs, parameters["weight"], parameters["bias"])
+    return inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
 
 
 # Subclasses may compute something else: layers with parametrised weights are subclasses made by torch.
 _PLAIN = frozenset({nn.Linear, nn.Tanh, Tower})
 
 
-def _is_hooked(layer: nn.Module) -> bool:
+def is_hooked(layer: nn.Module) -> bool:
+    """Tell whether somebody wants to know of calls of `layer`, or of all modules."""
     return bool(
         layer._forward_hooks
         or layer._forward_pre_hooks
         or layer._backward_hooks
         or layer._backward_pre_hooks
-        or _has_any_global_hook()  # type: ignore[no-untyped-call]  # torch has not annotated it
+        or _global_forward_hooks
+        or _global_forward_pre_hooks
+        or _global_backward_hooks
+        or _global_backward_pre_hooks
     )
 
 
 def can_step(cell: nn.LSTM | nn.GRU) -> bool:
     """Tell whether `one_step` computes what `cell` does: it is a plain layer that nobody has hooked into."""
-    return type(cell) in _CELLS and not _is_hooked(cell)
+    return type(cell) in _CELLS and not is_hooked(cell)
 
 
 def one_step(cell: nn.LSTM | nn.GRU, inputs: Tensor, state: Any) -> Any:

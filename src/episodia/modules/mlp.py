@@ -54,13 +54,14 @@ class MLPActorCritic(ActorCritic):
 
     def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
         """Return what is asked for, see `ActorCritic.forward`."""
-        features = self._flat(batch)
+        # Not `self.actor`: torch looks for a module's parts in three places, at every step of a runner.
+        features, parts = self._flat(batch), self._modules
         outputs: dict[str, Any] = {}
         if actor:
-            outputs[Columns.ACTION_DIST_INPUTS] = passed(self.actor_head, passed(self.actor, features))
+            outputs[Columns.ACTION_DIST_INPUTS] = passed(parts["actor_head"], passed(parts["actor"], features))
         if critic:
-            embeddings = outputs[Columns.EMBEDDINGS] = passed(self.critic, features)
-            outputs[Columns.VF_PREDS] = passed(self.critic_head, embeddings).squeeze(-1)
+            embeddings = outputs[Columns.EMBEDDINGS] = passed(parts["critic"], features)
+            outputs[Columns.VF_PREDS] = passed(parts["critic_head"], embeddings).squeeze(-1)
         return outputs
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
@@ -82,5 +83,6 @@ class MLPActorCritic(ActorCritic):
         return {"hidden": list(self.hidden)}
 
     def _flat(self, batch: dict[str, Any]) -> Any:
-        # Not `self.features(...)`: looking for hooks takes longer than what there is to do.
-        return self.features.forward(needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`"))
+        observations = needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
+        features: Any = self._modules["features"]
+        return features.forward(observations)

@@ -184,7 +184,7 @@ def _other_actions(left: Any, right: Any) -> ModuleError:
 
 def checked_inputs(spec: DistributionSpec, logits: object) -> Tensor:
     """Return `logits` in full precision, if they are `[..., spec.num_inputs]`."""
-    if not isinstance(logits, Tensor) or logits.shape[-1:] != (spec.num_inputs,):
+    if not isinstance(logits, Tensor) or not logits.dim() or logits.shape[-1] != spec.num_inputs:
         raise ModuleError(
             f"{spec}: found inputs {describe(logits)}, expected a tensor [..., {spec.num_inputs}]. "
             "Let the module put out that many numbers per row, `dist_for(action_space).num_inputs`."
