@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from action_spaces import ACTION_SPACES, CONTINUOUS, FINITE, all_actions, leaf_tensors, rows_of, torch_leaves
+from episodia.errors import ModuleError
 from episodia.modules import dist_for
+from episodia.trees import map_batch
 
 every_space = pytest.mark.parametrize("space", ACTION_SPACES.values(), ids=ACTION_SPACES.keys())
 finite_spaces = pytest.mark.parametrize("space", FINITE.values(), ids=FINITE.keys())
@@ -27,6 +29,11 @@ def seeded(seed=0):
 
 def inputs_for(space, *batch, seed=0):
     return torch.randn(*batch, dist_for(space).num_inputs, generator=seeded(seed))
+
+
+def leaf_arrays(actions):
+    """Return the arrays in `actions`, in the order of `leaf_tensors`."""
+    return [tensor.numpy() for tensor in leaf_tensors(map_batch(torch.as_tensor, actions))]
 
 
 def close(left, right):
@@ -228,6 +235,39 @@ def test_the_same_seed_draws_the_same_actions(space):
     first, second = distribution.sample(seeded(7)), distribution.sample(seeded(7))
 
     assert all(map(torch.equal, leaf_tensors(first), leaf_tensors(second)))
+
+
+@every_space
+@batch_shapes
+def test_shorter_ways_draw_what_the_distribution_draws(space, batch):
+    spec, inputs = dist_for(space), inputs_for(space, *batch)
+    actions, logp = spec.from_logits(inputs).sample_with_logp(seeded())
+    drawn, drawn_logp = spec.sampled(inputs, seeded())
+    arrays, array_logp = spec.sampled_arrays(inputs, seeded())
+
+    for leaf, tensor, array in zip(*map(leaf_tensors, (actions, drawn)), leaf_arrays(arrays), strict=True):
+        assert torch.equal(leaf, tensor)
+        np.testing.assert_array_equal(array, leaf.numpy(), strict=True)
+    assert torch.equal(logp, drawn_logp)
+    np.testing.assert_array_equal(array_logp, logp.numpy(), strict=True)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@finite_spaces
+def test_shorter_ways_refuse_inputs_that_are_not_finite(space, bad):
+    spec, inputs = dist_for(space), inputs_for(space, 3)
+    inputs[1, 0] = bad
+
+    for draw in (spec.sampled, spec.sampled_arrays):
+        with pytest.raises(ModuleError, match="expected finite numbers"):
+            draw(inputs, seeded())
+
+
+def test_arrays_can_be_drawn_where_gradients_are_kept():
+    inputs = inputs_for(spaces.Discrete(3), 4).requires_grad_()
+    actions, logp = dist_for(spaces.Discrete(3)).sampled_arrays(inputs, seeded())
+
+    assert actions.shape == logp.shape == (4,)
 
 
 def test_an_explicit_generator_leaves_the_global_one_alone():

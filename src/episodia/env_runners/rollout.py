@@ -79,7 +79,8 @@ class Rollout:
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
-        self._last_chosen: tuple[Any, Any] = None, None  # and in which manner
+        self._last_chosen: Chosen  # and in which manner:
+        self._last_manner: Manner | None = None
         self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
@@ -183,12 +184,12 @@ class Rollout:
     def _choose(self, manner: Manner) -> Chosen:
         """Return what to do in all lanes."""
         actor, stepper = self.actor, self._stepper
-        if len(stepper.ignored) == self.recorder.num_lanes and self._last_chosen[0] is manner:
+        if len(stepper.ignored) == self.recorder.num_lanes and manner is self._last_manner:
             # All lanes are reset with the next step, and nobody looks at the actions.
-            return self._last_chosen[1]
+            return self._last_chosen
         is_random, explore = manner
         chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
-        self._last_chosen = manner, chosen
+        self._last_manner, self._last_chosen = manner, chosen
         return chosen
 
     def _turn_over(self, manner: Manner) -> None:

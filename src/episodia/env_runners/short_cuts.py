@@ -129,11 +129,10 @@ class ToEnv:
             if not all(map(_is_single_step, outputs.items())):
                 return None
             outputs = {name: column if name == Columns.STATE_OUT else column[:, 0] for name, column in outputs.items()}
-        drawn, logp = made_by.sampled(outputs[Columns.ACTION_DIST_INPUTS], generator)
+        actions, logp = made_by.sampled_arrays(outputs[Columns.ACTION_DIST_INPUTS], generator)
         extras = {name: _as_arrays(column) for name, column in outputs.items() if name not in NOT_RECORDED}
         if Columns.ACTION_LOGP not in extras:
-            extras[Columns.ACTION_LOGP] = _as_array(logp)
-        actions = _as_arrays(drawn)
+            extras[Columns.ACTION_LOGP] = logp
         return Chosen(actions, received(actions), extras)
 
     def _learn(self, episodes: LiveEpisodes) -> None:

@@ -51,7 +51,7 @@ class RecordedList(EpisodeList):
         # A block is used again when nobody holds its arrays; views on them come only with the episodes.
         self._held = [array for block in blocks for array in block.arrays()]
         # Episodes that somebody has already, or that cannot be read from one block, cannot wait.
-        if len(blocks) > 1 or any(storages) or any([chunk.episode is not None for chunk in chunks]):
+        if len(blocks) > 1 or any(storages) or any(chunk.episode is not None for chunk in chunks):
             self.list_episodes()
         this = ref(self)
         for chunk in chunks:

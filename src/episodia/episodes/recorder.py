@@ -209,7 +209,7 @@ class Recorder:
         ):
             step = StepInput(observations, actions, rewards, terminateds, truncateds, infos, extras)
             self._step_carefully(step, lanes, began)
-        elif infos or began or terminateds.nonzero()[0].size or truncateds.nonzero()[0].size:
+        elif infos or began or (terminateds | truncateds).nonzero()[0].size:
             flags = Flags(terminateds, truncateds)
             self._commit(None, self._outcome(range(self._num_lanes), flags, infos, began), began)
         else:
@@ -235,10 +235,9 @@ class Recorder:
     def _outcome(self, numbers: Sequence[int], flags: Flags, infos: Any, began: list[int]) -> _Outcome:
         """Return what a step brings beside its columns, checked."""
         terminateds, truncateds = flags
-        rows = (terminateds | truncateds).nonzero()[0]
-        ended = [numbers[row] for row in rows.tolist()]
-        ends = list(zip(ended, terminateds[rows].tolist(), truncateds[rows].tolist(), strict=True))
-        both = set(began).intersection(ended)
+        rows = (terminateds | truncateds).nonzero()[0].tolist()
+        ends = [(numbers[row], terminateds.item(row), truncateds.item(row)) for row in rows]
+        both = set(began).intersection([lane for lane, _, _ in ends]) if began and ends else None
         if both:
             raise EpisodeError(
                 f"recorder: found the end of an episode in the lanes {sorted(both)}, expected none in those that are reset at "
@@ -253,7 +252,10 @@ class Recorder:
             self._tape.write_infos(entry, chosen)
         self._tape.advance(chosen)
         self._last_time = perf_counter()
-        self._begin(began)
+        if began:
+            self._begin(began)
+        if not ends:
+            return
         finished = [self._known(lane) for lane, _, _ in ends]
         self._bring_up_to_date(finished)
         for chunk, (lane, terminated, truncated) in zip(finished, ends, strict=True):

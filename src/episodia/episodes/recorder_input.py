@@ -71,7 +71,7 @@ def mask_of(name: str, flags: Any, count: int) -> np.ndarray:
     Raises:
         ShapeError: If they are something else than `count` booleans.
     """
-    array = as_array(flags, name)
+    array = flags if type(flags) is np.ndarray else as_array(flags, name)
     if array.shape != (count,) or (array.dtype != np.bool_ and count):
         raise ShapeError(
             f"{name}: found {describe(array)}, expected bool[{count}], one flag for each lane. Pass what `env.step` returned; "
@@ -97,12 +97,13 @@ def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) 
     [1]
     """
     _, numbers = chosen_lanes(lanes, num_lanes)
-    needed = idle if lanes is None else idle.intersection(numbers)
     mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
     began: list[int] = mask.nonzero()[0].tolist()
-    if lanes is not None:
-        began = [numbers[row] for row in began]
-    if needed.symmetric_difference(began):
+    if lanes is None:
+        needed = idle
+    else:
+        began, needed = [numbers[row] for row in began], idle.intersection(numbers)
+    if len(began) != len(needed) or not needed.issuperset(began):
         raise EpisodeError(
             f"recorder: found a step with the resets of {began}, expected those of the lanes {sorted(needed)}, whose episodes "
             "have ended or not begun. Call `reset(..., lanes=...)` first, or pass `resets=` for environments that reset "

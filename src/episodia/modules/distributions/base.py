@@ -11,10 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from episodia.errors import ModuleError
+from episodia.trees import map_batch
 
 _FULL_PRECISION = (torch.float32, torch.float64)
 
@@ -96,6 +98,16 @@ class DistributionSpec(ABC):
     def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Any, Tensor]:
         """Return what `from_logits(logits).sample_with_logp(generator)` returns; kinds may have a shorter way to it."""
         return self.from_logits(logits).sample_with_logp(generator)
+
+    def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Any, np.ndarray]:
+        """Return what `sampled` returns as arrays, which is what environments and episodes take."""
+        actions, logp = self.sampled(logits, generator)
+        return map_batch(_as_array, actions), _as_array(logp)
+
+
+def _as_array(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    return array
 
 
 @final

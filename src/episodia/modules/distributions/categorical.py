@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,6 +56,19 @@ class CategoricalSpec(DistributionSpec):
         if math.isnan(logp.sum().item()):
             raise _unusable(self, logits)
         return actions_of(self, classes), logp
+
+    def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw one action per row, see `DistributionSpec.sampled_arrays`: runners come by here at every step."""
+        if not logits.is_cpu or logits.requires_grad:
+            return super().sampled_arrays(logits, generator)
+        logits = checked_inputs(self, logits)
+        normalised = torch.log_softmax(logits, -1)
+        # With the axis of classes kept: NumPy takes it away for a fraction of what torch needs.
+        classes = draw(normalised, generator, keepdim=True)
+        logp = normalised.gather(-1, classes).numpy()[..., 0]
+        if math.isnan(np.add.reduce(logp, None)):
+            raise _unusable(self, logits)
+        return actions_of(self, classes).numpy()[..., 0], logp
 
 
 @final
@@ -144,12 +158,12 @@ def _unusable(spec: DistributionSpec, logits: Tensor) -> ModuleError:
     )
 
 
-def draw(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw one class per row, `[..., n]` to `[...]`."""
+def draw(log_probabilities: Tensor, generator: torch.Generator | None, *, keepdim: bool = False) -> Tensor:
+    """Draw one class per row, `[..., n]` to `[...]`, or to `[..., 1]`."""
     # A race: of independent exponential times with these rates, each is the shortest with its probability. That is what
     # `torch.multinomial` does, too, after checks that cost several times as much, and that are made elsewhere.
     rates = (log_probabilities.detach() if log_probabilities.requires_grad else log_probabilities).exp()
-    return rates.div_(torch.empty_like(rates).exponential_(generator=generator)).argmax(-1)
+    return rates.div_(torch.empty_like(rates).exponential_(generator=generator)).argmax(-1, keepdim)
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:
