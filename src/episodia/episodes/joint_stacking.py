@@ -80,6 +80,7 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
     space = columns[0]._space
     items: list[Any] = []
     lengths = []
+    alike = columns[0].row_shape is not None
     for column in columns:
         storage = column._storage
         if type(storage) is not ListStorage or column._space is not space:
@@ -87,7 +88,8 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
         part = storage._items
         items += part
         lengths.append(len(part))
-    batch = _one_array(items) if len(columns) > 1 and items else None
+        alike = alike and storage.alike
+    batch = _one_array(items, alike=alike) if len(columns) > 1 and items else None
     if batch is None:
         return None
     try:
@@ -101,11 +103,14 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
     return [own if len(own) else column.stacked() for own, column in zip(rows, columns, strict=True)]
 
 
-def _one_array(items: list[Any]) -> np.ndarray | None:
-    """Return the items as rows, None if they differ in type, shape or dtype, or are not plain."""
+def _one_array(items: list[Any], *, alike: bool) -> np.ndarray | None:
+    """Return the items as rows, None if they differ in type, shape or dtype, or are not plain.
+
+    `alike` says that they are known to be arrays of one dtype and shape.
+    """
     kind = type(items[0])
     if kind is np.ndarray:
-        return _rows(items)
+        return _rows(items, alike=alike)
     if kind not in SCALAR_DTYPES or not _all_of(kind, items):
         return None
     try:
@@ -118,8 +123,8 @@ def _all_of(kind: type, items: list[Any]) -> bool:
     return countOf(map(type, items), kind) == len(items)
 
 
-def _rows(items: list[np.ndarray]) -> np.ndarray | None:
-    batch = joined_rows(items)
+def _rows(items: list[np.ndarray], *, alike: bool) -> np.ndarray | None:
+    batch = joined_rows(items, alike=alike)
     shape, dtype = items[0].shape, items[0].dtype
     if batch is not None or not shape or dtype not in PLAIN_DTYPES or not _all_of(np.ndarray, items):
         return batch

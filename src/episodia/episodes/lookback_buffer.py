@@ -25,6 +25,7 @@ from episodia.trees import (
     batch_length,
     describe,
     equal,
+    joined_rows,
     map_batch,
     stack,
     unstack,
@@ -105,6 +106,9 @@ class LookbackBuffer(BufferReading):
         storage = self._storage
         if type(storage) is ListStorage:
             if self._rules is not None:
+                if type(item) is np.ndarray and item.dtype is self.row_dtype and item.shape == self.row_shape:
+                    return item.copy()
+                storage.alike = False
                 return self._rules.admit(item)
             item = storage.admit(item)
             if type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
@@ -126,6 +130,8 @@ class LookbackBuffer(BufferReading):
         self._space = as_space(space, "space")
         self._rules = None
         self._use(self._storage)
+        if type(self._storage) is ListStorage:
+            self._storage.alike = not len(self._storage)
 
     @property
     def space_struct(self) -> Any:
@@ -315,8 +321,14 @@ class LookbackBuffer(BufferReading):
             stored, objects = storage.lend(slice(0, len(storage))), self.object_leaves
             if type(stored) is np.ndarray and objects is not True:
                 return ArrayStorage(stored, owned=False)
-            return ArrayStorage(stack(list(stored), objects), owned=True)
+            rows = joined_rows(stored, alike=True) if self.holds_rows() else None
+            return ArrayStorage(stack(list(stored), objects) if rows is None else rows, owned=True)
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
+
+    def holds_rows(self) -> bool:
+        """Tell whether all items are known to be arrays of one dtype and shape; some that are so are not known to be."""
+        storage = self._storage
+        return type(storage) is ListStorage and storage.alike and self.row_shape is not None
 
     def adopt_stacked(self, storage: Storage) -> None:
         """Become finalized on `storage`, which `stacked` returned; this cannot fail."""

@@ -99,9 +99,12 @@ class ListStorage(Storage):
     Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one. Arrays
     of one kind that came all at once are copied into one, and become a list when the first of them is read or changed: by
     then, most have been finalized.
+
+    While `alike` is true, all items are arrays with the dtype and the shape of the column's space. The column sees to that
+    where it stores them one by one; what comes otherwise is not looked at, and `alike` is false from then on.
     """
 
-    __slots__ = ("_frozen", "_items", "_nested", "push")
+    __slots__ = ("_frozen", "_items", "_nested", "alike", "push")
 
     def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
@@ -111,6 +114,7 @@ class ListStorage(Storage):
         self._items: Any = items
         self._nested = nested
         self._frozen = 0  # how many items, from the first on, are read-only
+        self.alike = not len(items)
         # Called at every step, so without a Python frame of its own.
         self.push = items.append if isinstance(items, list) else self._push_to_list
 
@@ -185,11 +189,13 @@ class ListStorage(Storage):
         if not isinstance(items, list):
             items = unstack(items)
         self._list().extend(items)
+        self.alike = False
         self._nested = self._nested or _may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
         is_plain = type(item) is np.ndarray and item.dtype in PLAIN_DTYPES
         self._list()[position] = item = item.copy() if is_plain else self.admit(item)
+        self.alike = False
         if position == self._frozen - 1:
             self._frozen = position
         elif position < self._frozen:
@@ -197,6 +203,7 @@ class ListStorage(Storage):
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         mine, admitted = self._list(), [self.admit(item) for item in items]
+        self.alike = False
         for position, item in zip(positions, admitted, strict=True):
             mine[position] = item
             if position < self._frozen:
@@ -212,6 +219,7 @@ class ListStorage(Storage):
         shared = ListStorage(items if len(items) else [], nested=self._nested)
         if self._frozen >= len(self._items):
             shared._frozen = len(shared)
+        shared.alike = self.alike or shared.alike
         return shared
 
 
