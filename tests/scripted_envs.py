@@ -10,6 +10,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+_BAD_REWARDS: dict[str, Any] = {"nan reward": float("nan"), "text reward": "much"}
+
 LOW, HIGH = -1.0, 2.0**31
 
 
@@ -90,8 +92,10 @@ class FaultyEnv(gym.Wrapper[Any, Any, Any, Any]):
             if self._what == "hang":
                 time.sleep(3600)
             observation = self._spoiled(observation)
-            if self._what == "nan reward":
-                rest[0] = float("nan")
+            if self._what == "four parts":
+                return observation, *rest[:3]
+            if self._what in _BAD_REWARDS:
+                rest[0] = _BAD_REWARDS[self._what]
         return observation, *rest
 
     def _spoiled(self, observation: Any) -> Any:

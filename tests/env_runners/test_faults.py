@@ -11,9 +11,11 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import EnvError, EnvRunnerError
+from episodia.modules import LSTMActorCritic
 from scripted_envs import FaultyEnv, ScriptedEnv, assert_every_step_once, lengths_of, places
 
 LONGEST = 6
@@ -135,17 +137,48 @@ def third_episode(lane, episode, _):
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize(
-    ("what", "message"), [("shape", r"environment 1.*the shape \[4\]"), ("dtype", r"environment 1.*float64")]
+    ("what", "message"),
+    [
+        ("shape", r"environment 1.*the shape \[4\]"),
+        ("dtype", r"environment 1.*float64"),
+        (
+            "text reward",
+            r"environment 1: found \(float64\[4\], 'much', .* as a step .*expected an observation, a number",
+        ),
+        ("four parts", r"environment 1: found \(.*\) as a step \(not enough values"),
+    ],
 )
-def test_an_observation_that_does_not_belong_to_the_space_is_refused(vectorization, what, message):
+def test_what_is_no_step_is_refused_and_the_others_do_not_notice(vectorization, what, message):
     with runner_with(third_episode, what, vectorization=vectorization) as runner:
         with pytest.raises(EnvError, match=message):
             runner.sample(num_timesteps=200)
-        # What was recorded before is not lost.
-        chunks = runner.sample(num_timesteps=1)
+        chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=20)]
+        metrics = runner.get_metrics()
+        seeds = lane_seeds(runner)
 
-    assert_every_step_once(chunks, longest=LONGEST, gaps=True)
-    assert len(chunks) > 6
+    assert_every_step_once([chunk for chunk in chunks if places(chunk)[0, 0] != seeds[1]], longest=LONGEST)
+    steps = assert_every_step_once(chunks, longest=LONGEST, gaps=True)
+    assert (seeds[1], 2) in steps
+    assert (seeds[1], 3) not in steps
+    assert metrics.num_episodes_dropped == metrics.num_env_restarts == 1
+    assert metrics.num_env_steps_dropped == 0  # it was the first one of that episode
+
+
+def test_a_module_goes_on_from_its_states_after_a_step_that_was_refused():
+    space = ScriptedEnv().observation_space
+    module = LSTMActorCritic(space, ScriptedEnv().action_space, generator=torch.Generator().manual_seed(0))
+    with runner_with(third_episode, "shape", module=module) as runner:
+        with pytest.raises(EnvError, match="the shape"):
+            runner.sample(num_timesteps=200, explore=False)
+        chunks = list(runner.sample(num_timesteps=40, explore=False))
+        seeds = lane_seeds(runner)
+    with SingleAgentEnvRunner(partial(ScriptedEnv, LONGEST), module, num_envs=3, seed=1) as calm:
+        expected = {(chunk.id_, chunk.t_started): chunk for chunk in calm.sample(num_timesteps=200, explore=False)}
+
+    same = [chunk for chunk in chunks if places(chunk)[0, 0] == seeds[0] and chunk.is_done]
+    assert same
+    for chunk in same:
+        np.testing.assert_array_equal(chunk.get_actions(), expected[chunk.id_, 0].get_actions())
 
 
 @pytest.mark.parametrize("what", ["nan", "nan reward"])
@@ -154,10 +187,13 @@ def test_numbers_that_are_none_are_refused_and_only_their_chunk_is_lost(what):
         with pytest.raises(EnvError, match=r"environment 1, episode '1-1-3', t=\d: found nan in its (obs|rew)"):
             runner.sample(num_timesteps=60)
         chunks = runner.sample(num_timesteps=1)
+        metrics = runner.get_metrics()
+        length = lengths_of(lane_seeds(runner)[1], LONGEST)[3]
 
     ids = {chunk.id_ for chunk in chunks}
     assert "1-1-2" in ids
     assert "1-1-3" not in ids
+    assert (metrics.num_episodes_dropped, metrics.num_env_steps_dropped) == (1, length)
 
 
 def test_numbers_that_are_none_can_be_allowed():

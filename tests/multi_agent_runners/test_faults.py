@@ -160,6 +160,7 @@ def test_what_does_not_fit_is_an_error_that_names_environment_and_episode_and_th
     with pytest.raises(EpisodeError, match=r"environment 1: episode '0-1-\d'"):
         runner.sample(num_timesteps=100)
     samples = runner.sample(num_timesteps=40)
+    assert runner.get_metrics().common.num_episodes_dropped == 1
     assert all(chunk.env_t_started == 0 for chunk in samples)
     for chunk in samples:
         chunk.validate()
@@ -174,6 +175,9 @@ def test_observations_outside_of_their_space_are_found_when_the_episode_ends_and
     with pytest.raises(EpisodeError, match="0-0-"):
         runner.sample(num_timesteps=100)
 
+    metrics = runner.get_metrics().common
+    assert metrics.num_episodes_dropped == 1
+    assert metrics.num_env_steps_dropped > 0
     assert sum(map(len, runner.sample(num_timesteps=30))) >= 30
 
 
@@ -216,6 +220,7 @@ def test_nan_is_refused_where_it_comes_from_unless_it_is_allowed(check_finite):
             runner.sample(num_timesteps=40)
     samples = runner.sample(num_timesteps=40)
 
+    assert runner.get_metrics().common.num_episodes_dropped == check_finite
     returns = [chunk.get_return() for chunk in samples]
     assert np.isnan(returns).any() == (not check_finite)
 

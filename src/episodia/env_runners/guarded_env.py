@@ -15,6 +15,8 @@ from episodia.errors import EnvError
 
 # In the info of the first observation after an environment was made anew: what had happened.
 RESTARTED = "env_restarted_after"
+# Beside it, if that was no exception but a step that is none: the message of the error that is still to be raised.
+REFUSED = "env_refused_because"
 
 
 @final
@@ -52,7 +54,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             return self.env.reset(seed=seed, options=options)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
-            return self._begin_anew(error)
+            return self.begin_anew(error)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, or begin the next episode if that fails."""
@@ -60,16 +62,18 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             return self.env.step(action)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
             check_action(self.env.action_space, action, f"environment {self.lane}", error)
-            observation, info = self._begin_anew(error)
+            observation, info = self.begin_anew(error)
             return observation, 0.0, False, False, info
 
-    def close(self) -> None:
-        """Close the environment; what it raises then is of no interest any more."""
-        with contextlib.suppress(Exception):
-            self.env.close()
+    def begin_anew(self, error: Exception) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in a new environment, because of `error`.
 
-    def _begin_anew(self, error: Exception) -> tuple[Any, dict[str, Any]]:
-        what_happened = _text(error)
+        Raises:
+            EnvError: If that was done too often.
+        """
+        noted = {RESTARTED: _text(error)}
+        if isinstance(error, EnvError):
+            noted[REFUSED] = str(error)
         while True:
             self._in_a_row += 1
             if self._max_restarts is not None and self._in_a_row > self._max_restarts:
@@ -82,7 +86,12 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             except Exception as again:  # noqa: BLE001  # whatever an environment raises
                 error = again
                 continue
-            return observation, {**info, RESTARTED: what_happened}
+            return observation, {**info, **noted}
+
+    def close(self) -> None:
+        """Close the environment; what it raises then is of no interest any more."""
+        with contextlib.suppress(Exception):
+            self.env.close()
 
     def _next_seed(self) -> int | None:
         if self._seed is None:

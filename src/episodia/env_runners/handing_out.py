@@ -132,6 +132,8 @@ class HandOut:
                     if not _is_finite(leaf):
                         self._remove([chunk])
                         self._totals.forget(chunk.id_)
+                        self._faults.metrics.num_episodes_dropped += 1
+                        self._faults.metrics.num_env_steps_dropped += len(chunk)
                         raise EnvError(_not_finite(chunk, f"{name}{path}", leaf, column.lookback))
 
 

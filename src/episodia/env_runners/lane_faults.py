@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, final
 
-from episodia.env_runners.guarded_env import RESTARTED
+from episodia.env_runners.guarded_env import REFUSED, RESTARTED
 from episodia.env_runners.lane_infos import Infos, is_by_lane
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
 from episodia.episodes.recorder import Recorder
@@ -37,6 +37,8 @@ class Faults:
         self.reasons: dict[str, str] = {}
         # The same episodes, as long as the last rewards of them have not been asked for.
         self.unseen_ends: set[str] = set()
+        # What environments have returned that was no step: errors that are raised when the others have been recorded.
+        self.refusals: list[str] = []
         # The episodes that the last fault has ended; whoever counts episodes must hear of them.
         self.dropped: Sequence[str] = ()
         self.truncated: Sequence[str] = ()
@@ -45,10 +47,16 @@ class Faults:
         """Tell whether an environment was made anew with this step or reset."""
         return is_by_lane(infos) and any(RESTARTED in info for info in infos.values())
 
-    def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
-        """End the episodes of environments that were made anew; return all lanes that begin with this step."""
+    def counted(self, infos: Infos) -> list[int]:
+        """Take note of environments that were made anew; return their lanes."""
         failed = [lane for lane, info in infos.items() if RESTARTED in info]
         self.metrics.num_env_restarts += len(failed)
+        self.refusals += [infos[lane].pop(REFUSED) for lane in failed if REFUSED in infos[lane]]
+        return failed
+
+    def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
+        """End the episodes of environments that were made anew; return all lanes that begin with this step."""
+        failed = self.counted(infos)
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":
             reasons = {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}

@@ -29,8 +29,8 @@ class RunnerMetrics:
     num_env_steps: int = 0
     num_episodes: int = 0  # that ended
     num_env_restarts: int = 0
-    num_episodes_dropped: int = 0
-    num_env_steps_dropped: int = 0
+    num_episodes_dropped: int = 0  # because an environment failed, or returned what is no step
+    num_env_steps_dropped: int = 0  # with them; and one for each lane, where a whole vector step has failed
     sample_time_s: float = 0.0
     env_step_time_s: float = 0.0
     env_to_module_time_s: float = 0.0

@@ -266,6 +266,8 @@ class Players:
                 check_finite(chunk, lane.index)
         except EpisodiaError:
             lane.episode = None
+            self._metrics.common.num_episodes_dropped += 1
+            self._metrics.common.num_env_steps_dropped += len(chunk)
             raise
         self._harvest.add(lane.order, chunk, self._totals[lane.index])
         if self.listeners.on_episode_end:

@@ -170,6 +170,7 @@ class Rollout:
         except BaseException as error:
             self._distrust()
             if isinstance(error, Exception):
+                self.faults.metrics.num_env_steps_dropped += self.recorder.num_lanes - len(stepper.ignored)
                 check_actions(self.env, chosen.for_env, stepper.ignored, error)
                 raise env_error(self.env, error) from error
             raise
@@ -179,6 +180,8 @@ class Rollout:
             self._losses_in_a_row = 0
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(manner)
+        if self.faults.refusals:
+            self._refuse()
         return count
 
     def _choose(self, manner: Manner) -> Chosen:
@@ -191,6 +194,12 @@ class Rollout:
         chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
         self._last_manner, self._last_chosen = manner, chosen
         return chosen
+
+    def _refuse(self) -> None:
+        """Raise what is to be said about environments that have returned no steps; all lanes can go on."""
+        refusals, self.faults.refusals = self.faults.refusals, []
+        self.actor.forget()
+        raise EnvError("\n".join(refusals))
 
     def _turn_over(self, manner: Manner) -> None:
         """Let episodes end and begin, and tell everybody."""

@@ -70,6 +70,8 @@ class Stepper(ABC):
     def reset(self, seed: Any) -> None:
         """Begin an episode in each lane; what running ones have is recorded, and they do not go on."""
         observations, infos = self.env.reset(seed=seed)
+        if infos and self._faults.happened(infos):
+            self._faults.counted(infos)
         infos = self._looked_at(infos)
         self.recorder.reset(observations, infos)
         self.began, self.ended = range(self.recorder.num_lanes), ()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, SupportsFloat, final
+from typing import Any, final
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
+from episodia.env_runners.checked_env import no_step
+from episodia.env_runners.guarded_env import GuardedEnv
 from episodia.env_runners.observation_batch import observation_batch
 from episodia.errors import EnvError, EnvRunnerError
 from episodia.spaces import short_name
-from episodia.trees import describe
 
 Make = Callable[[], gym.Env[Any, Any]]
-
-# Of a step that is a reset.
-_NO_REWARD: SupportsFloat = 0.0
 
 # A vector environment as a runner sees it: a batch of observations, rewards, two flags, and infos.
 Step = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[Any, Any]]
@@ -29,12 +27,13 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
     """What `gymnasium.vector.SyncVectorEnv` is with the autoreset mode NEXT_STEP, with three differences.
 
     Infos are `{lane: info}`, with the lanes that have one: gymnasium's vector form has one dtype for a key, and cuts what
-    does not fit. Observations that do not belong to the space are refused. Arrays are used again at the next step.
+    does not fit. What is no step, or an observation that does not belong to the space, is refused, and its environment made
+    anew. Arrays are used again at the next step.
     """
 
-    def __init__(self, makes: Sequence[Make]) -> None:
+    def __init__(self, makes: Sequence[Callable[[], GuardedEnv]]) -> None:
         """Make one environment with each of `makes`."""
-        self.envs: list[gym.Env[Any, Any]] = []
+        self.envs: list[GuardedEnv] = []
         try:
             for make in makes:
                 self.envs.append(make())
@@ -75,18 +74,14 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         put, rewards = self._observations.put, self._rewards
         terminateds, truncateds = self._terminateds, self._truncateds
         for lane, action in enumerate(_each(self.action_space, actions)):
-            if ended and lane in ended:
-                observation, info = self.envs[lane].reset()
-                reward, terminated, truncated = _NO_REWARD, False, False
-            else:
-                observation, reward, terminated, truncated, info = self.envs[lane].step(action)
-            put(lane, observation)
+            made: Any = self._begun(lane) if ended and lane in ended else self.envs[lane].step(action)
             try:
+                observation, reward, terminated, truncated, info = made
+                put(lane, observation)
                 rewards[lane] = reward
-            except (TypeError, ValueError) as error:
-                raise EnvError(
-                    f"environment {lane}: found the reward {describe(reward)}, expected a number ({error})."
-                ) from error
+            except (EnvError, TypeError, ValueError) as error:
+                info = self._begun_anew(lane, no_step(lane, made, error))
+                terminated = truncated = False
             terminateds[lane] = terminated
             truncateds[lane] = truncated
             if terminated or truncated:
@@ -94,6 +89,18 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
             if info:
                 infos[lane] = info
         return self._observations.batch(), rewards, terminateds, truncateds, infos
+
+    def _begun(self, lane: int) -> Any:
+        """Return the reset of a lane in the form of a step."""
+        observation, info = self.envs[lane].reset()
+        return observation, 0.0, False, False, info
+
+    def _begun_anew(self, lane: int, error: EnvError) -> dict[str, Any]:
+        """Begin the next episode of a lane that has returned something else than a step, and return its info."""
+        observation, info = self.envs[lane].begin_anew(error)
+        self._observations.put(lane, observation)
+        self._rewards[lane] = 0.0
+        return info
 
     def render(self) -> tuple[Any, ...] | None:
         """Return what each environment draws."""
@@ -110,7 +117,7 @@ def _each(space: Any, actions: Any) -> Iterable[Any]:
     return actions if type(actions) is np.ndarray else iterate(space, actions)
 
 
-def _check_alike(envs: list[gym.Env[Any, Any]]) -> None:
+def _check_alike(envs: list[GuardedEnv]) -> None:
     if len({id(env.unwrapped) for env in envs}) < len(envs):
         raise EnvRunnerError(
             "found one environment for several lanes, expected a new one from each call. Let the function make it."

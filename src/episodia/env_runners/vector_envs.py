@@ -12,8 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from episodia.env_runners.async_lanes import AsyncLanes
+from episodia.env_runners.checked_env import CheckedEnv
 from episodia.env_runners.guarded_env import GuardedEnv
-from episodia.env_runners.observation_batch import checked_observation
 from episodia.env_runners.setting_checks import check_context, check_timeout, check_whole
 from episodia.env_runners.sync_lanes import Make, SyncLanes
 from episodia.errors import EnvRunnerError
@@ -122,17 +122,14 @@ class EnvSource:
         return gym.make_vec(env, num_envs=self.num_envs or 1, vectorization_mode="vector_entry_point", **limit)
 
     def _lanes(self, make: Make) -> VectorEnv[Any, Any, Any]:
-        makes = [
-            partial(_guarded, partial(_limited, make, self.horizon), lane, self.max_restarts)
-            for lane in range(self.num_envs or 1)
-        ]
+        limited, lanes = partial(_limited, make, self.horizon), range(self.num_envs or 1)
         if self.vectorization == "sync":
-            return SyncLanes(makes)
+            return SyncLanes([partial(GuardedEnv, limited, lane, self.max_restarts) for lane in lanes])
         env = make()
         space = env.observation_space
         env.close()
-        checked = [partial(_checked, make) for make in makes]
-        return AsyncLanes(checked, timeout_s=self.step_timeout_s, context=self.async_context, space=space)
+        makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, self.max_restarts) for lane in lanes]
+        return AsyncLanes(makes, timeout_s=self.step_timeout_s, context=self.async_context, space=space)
 
 
 @final
@@ -154,21 +151,8 @@ def _limited(make: Make, horizon: int | None) -> gym.Env[Any, Any]:
     return env if horizon is None else gym.wrappers.TimeLimit(env, horizon)
 
 
-def _guarded(make: Make, lane: int, max_restarts: int | None) -> gym.Env[Any, Any]:
-    return GuardedEnv(make, lane, max_restarts)
-
-
-def _checked(make: Make) -> gym.Env[Any, Any]:
-    return CheckedEnv(make())
-
-
-@final
-class CheckedEnv(gym.ObservationWrapper[Any, Any, Any]):
-    """Refuses observations that do not belong to the space, which shared memory would cast silently."""
-
-    def observation(self, observation: Any) -> Any:
-        """Return a copy of `observation`, checked."""
-        return checked_observation(self.observation_space, getattr(self.env, "lane", -1), observation)
+def _checked(make: Make, lane: int) -> gym.Env[Any, Any]:
+    return CheckedEnv(make(), lane)
 
 
 def autoreset_mode_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
