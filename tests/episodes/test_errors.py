@@ -75,6 +75,8 @@ REFUSED_STEPS = {
     "a flag for each environment": ({"terminated": np.array([True, False])}, *FLAG, "bool[2]"),
     "a flag that is a word": ({"truncated": "False"}, *FLAG, "'False'"),
     "a flag that is None": ({"terminated": None}, *FLAG, "None"),
+    "a flag that is empty": ({"terminated": []}, *FLAG, "[]"),
+    "a flag that is a zero with a point": ({"truncated": np.array(0.0)}, *FLAG, "float64[]"),
     "a flag that is 2": ({"truncated": 2}, *FLAG, "2"),
     "an info that is no dict": (
         {"infos": [1]},

@@ -147,6 +147,27 @@ def test_the_episode_ends_with_its_last_agent():
         assert (episode.is_terminated, episode.is_truncated) == (how == "terminated", how == "truncated")
 
 
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [(np.True_, np.False_), (1, 0), (np.int8(1), np.int8(0)), (np.array(True), np.array(False))],
+    ids=repr,
+)
+def test_flags_may_come_from_numpy(yes, no):
+    episode = MultiAgentEpisode()
+    episode.add_env_reset(observations={"a": 0, "b": 0, "c": 0})
+    episode.add_env_step(
+        dict.fromkeys("abc", 1),
+        dict.fromkeys("abc", 0),
+        dict.fromkeys("abc", 0.0),
+        terminateds={"a": yes, "b": no, "__all__": no},
+        truncateds={"b": yes, "c": None},
+    )
+
+    assert episode.get_terminateds() == {"a": True, "b": False, "c": False, "__all__": False}
+    assert episode.get_truncateds() == {"a": False, "b": True, "c": False, "__all__": False}
+    assert {*map(type, episode.get_terminateds().values()), *map(type, episode.get_truncateds().values())} == {bool}
+
+
 def test_the_end_of_an_agent_that_was_never_seen_ends_nothing():
     episode = MultiAgentEpisode()
     episode.add_env_reset(observations={})

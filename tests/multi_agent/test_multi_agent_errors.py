@@ -93,7 +93,11 @@ REFUSED_STEPS = {
     "a flag that is a word": (with_agent("waits", terminateds="False"), EpisodeError, "waits", "'False'", *FLAG),
     "a flag that is 2": (with_agent("acts", truncateds=2), EpisodeError, "acts", "found 2", *FLAG),
     "a flag without a truth value": (with_agent("acts", truncateds=np.ones(2)), EpisodeError, "float64[2]", *FLAG),
-    "a word for all": ({"truncateds": {"__all__": "no"}}, EpisodeError, "'__all__': 'no'", *FLAG),
+    "a word for all": ({"truncateds": {"__all__": "no"}}, EpisodeError, "'__all__'", "found 'no'", *FLAG),
+    "a flag that is empty": (with_agent("acts", terminateds=[]), EpisodeError, "acts", "terminateds: found []", *FLAG),
+    "a flag that is a zero with a point": (with_agent("waits", truncateds=0.0), EpisodeError, "waits", "0.0", *FLAG),
+    "an array of no flags": (with_agent("new", truncateds=np.zeros(0)), EpisodeError, "new", "float64[0]", *FLAG),
+    "an empty word for all": ({"terminateds": {"__all__": ""}}, EpisodeError, "'__all__'", "found ''", *FLAG),
     "a truncation without an observation": (
         with_agent("waits", truncateds=True),
         EpisodeError,

@@ -24,7 +24,7 @@ from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_columns import MultiAgentColumns
 from episodia.episodes.multi_agent_facts import AgentID, ModuleID
 from episodia.episodes.multi_agent_lives import ALL
-from episodia.episodes.multi_agent_stepping import EnvStep, add_env_step, cannot_step, check_mapping
+from episodia.episodes.multi_agent_stepping import EnvStep, add_env_step, cannot_step, check_mapping, true_flags
 from episodia.episodes.pending_step import MissingFinalObservation, RewardsAfterDone
 from episodia.episodes.timeline import SKIPPED
 from episodia.errors import EpisodeError, EpisodiaError
@@ -214,8 +214,8 @@ class MultiAgentEpisode(MultiAgentColumns):
                 check_mapping(self, "actions", actions),
                 check_mapping(self, "rewards", rewards),
                 check_mapping(self, "infos", infos),
-                check_mapping(self, "terminateds", terminateds),
-                check_mapping(self, "truncateds", truncateds),
+                true_flags(self, "terminateds", terminateds),
+                true_flags(self, "truncateds", truncateds),
                 check_mapping(self, "extra_model_outputs", extra_model_outputs),
             ),
         )

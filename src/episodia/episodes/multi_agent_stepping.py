@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import countOf
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.multi_agent_lives import ALL, has_ended
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EnvStep:
-    """What an environment returned for one step, and the actions that it was given."""
+    """What an environment returned for one step, and the actions that it was given; flags only where they are true."""
 
     observations: Mapping[Any, Any]
     actions: Mapping[Any, Any]
     rewards: Mapping[Any, Any]
     infos: Mapping[Any, Any]
-    terminateds: Mapping[Any, Any]
-    truncateds: Mapping[Any, Any]
+    terminateds: Mapping[Any, bool]
+    truncateds: Mapping[Any, bool]
     extra_model_outputs: Mapping[Any, Any]
 
     def has_only(self, agents: Mapping[AgentID, Any]) -> bool:
@@ -40,8 +41,7 @@ class EnvStep:
             and self.rewards.keys() <= known
             and (not self.infos or self.infos.keys() <= known)
             and (not self.extra_model_outputs or self.extra_model_outputs.keys() <= known)
-            and not (self.terminateds and any(self.terminateds.values()))
-            and not (self.truncateds and any(self.truncateds.values()))
+            and not (self.terminateds or self.truncateds)
         )
 
     def agents(self) -> Iterable[AgentID]:
@@ -51,7 +51,7 @@ class EnvStep:
             if group:
                 found.update(dict.fromkeys(group))
         for flags in (self.terminateds, self.truncateds):
-            found.update({agent: None for agent, flag in flags.items() if flag and agent != ALL})
+            found.update({agent: None for agent in flags if agent != ALL})
         return found
 
     def of(self, agent: AgentID, ends_terminated: bool, ends_truncated: bool) -> AgentData:
@@ -66,9 +66,6 @@ class EnvStep:
             extra_model_outputs, column = self.extra_model_outputs.get(agent), "extra_model_outputs"
             if extra_model_outputs is not None and type(extra_model_outputs) is not dict:
                 extra_model_outputs = as_extras(extra_model_outputs)
-            column = "terminated and truncated"
-            terminated = bool(self.terminateds) and _flag(self.terminateds, agent)
-            truncated = bool(self.truncateds) and _flag(self.truncateds, agent)
         except EpisodiaError as error:
             raise type(error)(f"{column}: {error}") from error
         return AgentData(
@@ -77,19 +74,16 @@ class EnvStep:
             reward,
             infos,
             extra_model_outputs or None,
-            terminated or ends_terminated,
-            truncated or ends_truncated,
+            agent in self.terminateds or ends_terminated,
+            agent in self.truncateds or ends_truncated,
         )
 
 
 def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
     """Store `step` in `episode`; if any part of it does not fit, nothing is stored."""
-    try:
-        ends = _flag(step.terminateds, ALL), _flag(step.truncateds, ALL)
-        plain = {} if any(ends) else _plain_agents(episode, step)
-        others = [] if step.has_only(plain) else [agent for agent in step.agents() if agent not in plain]
-    except ValueError as error:  # of an array that is neither true nor false
-        raise _no_flags(episode, step) from error
+    ends = ALL in step.terminateds, ALL in step.truncateds
+    plain = {} if any(ends) else _plain_agents(episode, step)
+    others = [] if step.has_only(plain) else [agent for agent in step.agents() if agent not in plain]
     if any(ends):
         known = set(others)
         others += [agent for agent in episode.agent_episodes if agent not in known]
@@ -108,13 +102,6 @@ def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
     commit(episode, changes, *ends)
 
 
-def _no_flags(episode: MultiAgentEpisode, step: EnvStep) -> EpisodeError:
-    return EpisodeError(
-        f"episode {episode.id_!r}, environment step {episode.env_t + 1}, terminateds and truncateds: found "
-        f"{describe({**step.terminateds, **step.truncateds})}, expected True or False for each agent. Pass `bool(flag)`."
-    )
-
-
 def _plain_agents(episode: MultiAgentEpisode, step: EnvStep) -> dict[AgentID, SingleAgentEpisode]:
     """Return the agents with nothing to decide, by far the most: a short cut for what `advance` would say of them.
 
@@ -131,8 +118,8 @@ def _plain_agents(episode: MultiAgentEpisode, step: EnvStep) -> dict[AgentID, Si
             or single.is_terminated
             or single.is_truncated
             or single.observations.finalized
-            or (terminateds and terminateds.get(agent))
-            or (truncateds and truncateds.get(agent))
+            or agent in terminateds
+            or agent in truncateds
         ):
             continue
         waiting = pending.get(agent)
@@ -197,9 +184,22 @@ def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:
     return f"episode {episode.id_!r}, agent {agent!r}, environment step {episode.env_t + 1}"
 
 
-def _flag(flags: Mapping[Any, Any], agent: AgentID) -> bool:
-    flag = flags.get(agent)
-    return False if flag is None else flag if type(flag) is bool else as_flag(flag)
+def true_flags(episode: MultiAgentFacts, name: str, flags: Any) -> Mapping[AgentID, bool]:
+    """Return those of `flags`, the argument `name`, that are true; refuse what is no dict of agents and flags."""
+    if flags is None:
+        return _NO_FLAGS
+    given = check_mapping(episode, name, flags)
+    if countOf(map(type, given.values()), bool) < len(given):
+        # As in the other arguments, None is nothing.
+        given = {
+            agent: flag_of(episode, f"agent {agent!r}, environment step {episode.env_t + 1}, {name}", flag)
+            for agent, flag in given.items()
+            if flag is not None
+        }
+    return {agent: True for agent, flag in given.items() if flag} if True in given.values() else _NO_FLAGS
+
+
+_NO_FLAGS: Mapping[AgentID, bool] = {}
 
 
 def check_mapping(episode: MultiAgentFacts, name: str, value: Any) -> Mapping[Any, Any]:

@@ -32,8 +32,8 @@ def as_flag(flag: Any) -> bool:
     """Return `flag` as a bool; 0, 1 and their NumPy kinds are welcome."""
     if type(flag) is bool:
         return flag
-    is_number = isinstance(flag, (bool, np.bool_, int, np.integer, np.ndarray))
-    if is_number and np.shape(flag) == () and flag in (0, 1):
+    is_array = isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype.kind in "biu"
+    if (is_array or isinstance(flag, (np.bool_, int, np.integer))) and flag in (0, 1):
         return bool(flag)
     raise EpisodeError(f"found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
 
