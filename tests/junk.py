@@ -79,3 +79,13 @@ def problems_of_making(call):
     """Return what `call(junk)`, which needs no object, does wrong, by junk."""
     found = {name: problem_with(lambda junk=junk: call(junk))[0] for name, junk in JUNK.items()}
     return {name: problem for name, problem in found.items() if problem}
+
+
+def arrays(value):
+    """Return a state with copies of its tensors as arrays, so that `same` can compare it."""
+    if isinstance(value, dict):
+        return {key: arrays(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [arrays(part) for part in value]
+    # Known by what they can do: tests of episodes do without torch.
+    return value.numpy().copy() if hasattr(value, "detach") else value

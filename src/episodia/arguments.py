@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -136,6 +137,24 @@ def checked_each(
     if not isinstance(values, (list, tuple)) or not all(map(is_one, values)):
         raise error(f"{where}: found `{name}={values!r}`, expected a list of {wanted}. Put a single one into brackets.")
     return list(values)
+
+
+def checked_path(error: Error, where: str, name: str, value: Any) -> Path:
+    """Return `value` if it is the name of a file or a directory.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+
+    >>> from episodia.errors import CheckpointError
+    >>> checked_path(CheckpointError, "save", "path", "runs/mine").name
+    'mine'
+    """
+    # The empty string would be the present directory, which is rarely meant; no name holds the character 0.
+    if not isinstance(value, (str, Path)) or str(value) == "" or "\0" in str(value):
+        raise error(
+            f"{where}: found `{name}={value!r}`, expected a path, as a string or a `pathlib.Path`. Pass such a one."
+        )
+    return Path(value)
 
 
 def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:

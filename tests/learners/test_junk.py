@@ -25,7 +25,7 @@ from episodia.learners import (
     minibatches,
 )
 from episodia.modules import MLPActorCritic
-from junk import JUNK, problem_with, problems, problems_of_making
+from junk import JUNK, arrays, problem_with, problems, problems_of_making
 from refusals import same
 
 CONFIG = PPOConfig(kl_coefficient=AdaptiveKL())
@@ -63,15 +63,6 @@ MEMORY = STATE["optimizers"][0]["parameters"]["actor_head.bias"]
 def with_memories(junk):
     """Return a state whose only optimizer remembers junk."""
     return {**STATE, "optimizers": [{**STATE["optimizers"][0], "parameters": junk}]}
-
-
-def arrays(value):
-    """Return `value` with copies of its tensors as arrays."""
-    if isinstance(value, dict):
-        return {key: arrays(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [arrays(part) for part in value]
-    return value.numpy().copy() if isinstance(value, torch.Tensor) else value
 
 
 def snapshot(target):

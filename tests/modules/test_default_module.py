@@ -242,7 +242,7 @@ def test_a_memory_goes_through_the_default_pipelines(shared):
 
 
 def test_an_unknown_kind_of_memory_is_refused_with_those_that_there_are():
-    with pytest.raises(ModuleError, match=r"`recurrent`: found 'rnn', expected one of \['lstm', 'gru'\]"):
+    with pytest.raises(ModuleError, match=r"found `recurrent='rnn'`, expected one of \['lstm', 'gru'\]"):
         module(recurrent="rnn")
 
 

@@ -21,8 +21,11 @@ def save_training(path: str | Path, training: Training) -> None:
 
     Raises:
         CheckpointError: If it cannot be written.
+        TrainingError: If `training` is none.
         MissingExtraError: If safetensors is not installed.
     """
+    if not isinstance(training, Training):
+        raise TrainingError(f"save_training: found {training!r}, expected a `Training`. Pass one.")
     setup = None if training.setup is None else training.setup.to_dict()
     save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state(), **_policy_in(training)})
 

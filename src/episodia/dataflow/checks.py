@@ -1,9 +1,14 @@
-"""When a training may stop; that is checked before anything is built, played or written."""
+"""What a training is given; that is checked before anything is built, played or written."""
 
 from __future__ import annotations
 
 from episodia.arguments import checked_whole, is_number
+from episodia.dataflow.recipes import Recipe
+from episodia.dataflow.setup import Setup
 from episodia.errors import TrainingError
+from episodia.learners import Learner
+
+_RUNNER = ("sample", "evaluate", "set_weights", "get_metrics", "get_state", "set_state", "close")
 
 
 def check_limits(where: str, steps: object, target: object) -> None:
@@ -19,3 +24,44 @@ def check_limits(where: str, steps: object, target: object) -> None:
         raise TrainingError(
             f"{where}: found `target={target!r}`, expected a mean return to stop at, or None. Pass one of these."
         )
+
+
+def check_threads(torch_threads: object) -> None:
+    """Check with how many threads torch is to compute.
+
+    Raises:
+        TrainingError: If it is neither a number from 1 on nor None.
+    """
+    if torch_threads is not None:
+        checked_whole(TrainingError, "training", "torch_threads", torch_threads, 1, below=2**15)
+
+
+def check_setup(setup: object) -> None:
+    """Check that `setup` is one.
+
+    Raises:
+        TrainingError: If it is not.
+    """
+    if not isinstance(setup, Setup):
+        raise TrainingError(f"training: found `setup={setup!r}`, expected a `Setup`. Make one with `Setup.of`.")
+
+
+def check_parts(runner: object, learner: object, recipe: object, setup: object) -> None:
+    """Check what a training is made of.
+
+    Raises:
+        TrainingError: If something is of another kind.
+    """
+    missing = [name for name in _RUNNER if not callable(getattr(runner, name, None))]
+    if missing or isinstance(runner, type):
+        raise TrainingError(
+            f"training: found {runner!r} as the runner, without {missing or 'an instance'}; expected a `SingleAgentEnvRunner`, "
+            "a `MultiAgentEnvRunner`, or something that does as much. Pass one."
+        )
+    if not isinstance(learner, Learner) or not isinstance(recipe, Recipe):
+        raise TrainingError(
+            f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe`. "
+            "Pass such ones."
+        )
+    if setup is not None:
+        check_setup(setup)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from episodia import plotting
+from episodia.arguments import checked_each, is_number
 from episodia.dataflow.training import Record
+from episodia.errors import TrainingError
+
+_DRAWN = ("steps", "return_mean")
 
 
 def learning_curve(history: Sequence[Record], *, title: str = "", target: float | None = None) -> Any:
@@ -19,8 +23,10 @@ def learning_curve(history: Sequence[Record], *, title: str = "", target: float 
         target: A line at this return.
 
     Raises:
+        TrainingError: If one of them is something else.
         MissingExtraError: If matplotlib is not installed.
     """
+    _check(history, title, target)
     figure = plotting.new_figure(7.0, 4.0)
     axes = figure.add_subplot()
     axes.plot([record["steps"] for record in history], [record["return_mean"] for record in history], linewidth=2.0)
@@ -30,6 +36,19 @@ def learning_curve(history: Sequence[Record], *, title: str = "", target: float 
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
     return figure
+
+
+def _check(history: Sequence[Record], title: object, target: object) -> None:
+    checked_each(TrainingError, "learning_curve", "history", history, _is_record, "records of a training")
+    if not isinstance(title, str) or not (target is None or is_number(target)):
+        raise TrainingError(
+            f"learning_curve: found `title={title!r}` and `target={target!r}`, expected a text, and a number or None. Pass "
+            "such ones."
+        )
+
+
+def _is_record(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), (int, float)) for name in _DRAWN)
 
 
 def save_learning_curve(path: Path, history: Sequence[Record], *, title: str = "", target: float | None = None) -> None:

@@ -42,7 +42,8 @@ class Recipe:
             value = getattr(self, each.name)
             may_be_none = each.name in ("num_episodes", "minibatch_size")
             if not (value is None and may_be_none):
-                checked_whole(TrainingError, "Recipe", each.name, value, 1)
+                # As an `int`: numbers of NumPy are none of JSON.
+                object.__setattr__(self, each.name, checked_whole(TrainingError, "Recipe", each.name, value, 1))
 
     @property
     def wanted(self) -> dict[str, int]:
@@ -69,13 +70,13 @@ ALGORITHMS: Mapping[str, Named] = MappingProxyType(
 )
 
 
-def named(name: str) -> Named:
+def named(name: object) -> Named:
     """Return the algorithm of this name.
 
     Raises:
         TrainingError: If there is none.
     """
-    if name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in ALGORITHMS:
         raise TrainingError(
             f"algorithm: found {name!r}, expected one of {list(ALGORITHMS)}. Choose one of these, or pass a config."
         )

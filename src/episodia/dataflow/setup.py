@@ -5,21 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, cast, final
 
 import gymnasium as gym
 import torch
 from gymnasium import Space
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_each, checked_whole
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
+from episodia.learners.algorithm import check_algorithm
 from episodia.learners.devices import usable_device
 from episodia.modules import default_module
+from episodia.trees import describe
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
@@ -42,6 +44,10 @@ class Setup:
         seed: Where all randomness comes from.
         device: Where the learner computes.
 
+    Raises:
+        TrainingError: If one of them is something else.
+        LearnerError: If `algorithm` is something else.
+
     >>> setup = Setup.of("ppo", "CartPole-v1", num_envs=2, gamma=0.98, hidden=(32,))
     >>> setup.recipe.num_envs, setup.algorithm.gamma, setup.network
     (2, 0.98, {'hidden': (32,)})
@@ -54,6 +60,21 @@ class Setup:
     connectors: Sequence[ConnectorV2] = ()
     seed: int = 0
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_algorithm(self.algorithm)
+        _check_env(self.env)
+        pieces = checked_each(TrainingError, "training", "connectors", self.connectors, _is_piece, "connectors")
+        seed = checked_whole(TrainingError, "training", "seed", self.seed, 0, below=2**63)
+        # A list could change afterwards, and a number of NumPy is none of JSON.
+        object.__setattr__(self, "connectors", tuple(pieces))
+        object.__setattr__(self, "seed", seed)
+        recipe, network = cast("object", self.recipe), cast("object", self.network)
+        if not isinstance(recipe, Recipe) or not isinstance(network, Mapping) or set(network) - set(_MODULE_OPTIONS):
+            raise TrainingError(
+                f"training: found `recipe={recipe!r}` and `network={network!r}`, expected a `Recipe` and a dict with some of "
+                f"{list(_MODULE_OPTIONS)}. Use `Setup.of`, which makes both."
+            )
 
     @classmethod
     def of(
@@ -94,8 +115,8 @@ class Setup:
             env=env,
             recipe=recipe,
             network=network,
-            connectors=tuple(connectors),
-            seed=checked_whole(TrainingError, "training", "seed", seed, 0, below=2**63),
+            connectors=connectors,
+            seed=seed,
             device=device,
         )
 
@@ -167,14 +188,20 @@ class Setup:
         Raises:
             TrainingError: If it is something else.
         """
-        if set(data) != _KEYS or not isinstance(data["env"], str):
+        given: object = data
+        if not isinstance(given, Mapping) or set(given) != _KEYS or not isinstance(given["env"], str):
             raise TrainingError(
-                f"setup: found {sorted(data)}, expected what `Setup.to_dict` returns. It was made by something else."
+                f"setup: found {describe(given)}, expected what `Setup.to_dict` returns. It was made by something else."
+            )
+        options = data["options"]
+        if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+            raise TrainingError(
+                f"setup: found the options {options!r}, expected a dict. It was made by something else."
             )
         named(data["algorithm"])
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
-        return cls.of(**others, connectors=pieces, **data["options"])
+        return cls.of(**others, connectors=pieces, **options)
 
 
 def _encoded(pieces: Sequence[ConnectorV2]) -> list[dict[str, Any]] | None:
@@ -207,11 +234,18 @@ def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
             made.close()
 
 
-def _made(env: str | MakeEnv) -> Any:
+def _check_env(env: object) -> None:
     if not isinstance(env, str) and not callable(env):
         raise TrainingError(
             f"environment: found {env!r}, expected a gymnasium id, or a function that makes an environment. Pass one of these."
         )
+
+
+def _is_piece(value: object) -> bool:
+    return isinstance(value, ConnectorV2)
+
+
+def _made(env: str | MakeEnv) -> Any:
     try:
         return gym.make(env) if isinstance(env, str) else env()
     except Exception as error:  # whatever a constructor of someone else raises
@@ -221,4 +255,6 @@ def _made(env: str | MakeEnv) -> Any:
             if isinstance(env, str)
             else "Correct the function that makes it."
         )
-        raise TrainingError(f"cannot make the environment {env!r}: {reason} {remedy}") from error
+        raise TrainingError(
+            f"environment: found that {env!r} cannot be made ({reason}), expected an environment. {remedy}"
+        ) from error

@@ -9,9 +9,9 @@ from enum import Enum
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_each
 from episodia.connectors import Policy
-from episodia.dataflow.checks import check_limits
+from episodia.dataflow.checks import check_limits, check_parts, check_setup, check_threads
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
 from episodia.dataflow.setup import Setup
@@ -51,7 +51,7 @@ class Training:
             far where other programs want the cores too. None leaves it as it is.
 
     Raises:
-        TrainingError: If `torch_threads` is no such number.
+        TrainingError: If one of them is something else.
 
     >>> with Training.of(Setup.of("ppo", "CartPole-v1", num_envs=2, num_timesteps=64)) as training:
     ...     training.run(steps=128)
@@ -69,8 +69,8 @@ class Training:
         setup: Setup | None = None,
         torch_threads: int | None = 1,
     ) -> None:
-        if torch_threads is not None:
-            checked_whole(TrainingError, "training", "torch_threads", torch_threads, 1)
+        check_parts(runner, learner, recipe, setup)
+        check_threads(torch_threads)
         self.runner = runner
         self.learner = learner
         self.recipe = recipe
@@ -86,6 +86,8 @@ class Training:
     @classmethod
     def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
         """Return a training with the runner and the learner of `setup`."""
+        check_setup(setup)
+        check_threads(torch_threads)
         runner, learner = setup.build()
         return cls(runner, learner, setup.recipe, setup=setup, torch_threads=torch_threads)
 
@@ -116,9 +118,10 @@ class Training:
             watchers: Are called after each update with what is known then.
 
         Raises:
-            TrainingError: If `steps` or `target` is no such number.
+            TrainingError: If `steps` or `target` is no such number, or if a watcher is no function.
         """
         check_limits("run", steps, target)
+        checked_each(TrainingError, "run", "watchers", watchers, callable, "functions")
         self.stopped_by = StoppedBy.STEPS
         with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
             while self.steps < steps:

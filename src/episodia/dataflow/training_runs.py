@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_flag, checked_path, checked_whole
 from episodia.dataflow.checkpoints import load_training, save_training
 from episodia.dataflow.checks import check_limits
 from episodia.dataflow.learning_curve import save_learning_curve
@@ -64,15 +64,17 @@ def train(  # noqa: PLR0913  # each is an independent choice
     (True, <StoppedBy.STEPS: 'steps'>)
     >>> training.close()
     """
+    _check("train", steps, target, checkpoint_every, tensorboard=tensorboard, progress=progress)
     if tensorboard and out is None:
         raise TrainingError(
             "train: found `tensorboard=True` and no `out`, expected a directory for its files. Pass `out=`."
         )
-    _check("train", steps, target, checkpoint_every)
+    directory = None if out is None else checked_path(TrainingError, "train", "out", out)
     setup = Setup.of(algorithm, env, seed=seed, **options)
     training = Training.of(setup, torch_threads=torch_threads)
     try:
-        directory = None if out is None else _new_directory(Path(out))
+        if directory is not None:
+            _make(directory)
         _run(training, directory, steps, target, checkpoint_every, tensorboard, progress)
     except BaseException:
         training.close()
@@ -110,9 +112,9 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         CheckpointError: If there is no checkpoint, or if it is damaged.
         TrainingError: If it is that of something else, if `out` is only a checkpoint, or if a number is none.
     """
-    _check("resume", steps, target, checkpoint_every)
-    training = load_training(out, setup=setup, torch_threads=torch_threads)
-    directory = Path(out)
+    _check("resume", steps, target, checkpoint_every, tensorboard=tensorboard, progress=progress)
+    directory = checked_path(TrainingError, "resume", "out", out)
+    training = load_training(directory, setup=setup, torch_threads=torch_threads)
     try:
         if checkpoint_directory(directory) == directory:
             raise TrainingError(
@@ -127,13 +129,15 @@ def resume(  # noqa: PLR0913  # each is an independent choice
     return training
 
 
-def _check(where: str, steps: int, target: float | None, checkpoint_every: int | None) -> None:
+def _check(where: str, steps: int, target: float | None, checkpoint_every: int | None, **flags: bool) -> None:
     check_limits(where, steps, target)
+    for name, value in flags.items():
+        checked_flag(TrainingError, where, name, value)
     if checkpoint_every is not None:
         checked_whole(TrainingError, where, "checkpoint_every", checkpoint_every, 1)
 
 
-def _new_directory(directory: Path) -> Path:
+def _make(directory: Path) -> None:
     if directory.is_dir() and any((directory / name).exists() for name in (CHECKPOINT_NAME, METRICS_NAME)):
         raise TrainingError(
             f"{directory}: found a run, expected a place for a new one. Go on with it by `resume` (`--resume {directory}`), or "
@@ -145,7 +149,6 @@ def _new_directory(directory: Path) -> Path:
         raise TrainingError(
             f"{directory}: found that it cannot be made ({error}), expected a place with permission. Choose another directory."
         ) from error
-    return directory
 
 
 def _run(

@@ -384,7 +384,7 @@ class MultiAgentEnvRunner:
         try:
             numbers = [int(number) for number in state["episode_numbers"]]
             self._load(state)
-        except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError) as error:
+        except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
             self._load(before)
             raise EnvRunnerError(
                 f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "

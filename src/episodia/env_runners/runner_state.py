@@ -84,7 +84,7 @@ def set_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     before = state_of(rollout)
     try:
         _set_state(rollout, state)
-    except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError) as error:
+    except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         _set_state(rollout, before)
         raise EnvRunnerError(
             f"found a state that does not fit to this runner ({error}), expected that of one with the same settings."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import nn
 
+from episodia.arguments import checked_choice
 from episodia.errors import ModuleError
 from episodia.modules.layer_calls import Tower
 
@@ -56,10 +57,7 @@ def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator
     Raises:
         ModuleError: If there is no such kind of layer.
     """
-    if kind not in RECURRENT:
-        raise ModuleError(
-            f"`recurrent`: found {kind!r}, expected one of {list(RECURRENT)}, or None for a module without memory."
-        )
+    checked_choice(ModuleError, "memory", "recurrent", kind, RECURRENT)
     units = check_size("cell_size", cell_size)
     layer = RECURRENT[kind](inputs, units, batch_first=True, device="meta")
     return _filled(layer.to_empty(device=torch.get_default_device()), 1.0, generator)
@@ -88,7 +86,7 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     Raises:
         ModuleError: If they cannot.
     """
-    if not isinstance(sizes, Iterable):
+    if not isinstance(sizes, (list, tuple)):
         raise ModuleError(
             f"`{name}`: found {sizes!r}, expected a tuple of sizes, one for each layer. Pass `({sizes!r},)`."
         )

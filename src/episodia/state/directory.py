@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from episodia.arguments import checked_path
 from episodia.errors import CheckpointError
 from episodia.state.encoding import decoded, encoded
 from episodia.state.limits import MAX_BYTES, MAX_JSON_BYTES
@@ -21,8 +22,12 @@ CHECKPOINT_NAME = "checkpoint"
 
 
 def checkpoint_directory(path: str | Path) -> Path:
-    """Return the directory of a checkpoint: `path` itself, or `checkpoint` in it if `path` is the directory of a run."""
-    directory = Path(path)
+    """Return the directory of a checkpoint: `path` itself, or `checkpoint` in it if `path` is the directory of a run.
+
+    Raises:
+        CheckpointError: If `path` is none.
+    """
+    directory = checked_path(CheckpointError, "checkpoint", "path", path)
     inner = directory / CHECKPOINT_NAME
     return inner if inner.is_dir() and not (directory / MANIFEST_NAME).exists() else directory
 
@@ -48,7 +53,7 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
     ...     load_state(f"{folder}/run")
     {'weights': {'w': tensor([1., 1.])}, 'steps': 7}
     """
-    directory = Path(path)
+    directory = checked_path(CheckpointError, "save_state", "path", path)
     contents = _contents(state)
     try:
         if (directory / MANIFEST_NAME).is_file():
@@ -78,7 +83,7 @@ def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
             version; the message names it.
         MissingExtraError: If safetensors is not installed.
     """
-    directory = Path(path)
+    directory = checked_path(CheckpointError, "load_state", "path", path)
     entries = read_manifest(directory)
     while True:
         try:
