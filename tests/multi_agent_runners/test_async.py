@@ -1,5 +1,6 @@
 """Environments with several agents in processes of their own."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -110,6 +111,52 @@ def test_a_failure_costs_the_running_episode_of_that_environment_alone(env, time
         for single in episode.agent_episodes.values():
             assert single.get_observations()[:, 3].tolist() == list(range(len(single) + 1))
     assert not any(map(is_running, pids))
+
+
+def test_environments_are_reset_at_the_same_time(tmp_path):
+    class Sociable(ScriptedEnv):
+        """Begins when all three are about to."""
+
+        def reset(self, *, seed=None, options=None):
+            (tmp_path / f"{len(self.log)}-{os.getpid()}").touch()
+            deadline = time.monotonic() + 10.0
+            while len(list(tmp_path.glob(f"{len(self.log)}-*"))) < 3:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("left alone")
+                time.sleep(0.01)
+            return super().reset(seed=seed, options=options)
+
+    with runner_of(Sociable, num_envs=3, max_restarts=0, **STARTED) as runner:
+        first, second = runner.sample(num_episodes=3), runner.sample(num_timesteps=3)
+
+    assert len(first) == len(second) == 3
+
+
+@pytest.mark.parametrize("how", ["die", "hang", "raise"])
+def test_an_environment_that_fails_at_its_reset_does_not_keep_the_others_from_beginning(how, tmp_path):
+    class Shy(ScriptedEnv):
+        """One of those that are reset first does not begin."""
+
+        def reset(self, *, seed=None, options=None):
+            with contextlib.suppress(FileExistsError):
+                (tmp_path / "failed").touch(exist_ok=False)
+                if how == "die":
+                    os._exit(1)
+                if how == "raise":
+                    raise RuntimeError("not yet")
+                time.sleep(3600)
+            return super().reset(seed=seed, options=options)
+
+    with runner_of(Shy, num_envs=3, step_timeout_s=2.0, **STARTED) as runner:
+        episodes = runner.sample(num_episodes=6)
+        restarts = runner.get_metrics().common.num_env_restarts
+    with runner_of(num_envs=3) as calm:
+        expected = calm.sample(num_episodes=6)
+
+    assert restarts == 1
+    assert [(episode.id_, episode.get_return()) for episode in episodes] == [
+        (episode.id_, episode.get_return()) for episode in expected
+    ]
 
 
 def test_too_many_failures_are_an_error_and_no_process_is_left():

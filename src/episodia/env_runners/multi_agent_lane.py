@@ -136,13 +136,21 @@ class Lane:
         """Let the episode go, and reset the environment before the next one."""
         self.episode, self._shown = None, None
 
+    def start_reset(self) -> None:
+        """Let an environment in another process begin its reset, if it needs one; `begin` has to follow."""
+        if isinstance(self.env, RemoteEnv) and self._shown is None:
+            self.env.reset_async(seed=self._seed())
+
+    def _seed(self) -> int:
+        sequence = np.random.SeedSequence([self._settings.entropy, self.index, self.number])
+        # 31 bits, because environments have had trouble with more.
+        return int(sequence.generate_state(1)[0] >> 1)
+
     def _reset(self) -> Any:
         self._steps_before = 0
         while True:
-            sequence = np.random.SeedSequence([self._settings.entropy, self.index, self.number])
             try:
-                # 31 bits, because environments have had trouble with more.
-                observations, infos = self.env.reset(seed=int(sequence.generate_state(1)[0] >> 1))
+                observations, infos = self.env.reset(seed=self._seed())
             except Exception as error:  # noqa: BLE001  # whatever an environment raises
                 self._remake(error, "reset")
             else:

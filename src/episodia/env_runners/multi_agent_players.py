@@ -177,20 +177,24 @@ class Players:
         return self._harvest.agent_steps + running + self._bulk.num_agent_steps
 
     def _begin_all(self) -> None:
-        for lane in self._lanes:
-            if lane.episode is None:
-                self._begin(lane)
+        self._begin([lane for lane in self._lanes if lane.episode is None])
 
     def _play_episodes(self, count: int) -> None:
         while self._harvest.num_whole < count:
             running = [lane for lane in self._lanes if lane.episode is not None]
             idle = [lane for lane in self._lanes if lane.episode is None]
             # No more begin than are wanted: choosing among more by their ends would favour short ones.
-            for lane in idle[: count - self._harvest.num_whole - len(running)]:
-                self._begin(lane)
+            self._begin(idle[: count - self._harvest.num_whole - len(running)])
             self._step([lane for lane in self._lanes if lane.episode is not None])
 
-    def _begin(self, lane: Lane) -> None:
+    def _begin(self, lanes: list[Lane]) -> None:
+        """Begin an episode in each of `lanes`; those in processes of their own do so at the same time."""
+        for lane in lanes:
+            lane.start_reset()
+        for lane in lanes:
+            self._begin_one(lane)
+
+    def _begin_one(self, lane: Lane) -> None:
         self._earlier[lane.index] = []
         self._totals[lane.index] = MultiAgentTotals()
         try:

@@ -27,8 +27,9 @@ _NOTHING = spaces.Discrete(1)
 class RemoteEnv(MultiAgentEnv):
     """An environment with several agents that steps in another process.
 
-    Between `step_async` and `step`, which waits for the answer, other environments can step. Whatever goes wrong with the
-    process is raised as an exception; an answer that nobody has waited for is never taken for that of a later step.
+    Between `step_async` and `step`, which waits for the answer, other environments can step; `reset_async` and `reset` are the
+    same for resets. Whatever goes wrong with the process is raised as an exception; an answer that nobody has waited for is
+    never taken for that of a later step.
 
     Args:
         make: Makes the environment, in the other process.
@@ -41,7 +42,7 @@ class RemoteEnv(MultiAgentEnv):
         self._timeout_s = timeout_s
         self._context = context
         self._process: AsyncLanes | None = None
-        self._is_waited_for = False  # whether an answer is under way
+        self._under_way: tuple[Any, ...] | None = None  # the command whose answer nobody has waited for yet
         self._not_sent: Exception | None = None
         self._known: dict[tuple[str, AgentID], Space[Any]] = {}
         self._possible_agents: Any = None
@@ -51,17 +52,33 @@ class RemoteEnv(MultiAgentEnv):
         self._process = AsyncLanes(
             [partial(_Hosted, self._make)], timeout_s=self._timeout_s, context=self._context, space=_NOTHING
         )
-        self._is_waited_for = False
+        self._under_way = None
         self._process.reset()
 
     # --- Playing ----------------------------------------------------------------------------------------------------
 
+    def reset_async(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Let the environment begin an episode; `reset` has to follow, with the same arguments.
+
+        That happens in a new process, if nobody has waited for the last answer of the old one.
+        """
+        command = ("reset", seed, options)
+        if self._under_way == command:
+            return
+        self._not_sent = None
+        try:
+            if self._under_way is not None or self._process is None:
+                self.close()
+                self._start()
+            self._send(*command)
+        except Exception as error:  # noqa: BLE001  # whatever goes wrong, `reset` raises it
+            self._not_sent = error
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        """Begin an episode; in a new process, if nobody has waited for the last answer of the old one."""
-        if self._is_waited_for or self._process is None:
-            self.close()
-            self._start()
-        first: tuple[Any, Any] = self._asked("reset", seed, options)
+        """Return what the episode begins with that `reset_async` has begun, or that begins now."""
+        if self._not_sent is None:
+            self.reset_async(seed=seed, options=options)
+        first: tuple[Any, Any] = self._awaited()
         return first
 
     def step_async(self, actions: dict[AgentID, Any]) -> None:
@@ -74,12 +91,9 @@ class RemoteEnv(MultiAgentEnv):
 
     def step(self, actions: dict[AgentID, Any]) -> StepResult:
         """Return what the step brings that `step_async` has begun, or that begins now."""
-        if not self._is_waited_for and self._not_sent is None:
+        if self._under_way is None and self._not_sent is None:
             self._send("step", actions)
-        error, self._not_sent = self._not_sent, None
-        if error is not None:
-            raise error
-        result: StepResult = self._answer()
+        result: StepResult = self._awaited()
         return result
 
     # --- What is known ----------------------------------------------------------------------------------------------
@@ -110,18 +124,25 @@ class RemoteEnv(MultiAgentEnv):
         self._send(*command)
         return self._answer()
 
+    def _awaited(self) -> Any:
+        """Return the answer to a command, or raise that it could not be sent."""
+        error, self._not_sent = self._not_sent, None
+        if error is not None:
+            raise error
+        return self._answer()
+
     def _send(self, *command: Any) -> None:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
         self._process.step_async(object_array([command]))
-        self._is_waited_for = True
+        self._under_way = command
 
     def _answer(self) -> Any:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
         infos: dict[Any, Any] = self._process.step_wait(timeout=self._timeout_s)[4]
         # After a timeout or an interrupt the answer may still come: the process is not used any more then.
-        self._is_waited_for = False
+        self._under_way = None
         answer = infos[0]
         if "error" in answer:
             raise EnvError(f"{answer['error']}\nIts process says:\n{answer['trace']}")
@@ -131,7 +152,7 @@ class RemoteEnv(MultiAgentEnv):
         """End the process; a second time nothing happens."""
         process, self._process = self._process, None
         if process is not None:
-            process.close(terminate=self._is_waited_for)
+            process.close(terminate=self._under_way is not None)
 
 
 @final
