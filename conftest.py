@@ -8,6 +8,8 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 # Plots in documents and tests need no display. Set before anything imports matplotlib.
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Small networks are fastest on one thread: several of them only wait for each other. Set before anything imports torch.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 pytest_collect_file = Sybil(
     parsers=[

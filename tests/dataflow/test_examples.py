@@ -5,17 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from examples import PATHS, example
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    """Examples choose how many threads torch has; others should not notice."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

@@ -98,9 +98,10 @@ def test_torch_gets_its_threads_back():
     before = torch.get_num_threads()
     inside = []
     with small() as training:
+        training.torch_threads = before + 1
         training.run(steps=40, watchers=[lambda _: inside.append(torch.get_num_threads())])
 
-    assert inside == [1]
+    assert inside == [before + 1]
     assert torch.get_num_threads() == before
 
 

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from examples import example
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2))]
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

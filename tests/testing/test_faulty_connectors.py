@@ -1,11 +1,10 @@
 """Every faulty connector is found out, by the law that it breaks."""
 
-import re
-
 import pytest
 
-from episodia.testing import CONNECTOR_LAWS, check_connector, checks_of, result_of
+from episodia.testing import CONNECTOR_LAWS, check_connector
 from faulty_connectors import FAULTY, ChangesObservations, Remembers
+from found_out import assert_found_out
 
 LAWS = {law.__name__: law for law in CONNECTOR_LAWS}
 
@@ -13,12 +12,8 @@ LAWS = {law.__name__: law for law in CONNECTOR_LAWS}
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_faulty_connector_breaks_its_law(name):
     make, law, message = FAULTY[name]
-    check = next(check for check in checks_of([make()]) if check.name == law)
 
-    result = result_of(check)
-
-    assert result.outcome == "failed", result
-    assert re.match(f"(?s){name} breaks the law `{law}`.*{message}", result.text), result
+    assert_found_out(name, make(), law, message)
 
 
 def test_there_are_many_of_them_for_every_law_but_one():

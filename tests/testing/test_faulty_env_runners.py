@@ -1,11 +1,10 @@
 """Every faulty env runner is found out, by the law that it breaks."""
 
-import re
-
 import pytest
 
-from episodia.testing import ENV_RUNNER_LAWS, check_env_runner, checks_of, result_of
+from episodia.testing import ENV_RUNNER_LAWS, check_env_runner
 from faulty_env_runners import FAULTY, PROCESSES, AlwaysExplores, LosesShortChunks
+from found_out import assert_found_out
 from plain_runner import PlainRunner
 
 
@@ -20,12 +19,8 @@ def no_processes_left():
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_faulty_env_runner_breaks_its_law(name):
     subject, law, message = FAULTY[name]
-    check = next(check for check in checks_of([subject]) if check.name == law)
 
-    result = result_of(check)
-
-    assert result.outcome == "failed", result
-    assert re.match(f"(?s){name} breaks the law `{law}`.*({message})", result.text), result
+    assert_found_out(name, subject, law, message)
 
 
 def test_there_is_one_for_every_law():

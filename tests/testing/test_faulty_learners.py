@@ -3,29 +3,17 @@
 import re
 
 import pytest
-import torch
 
-from episodia.testing import LEARNER_LAWS, check_learner, checks_of, result_of
+from episodia.testing import LEARNER_LAWS, check_learner
 from faulty_learners import FAULTY, Right, SumsOverSteps, Wrapped
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from found_out import assert_found_out
 
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_faulty_learner_breaks_its_law(name):
     make, law, message = FAULTY[name]
-    check = next(check for check in checks_of([make()]) if check.name == law)
 
-    result = result_of(check)
-
-    assert result.outcome == "failed", result
-    assert re.match(f"(?s){name} breaks the law `{law}`.*({message})", result.text), result
+    assert_found_out(name, make(), law, message)
 
 
 def test_there_is_one_for_every_law():

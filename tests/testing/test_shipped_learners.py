@@ -1,8 +1,6 @@
 """No shipped algorithm raises a false alarm, whatever modules it learns with."""
 
 import numpy as np
-import pytest
-import torch
 from gymnasium import spaces
 
 from episodia import learners as shipped
@@ -32,14 +30,6 @@ SUBJECTS = [
     for config in (ReinforceConfig(), A2CConfig(entropy_coefficient=0.01), PPOConfig())
     for name, modules in {"default": None, "recurrent": recurrent, "real actions": real_actions, "two": two}.items()
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @parametrize_with_checks(SUBJECTS)

@@ -1,7 +1,6 @@
 """No shipped module raises a false alarm: each of them keeps all laws that apply to it."""
 
 import numpy as np
-import pytest
 import torch
 from gymnasium import spaces
 
@@ -73,14 +72,6 @@ SUBJECTS = [
     of(RuleModule(each_row(lean_once)), "rule of rows", observation_space=BOX, action_space=CHOICES),
     of(Patient(BOX, CHOICES), "rule with views"),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @parametrize_with_checks(SUBJECTS)
