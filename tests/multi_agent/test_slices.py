@@ -194,6 +194,22 @@ def test_a_slice_that_ends_while_an_agent_waits_is_not_stepped_on_from():
         play(part, 1)
 
 
+@pytest.mark.parametrize("moment", range(5))
+def test_a_copy_of_a_moment_goes_on_whoever_waits_there(moment):
+    def pay_and_end(episode):
+        episode.add_env_step({"a": "end", "b": "end"}, {}, {"a": 100.0, "b": 100.0}, terminateds={"__all__": True})
+
+    episode = turns(moment)
+    other = copy.copy(episode)
+    play(episode, 5 - moment)
+    pay_and_end(other)
+
+    expected = turns(moment)
+    pay_and_end(expected)
+    assert_same_multi_agent_episode(other, expected, ignore=["times"])
+    assert_same_multi_agent_episode(episode, turns(5), ignore=["times"])
+
+
 @pytest.mark.parametrize("way", COPIES.values(), ids=COPIES)
 def test_what_is_made_of_such_a_slice_is_not_stepped_on_from_either(way):
     with pytest.raises(EpisodeError, match="would count twice"):

@@ -237,7 +237,8 @@ def cannot_step(episode: MultiAgentEpisode) -> EpisodeError:
         return EpisodeError(
             f"episode {episode.id_!r}: found a step after a slice in which the agents {list(episode._split_steps)} wait, "
             "expected none: their pending rewards are those of the whole steps, with what came after the slice, and would "
-            "count twice. Step on from what `cut()` returns, or from a slice to the end."
+            "count twice. Step on from what `cut()` returns, or from a slice to the end; to return to a moment of an episode, "
+            "take a `copy.copy(episode)` there."
         )
     return EpisodeError(
         f"episode {episode.id_!r}: found a step before the reset, expected `add_env_reset` first. "
