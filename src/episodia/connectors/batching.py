@@ -22,7 +22,7 @@ class BatchIndividualItems(ConnectorV2):
     lookback = 0
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+        for _, columns, rows in module_batches(batch, EpisodeList.of(episodes)):
             for name, column in columns.items():
                 columns[name] = column.body().values if type(column) is Ragged else plain(column, rows)
         return batch

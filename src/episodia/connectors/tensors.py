@@ -44,7 +44,7 @@ class NumpyToTensor(ConnectorV2):
 
     def _converted(self, column: Any) -> Any:
         if type(column) is np.ndarray:
-            return self._tensor(column)
+            return as_tensor(column, self.device, pin_memory=self.pin_memory)
         if isinstance(column, Ragged):
             return column.map(self._tensor)
         if isinstance(column, dict) and any(isinstance(part, Ragged) for part in column.values()):

@@ -17,7 +17,7 @@ from episodia.episodes.joining import joined, joined_whole, joined_with_first
 from episodia.episodes.list_columns import COMPUTED, STORED, columns_of
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
+from episodia.episodes.ragged import Ragged, counted, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ShapeError
 from episodia.trees import frozen
@@ -82,6 +82,15 @@ class EpisodeList(Sequence[Any]):
     def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
         """Return `episodes` if it is an `EpisodeList` already, else a list of them."""
         return episodes if isinstance(episodes, EpisodeList) else cls(episodes)
+
+    @classmethod
+    def now(cls, episodes: Iterable[Episode]) -> EpisodeList:
+        """Return `episodes` with one row for each agent that is to act, see `current`."""
+        if isinstance(episodes, EpisodeList):
+            return episodes.current()
+        made = cls(episodes)
+        made.is_current = True
+        return made
 
     def forked(self) -> EpisodeList:
         """Return an equal list whose episodes can be changed without changing ours.
@@ -230,7 +239,7 @@ class EpisodeList(Sequence[Any]):
             return self._modules
         ids = [row.module_id for row in self._rows()]
         # Where there are no episodes, columns without rows are the default module's.
-        modules = positions_by_module(ids) if self._episodes else {DEFAULT_MODULE_ID: np.arange(0)}
+        modules = positions_by_module(ids) if self._episodes else {DEFAULT_MODULE_ID: counted(0)}
         if not self.is_multi_agent:
             # Single-agent episodes keep their module; agents may still join a multi-agent one.
             self._modules = modules
@@ -315,7 +324,7 @@ class EpisodeList(Sequence[Any]):
         """
         if self.is_current and column in (Columns.OBS, Columns.INFOS):
             latest = self.latest(column)
-            return Ragged(latest, np.arange(len(self._rows()) + 1))
+            return Ragged(latest, counted(len(self._rows()) + 1))
         if column in COMPUTED:
             return self._computed(column)
         rows = self._rows()

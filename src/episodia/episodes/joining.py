@@ -13,7 +13,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ListStorage
 from episodia.errors import ShapeError
 from episodia.spaces import empty_batch
-from episodia.trees import describe, fresh, map_batch, object_array, stack
+from episodia.trees import describe, fresh, joined_rows, map_batch, object_array, stack
 
 
 def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> Any:
@@ -86,7 +86,24 @@ def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
     """Return the last item of each column, as one batch."""
     if not columns:
         return np.empty(0)
-    return _from_items(_latest_items(columns), columns[0])
+    rows = _latest_rows(columns)
+    return _from_items(_latest_items(columns), columns[0]) if rows is None else rows
+
+
+def _latest_rows(columns: Sequence[LookbackBuffer]) -> Any:
+    """Return the last items if all are known to be arrays of one space, as they are while episodes run; else None.
+
+    A module acts on them at every step, so there is one look at each column, and none at the items.
+    """
+    space, items = columns[0]._space, []
+    if columns[0].row_shape is None:
+        return None
+    for column in columns:
+        storage = column._storage
+        if type(storage) is not ListStorage or not storage.alike or column._space is not space:
+            return None
+        items.append(storage._items[-1])
+    return joined_rows(items, alike=True)
 
 
 def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:

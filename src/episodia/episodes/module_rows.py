@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from episodia.episodes.ragged import counted
+
 # The module of agents that nobody mapped to another one.
 DEFAULT_MODULE_ID = "default_policy"
 
@@ -18,7 +20,7 @@ def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
     {'left': array([0, 2]), 'default_policy': array([1])}
     """
     if len(set(module_ids)) == 1:
-        return {_name(module_ids[0]): np.arange(len(module_ids))}
+        return {_name(module_ids[0]): counted(len(module_ids))}
     positions: dict[Any, list[int]] = {}
     for position, name in enumerate(map(_name, module_ids)):
         positions.setdefault(name, []).append(position)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 
 from episodia.errors import ShapeError
-from episodia.trees import describe, leaves, map_batch, object_array, stack, unstack
+from episodia.trees import describe, frozen, leaves, map_batch, object_array, stack, unstack
 
 
 @final
@@ -153,6 +154,16 @@ def offsets_of(lengths: Any) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+@lru_cache(maxsize=1024)
+def counted(count: int) -> np.ndarray:
+    """Return 0, 1, 2, ... up to `count`, which is left out: one array for all who ask, so nobody can write into it.
+
+    >>> counted(3)
+    array([0, 1, 2])
+    """
+    return frozen(np.arange(count))
 
 
 def sparse_rows(lengths: np.ndarray, tail: int, every: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ class EnvToModulePipeline(ConnectorPipelineV2):
 
     def prepared(self, episodes: Any) -> EpisodeList | None:
         """Return the episodes themselves, as a list that speaks of the present moment."""
-        return None if episodes is None else EpisodeList.of(episodes).current()
+        return None if episodes is None else EpisodeList.now(episodes)
 
 
 class ModuleToEnvPipeline(ConnectorPipelineV2):
@@ -31,7 +31,7 @@ class ModuleToEnvPipeline(ConnectorPipelineV2):
 
     def prepared(self, episodes: Any) -> EpisodeList | None:
         """Return the episodes themselves, as a list that speaks of the present moment."""
-        return None if episodes is None else EpisodeList.of(episodes).current()
+        return None if episodes is None else EpisodeList.now(episodes)
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):
