@@ -38,17 +38,22 @@ def check_columns(module_id: str, columns: ModuleBatch) -> None:
     Raises:
         BatchError: If it is not.
     """
-    if not isinstance(columns, dict):
-        raise BatchError(
-            f"batch of {module_id!r}: found {describe_column(columns)}, expected a dict of columns. Pass what the "
-            "learner pipeline makes of episodes."
-        )
+    check_is_dict(module_id, columns)
     for path, leaf in leaves(columns):
         if not _has_rows(leaf):
             raise BatchError(
                 f"batch of {module_id!r}: found {describe_column(leaf)} in the column {path}, expected a tensor, an array or "
                 "a list with one row for each step or sequence. Correct the piece of the learner pipeline that writes it."
             )
+
+
+def check_is_dict(module_id: str, columns: ModuleBatch) -> None:
+    """Check that `columns` is a dict, and look at none of them."""
+    if not isinstance(columns, dict):
+        raise BatchError(
+            f"batch of {module_id!r}: found {describe_column(columns)}, expected a dict of columns. Pass what the "
+            "learner pipeline makes of episodes."
+        )
 
 
 def _has_rows(leaf: object) -> bool:

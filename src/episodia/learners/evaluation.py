@@ -9,7 +9,7 @@ from torch import Tensor
 
 from episodia.columns import Columns
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
-from episodia.learners.batch_checks import check_columns
+from episodia.learners.batch_checks import check_is_dict
 from episodia.trees import map_batch
 
 # Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
@@ -41,7 +41,7 @@ class Evaluation:
     """
 
     def __init__(self, module: Any, batch: dict[str, Any]) -> None:
-        check_columns("loss", batch)
+        check_is_dict("loss", batch)
         if not callable(getattr(module, "forward_train", None)):
             raise LearnerError(f"loss: found {module!r}, expected a module with `forward_train`. Pass one.")
         self._module = module
