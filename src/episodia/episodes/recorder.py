@@ -73,7 +73,8 @@ class Recorder:
             action_space: The space of one lane's actions.
             num_lanes: How many environments there are.
             lookback: How many steps of the past a chunk has in front that continues an episode.
-            block_steps: How many steps a block takes. What is handed out after more steps than that is joined by a copy.
+            block_steps: How many steps a block takes; more if rows are small and much is handed out at once. What does not
+                fit into one block is joined by a copy when it is handed out.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
 
         Raises:

@@ -6,6 +6,7 @@ on each has a cursor of its own, until the next block, at whose front they all s
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +17,9 @@ from episodia.episodes.vector_infos import InfoEntry
 
 # How many blocks that were handed out are kept in view, in case that their readers let them go.
 _MOST_SPARE_BLOCKS = 2
+# A block may be so many times as long as usual, if hand-outs are, and if it has no more bytes than these: whoever keeps one
+# of its episodes keeps all of it.
+_MOST_LENGTHS, _MOST_BYTES = 16, 2**22
 
 
 @final
@@ -33,17 +37,19 @@ class Tape:
         "_highest",
         "_lane_starts",
         "_spare",
+        "_steps_chained",
         "block",
         "cursor",
     )
 
     def __init__(self, num_lanes: int, block_steps: int) -> None:
-        """Make an empty tape; `block_steps` is how many steps a block takes at most."""
+        """Make an empty tape; `block_steps` is how many steps a block takes, unless much more is handed out at once."""
         self._block_steps = block_steps
         self._first = -1  # where the cursors were when the block was begun
         self._highest = -1  # no cursor is beyond this
         self._cursors = np.full(num_lanes, -1)
         self._chained: list[Block] = []  # since the last hand-out; chunks may refer to them
+        self._steps_chained = 0  # how many steps they have
         self._spare: list[Block] = []
         self.cursor: int | None = -1
         self.block = Block(num_lanes, 1 + block_steps)
@@ -116,18 +122,19 @@ class Tape:
         Args:
             columns: What to make room for.
             lookback: How many slots before the current one are needed, as far as there are any.
-            fitted: Make it about as large as what was used of the last one, because the next hand-out will be alike.
+            fitted: Make it about as large as what is handed out now, because the next hand-out will be alike.
         """
         cursors = self.cursors
-        used = int(cursors.max()) - self._first
+        used = self._steps_chained + self._steps_here()
         keep = max(0, min(lookback, int(cursors.max())))
-        steps = min(self._block_steps, used + used // 8 + 2) if fitted else self._block_steps
+        steps = min(self._most_steps(columns), used + used // 8 + 2) if fitted else self._block_steps
         block = self._free_or_new_block(keep + 1 + steps, columns)
         block.copy_last(self.block, columns, cursors, keep)
         return block, keep
 
     def switch(self, block: Block, cursor: int) -> None:
         """Go on with `block`, in which all lanes stand at `cursor`."""
+        self._steps_chained += self._steps_here()
         self._chained.append(self.block)
         self.block = block
         self._lane_starts = np.arange(len(self._cursors)) * block.slots
@@ -136,7 +143,16 @@ class Tape:
     def release(self) -> None:
         """Let the blocks before the current one be used again once nobody reads them: all they had was handed out."""
         self._spare = [*self._spare, *self._chained][-_MOST_SPARE_BLOCKS:]
-        self._chained = []
+        self._chained, self._steps_chained = [], 0
+
+    def _steps_here(self) -> int:
+        """Return how many steps the current block has of the lane with most of them."""
+        return (int(self._cursors.max()) if self.cursor is None else self.cursor) - self._first
+
+    def _most_steps(self, columns: list[RecorderColumn]) -> int:
+        row = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for column in columns for leaf in column.leaves)
+        affordable = _MOST_BYTES // max(1, row * len(self._cursors))
+        return max(self._block_steps, min(_MOST_LENGTHS * self._block_steps, affordable))
 
     def _free_or_new_block(self, slots: int, columns: list[RecorderColumn]) -> Block:
         for spare in self._spare:
