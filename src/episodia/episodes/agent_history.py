@@ -18,12 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.episodes.computed_columns import COMPUTED, FLAGS, IDS
-from episodia.episodes.departed_agents import shown_at
-from episodia.episodes.joining import joined
-from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.multi_agent_getters import (
+from episodia.episodes.agent_columns import (
     ACTIONS,
     INFOS,
     OBSERVATIONS,
@@ -33,6 +28,11 @@ from episodia.episodes.multi_agent_getters import (
     extra_output,
     missing_steps,
 )
+from episodia.episodes.computed_columns import COMPUTED, FLAGS, IDS
+from episodia.episodes.departed_agents import shown_at
+from episodia.episodes.joining import joined
+from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.pending_step import NOTHING
 from episodia.errors import EpisodeIndexError
 from episodia.trees import object_array

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes import chunks
 from episodia.episodes import weights_versions as versions
+from episodia.episodes.agent_columns import missing_steps
 from episodia.episodes.departed_agents import departed_before
 from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
-from episodia.episodes.multi_agent_getters import missing_steps
 from episodia.episodes.multi_agent_lives import end_of
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from episodia.episodes.agent_columns import ACTIONS, INFOS, OBSERVATIONS, REWARDS
 from episodia.episodes.indexing import Index
 from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts
-from episodia.episodes.multi_agent_getters import (
-    ACTIONS,
-    INFOS,
-    OBSERVATIONS,
-    REWARDS,
-    Query,
-    read,
-    read_extra_outputs,
-)
+from episodia.episodes.multi_agent_getters import Query, read, read_extra_outputs
 from episodia.episodes.multi_agent_setters import set_column
 
 
@@ -49,8 +42,8 @@ class MultiAgentColumns(MultiAgentFacts):
         Raises:
             EpisodeIndexError: If an environment step is not there and `fill` is not given.
         """
-        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        return read(self, OBSERVATIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+        query = Query(indices, agent_ids, env_steps, neg_index_as_lookback, fill, one_hot_discrete, return_list)
+        return read(self, OBSERVATIONS, query)
 
     def get_infos(
         self,
@@ -63,8 +56,8 @@ class MultiAgentColumns(MultiAgentFacts):
         return_list: bool = False,
     ) -> Any:
         """Return infos; the arguments are those of `get_observations`."""
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read(self, INFOS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+        query = Query(indices, agent_ids, env_steps, neg_index_as_lookback, fill, False, return_list)
+        return read(self, INFOS, query)
 
     def get_actions(
         self,
@@ -81,8 +74,8 @@ class MultiAgentColumns(MultiAgentFacts):
 
         The arguments are those of `get_observations`.
         """
-        query = Query(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        return read(self, ACTIONS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+        query = Query(indices, agent_ids, env_steps, neg_index_as_lookback, fill, one_hot_discrete, return_list)
+        return read(self, ACTIONS, query)
 
     def get_rewards(
         self,
@@ -98,8 +91,8 @@ class MultiAgentColumns(MultiAgentFacts):
 
         The arguments are those of `get_observations`.
         """
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read(self, REWARDS, query, agent_ids, env_steps=env_steps, return_list=return_list)
+        query = Query(indices, agent_ids, env_steps, neg_index_as_lookback, fill, False, return_list)
+        return read(self, REWARDS, query)
 
     def get_extra_model_outputs(
         self,
@@ -119,8 +112,8 @@ class MultiAgentColumns(MultiAgentFacts):
         Raises:
             EpisodeKeyError: If no agent has an output of that name.
         """
-        query = Query(indices, neg_index_as_lookback, fill, False)
-        return read_extra_outputs(self, key, query, agent_ids, env_steps=env_steps, return_list=return_list)
+        query = Query(indices, agent_ids, env_steps, neg_index_as_lookback, fill, False, return_list)
+        return read_extra_outputs(self, key, query)
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 

@@ -2,88 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from episodia.episodes import indexing
-from episodia.episodes.array_storage import ArrayStorage
+from episodia.episodes.agent_columns import (
+    REWARDS,
+    Source,
+    column_with_pending,
+    extended,
+    extra_output,
+    missing_steps,
+)
 from episodia.episodes.indexing import Index
 from episodia.episodes.lookback_buffer import LookbackBuffer
-from episodia.episodes.pending_step import NOTHING, PendingStep
-from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.pending_step import NOTHING
 from episodia.episodes.single_agent_stepping import as_flag
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
-from episodia.trees import SCALAR_DTYPES, batch_length, describe, fresh
+from episodia.trees import batch_length, describe, fresh
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A column of every agent: where it is, and what a pending step has of it."""
-
-    name: str
-    column: Callable[[SingleAgentEpisode], LookbackBuffer | None]
-    pending: Callable[[PendingStep], Any] | None  # None for observations and infos, which are never pending
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What a caller wants to know of the column."""
+class Query(NamedTuple):
+    """What a caller wants to know of a column: the arguments of a getter, as they were given."""
 
     indices: Index
-    negative_is_lookback: bool
+    agent_ids: Any
+    env_steps: Any
+    neg_index_as_lookback: Any
     fill: Any
-    hot: bool
+    one_hot_discrete: Any
+    return_list: Any
 
 
-def _reward_so_far(pending: PendingStep) -> Any:
-    """Return what has added up for an action; nothing for an agent that has not acted."""
-    if pending.action is NOTHING:
-        return NOTHING
-    return 0.0 if pending.reward is None else pending.reward
-
-
-OBSERVATIONS = Source("observations", lambda single: single.observations, None)
-INFOS = Source("infos", lambda single: single.infos, None)
-ACTIONS = Source("actions", lambda single: single.actions, lambda pending: pending.action)
-REWARDS = Source("rewards", lambda single: single.rewards, _reward_so_far)
-
-
-def extra_output(key: str) -> Source:
-    """Return the source of one extra model output."""
-    return Source(
-        key,
-        lambda single: single.extra_model_outputs.get(key),
-        lambda pending: (pending.extra_model_outputs or {}).get(key, NOTHING),
-    )
-
-
-def read(
-    episode: MultiAgentFacts,
-    source: Source,
-    query: Query,
-    agent_ids: Any = None,
-    *,
-    env_steps: Any = True,
-    return_list: Any = False,
-) -> Any:
-    """Return what `query` asks of `source`, for the agents `agent_ids`."""
+def read(episode: MultiAgentFacts, source: Source, query: Query) -> Any:
+    """Return what `query` asks of `source`."""
     try:
-        if not (type(env_steps) is type(return_list) is type(query.negative_is_lookback) is type(query.hot) is bool):
-            _check_flags(env_steps, return_list, query.negative_is_lookback, query.hot)
-        return _read(episode, source, query, _agents(episode, agent_ids), env_steps=env_steps, return_list=return_list)
+        _check_flags(query)
+        agents = _agents(episode, query.agent_ids)
+        if not query.env_steps:
+            return _by_agent_steps(episode, source, query, agents)
+        if query.return_list:
+            return _as_list(episode, source, query, agents)
+        return _by_env_steps(episode, source, query, agents)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}, {source.name}: {error}") from error
 
 
-def read_extra_outputs(
-    episode: MultiAgentFacts, key: Any, query: Query, agent_ids: Any, *, env_steps: bool, return_list: bool
-) -> Any:
+def read_extra_outputs(episode: MultiAgentFacts, key: Any, query: Query) -> Any:
     """Return what `query` asks of one extra model output, or of all of them as `{agent: {name: ...}}`."""
     pending = [step.extra_model_outputs or {} for step in episode._pending.values() if step.has_action]
     stored = [single.extra_model_outputs for single in episode.agent_episodes.values()]
@@ -93,15 +63,11 @@ def read_extra_outputs(
             f"episode {episode.id_!r}: found the extra model output {key!r}, expected one of {names}. "
             "Pass None for all of them."
         )
-
-    def column(source: Source, agents: Any) -> Any:
-        return read(episode, source, query, agents, env_steps=env_steps, return_list=return_list)
-
     if key is not None:
-        return column(extra_output(key), agent_ids)
+        return read(episode, extra_output(key), query)
     if not names:
-        return column(REWARDS, [])
-    return _by_agent({name: column(extra_output(name), agent_ids) for name in names}, return_list)
+        return read(episode, REWARDS, query._replace(agent_ids=[]))
+    return _by_agent({name: read(episode, extra_output(name), query) for name in names}, query.return_list)
 
 
 def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
@@ -113,27 +79,6 @@ def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
         for agent, items in column.items():
             by_agent.setdefault(agent, {})[name] = items
     return by_agent
-
-
-def _read(
-    episode: MultiAgentFacts,
-    source: Source,
-    query: Query,
-    agents: Iterable[AgentID],
-    *,
-    env_steps: bool,
-    return_list: bool,
-) -> Any:
-    if not env_steps:
-        if return_list:
-            raise EpisodeError(
-                "found `env_steps=False` together with `return_list=True`, expected one of them: a list has one entry for "
-                "each environment step. Drop one of the two."
-            )
-        return _by_agent_steps(episode, source, query, agents)
-    if return_list:
-        return _as_list(episode, source, query, agents)
-    return _by_env_steps(episode, source, query, agents)
 
 
 def _agents(episode: MultiAgentFacts, agent_ids: Any) -> Iterable[AgentID]:
@@ -149,14 +94,19 @@ def _agents(episode: MultiAgentFacts, agent_ids: Any) -> Iterable[AgentID]:
     return [agent for agent in episode.agent_episodes if agent in wanted]
 
 
-def _check_flags(*flags: Any) -> None:
-    for name, flag in zip(
-        ("env_steps", "return_list", "neg_index_as_lookback", "one_hot_discrete"), flags, strict=True
-    ):
-        try:
-            as_flag(flag)
-        except EpisodiaError as error:
-            raise type(error)(f"`{name}`: {error}") from error
+def _check_flags(query: Query) -> None:
+    _, _, by_steps, as_lookback, _, hot, as_list = query
+    if not (type(by_steps) is type(as_lookback) is type(hot) is type(as_list) is bool):
+        for name in ("env_steps", "return_list", "neg_index_as_lookback", "one_hot_discrete"):
+            try:
+                as_flag(getattr(query, name))
+            except EpisodiaError as error:
+                raise type(error)(f"`{name}`: {error}") from error
+    if as_list and not by_steps:
+        raise EpisodeError(
+            "found `env_steps=False` together with `return_list=True`, expected one of them: a list has one entry for "
+            "each environment step. Drop one of the two."
+        )
 
 
 def _is_collection(agent_ids: Any, episode: MultiAgentFacts) -> bool:
@@ -170,15 +120,15 @@ def _by_agent_steps(
 ) -> dict[AgentID, Any]:
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
-    latest = query.indices == -1 if type(query.indices) is int and not query.negative_is_lookback else False
+    latest = query.indices == -1 if type(query.indices) is int and not query.neg_index_as_lookback else False
     is_single = isinstance(query.indices, (int, np.integer))
     for agent in agents:
-        column = _column_with_pending(episode, source, agent, only_end=latest)
+        column = column_with_pending(episode, source, agent, only_end=latest)
         # An agent that has had no step at all has nothing to show, whatever is asked for.
         if column is None or (query.fill is None and not column.len_incl_lookback()):
             continue
         try:
-            items = column._get(query.indices, query.negative_is_lookback, query.fill, query.hot)
+            items = column._get(query.indices, query.neg_index_as_lookback, query.fill, query.one_hot_discrete)
         except EpisodiaError as error:
             raise type(error)(f"agent {agent!r}: {error}") from error
         if is_single or query.fill is not None or _count(items):
@@ -189,46 +139,6 @@ def _by_agent_steps(
 def _count(items: Any) -> int:
     """Return how many items a getter has returned: a list, or a batch of arrays."""
     return len(items) if isinstance(items, (list, np.ndarray)) else batch_length(items)
-
-
-def _column_with_pending(
-    episode: MultiAgentFacts, source: Source, agent: AgentID, *, only_end: bool = False
-) -> LookbackBuffer | None:
-    """Return the column of one agent, with what is pending as its last item.
-
-    With `only_end`, and if something is pending, it may begin late: only the last item counts.
-    """
-    single = episode.agent_episodes[agent]
-    column = source.column(single)
-    pending = episode._pending.get(agent)
-    if source.pending is None or pending is None or not pending.has_action:
-        return column
-    item = source.pending(pending)
-    if item is NOTHING:
-        return column
-    if column is None:
-        column = LookbackBuffer()
-        if single.is_finalized:
-            column.finalize()
-    if only_end:
-        # One item more, because rows of an array have one dtype.
-        return extended(column, max(0, column.len_incl_lookback() - 1), item)
-    column = column.fork()
-    column.append(item)
-    return column
-
-
-def extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
-    """Return the items of `column` from position `start` on, and `item` after them."""
-    rows = column.lend() if column.finalized else None
-    dtype = SCALAR_DTYPES.get(type(item))
-    if dtype is not None and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype == dtype:
-        # The most frequent case: a number of the same dtype, which needs no check.
-        storage = ArrayStorage(np.append(rows[start:], item), owned=True)
-        return LookbackBuffer._adopt(storage, 0, column.space, finalized=True)
-    column = column.share(slice(start, column.len_incl_lookback()), 0)
-    column.append(item)
-    return column
 
 
 def _by_env_steps(
@@ -244,7 +154,7 @@ def _by_env_steps(
     for agent in agents:
         if window:
             rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)
-            items = _run_of(episode, source, agent, rows, query.hot) if rows else None
+            items = _run_of(episode, source, agent, rows, query.one_hot_discrete) if rows else None
             if items is not NOTHING:
                 if items is not None:
                     found[agent] = items
@@ -297,16 +207,16 @@ def _at_one_env_step(
         column = source.column(episode.agent_episodes[agent])
         stored = 0 if column is None else column.len_incl_lookback()
         if position is not None and position >= stored:
-            if not (query.hot or episode.agent_episodes[agent].is_finalized):
+            if not (query.one_hot_discrete or episode.agent_episodes[agent].is_finalized):
                 found[agent] = fresh(source.pending(episode._pending[agent]))  # type: ignore[misc]  # it is pending
                 continue
-            column = _column_with_pending(episode, source, agent, only_end=True)
+            column = column_with_pending(episode, source, agent, only_end=True)
             position = 0 if column is None else column.len_incl_lookback() - 1
         elif not stored:
-            column = _column_with_pending(episode, source, agent)
+            column = column_with_pending(episode, source, agent)
         if column is not None:
             index = _ABSENT if position is None else position - column.lookback
-            found[agent] = column._get(index, True, query.fill, query.hot)
+            found[agent] = column._get(index, True, query.fill, query.one_hot_discrete)
     return found
 
 
@@ -330,7 +240,7 @@ def _env_places(episode: MultiAgentFacts, source: Source, query: Query) -> tuple
     size = episode.env_t - first + (1 if source.pending is None else 0)
     if not episode.is_reset:
         size = 0
-    indices, lookback, negative_is_lookback = query.indices, episode.env_lookback, query.negative_is_lookback
+    indices, lookback, negative_is_lookback = query.indices, episode.env_lookback, query.neg_index_as_lookback
     if indices is None:
         indices = slice(None)
     single = False
@@ -376,11 +286,6 @@ def _position(episode: MultiAgentFacts, source: Source, agent: AgentID, env_t: i
     return 0 if column is None else column.len_incl_lookback()
 
 
-def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:
-    """Return how many steps of the lookback an extra column does not have."""
-    return single.rewards.len_incl_lookback() - column.len_incl_lookback()
-
-
 def _column_for(
     episode: MultiAgentFacts, source: Source, agent: AgentID, positions: list[int | None]
 ) -> LookbackBuffer | None:
@@ -388,10 +293,10 @@ def _column_for(
     stored = 0 if column is None else column.len_incl_lookback()
     # Where nothing is stored yet, what is pending tells what an item that is not there is filled like.
     if not stored or any(position is not None and position >= stored for position in positions):
-        return _column_with_pending(episode, source, agent)
+        return column_with_pending(episode, source, agent)
     return column
 
 
 def _pick(column: LookbackBuffer, positions: list[int | None], query: Query) -> Any:
     indices = [_ABSENT if position is None else position - column.lookback for position in positions]
-    return column._get(indices, True, query.fill, query.hot)
+    return column._get(indices, True, query.fill, query.one_hot_discrete)
