@@ -1,14 +1,17 @@
 """Law 8 for recorded episodes: nobody else's arrays are an episode's, and what was handed out does not change."""
 
 import copy
+import weakref
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodia.columns import Columns
 from episodia.episodes.blocks import LeafArray
+from episodia.episodes.recorder import Recorder
 from episodia.testing import SPACES, assert_same_episode
 from hand_built import Twins, assert_same_episodes
 from vandal import arrays_in, ruin
@@ -71,7 +74,7 @@ def test_what_was_handed_out_never_changes(data, name, block_steps, lookback):
         for _ in range(data.draw(st.integers(0, 4))):
             ends = data.draw(st.lists(st.integers(0, 1), max_size=1))
             twins.step([0, 1], ends, "vector", ("logp", "state"), autoreset=True)
-        handed_out = twins.take()[0]
+        handed_out = (twins.take if data.draw(st.booleans()) else twins.take_finished)()[0]
         # Some are let go, so that their memory may be used again.
         kept += [(episode, copy.deepcopy(episode)) for episode in handed_out if data.draw(st.booleans())]
 
@@ -124,3 +127,40 @@ def test_the_memory_of_episodes_that_were_let_go_is_used_again():
         blocks.append(id(twins.recorder._tape.block.leaves(twins.recorder._layout.observations)[0].array))
 
     assert len(set(blocks)) < len(blocks)
+
+
+def test_the_memory_of_finished_episodes_that_were_let_go_is_used_again():
+    twins = walked("box vector float32", lanes=2, block_steps=3)
+    for _ in range(20):
+        twins.step([0, 1], (0, 1), "none", ("logp", "state"), autoreset=True)
+        twins.step([0, 1], (), "none", ("logp", "state"), autoreset=True)
+        twins.take_finished()
+    tape = twins.recorder._tape
+
+    assert len(tape._chained) + len(tape._spare) <= 3
+
+
+def test_large_rows_are_there_once_however_many_blocks_they_fill():
+    image = np.zeros((2, 32, 32), np.uint8)
+    recorder = Recorder(spaces.Box(0, 255, (32, 32), np.uint8), spaces.Discrete(2), 2, block_steps=10, seed=0)
+    recorder.reset(image)
+    no, resets = np.zeros(2, bool), None
+    for step in range(45):
+        ends = np.array([step % 7 == 6, step % 4 == 3])
+        recorder.step(image, np.zeros(2, np.int64), np.zeros(2), no | ends, no, resets=resets)
+        resets = ends
+    episodes = recorder.take()
+    bases = {id(array): array for array in map(root_of, (episode.get_observations() for episode in episodes))}
+    blocks = [weakref.ref(array) for block in recorder._tape._spare for array in block.arrays()]
+    del recorder
+
+    rows = sum(map(len, episodes)) + len(episodes) + sum(episodes.lookbacks)
+    assert sum(array.nbytes for array in bases.values()) == rows * 32 * 32
+    assert blocks
+    assert not any(block() is not None for block in blocks)  # the list does not hold them
+
+
+def root_of(array):
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, final
 
+import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
@@ -12,7 +13,7 @@ from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.lane_storage import LaneStorage
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.recorded_chunk import Chunk
-from episodia.episodes.recorder_columns import RecorderColumn
+from episodia.episodes.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.single_agent_columns import REWARD_SPACE
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import raise_with_place
@@ -20,6 +21,8 @@ from episodia.episodes.storage import ListStorage, Storage
 from episodia.episodes.vector_infos import LazyInfos
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.trees import map_batch
+
+_LARGE_ROW = 1024  # bytes
 
 # What the columns of an episode will be stored in when it is handed out.
 Prepared: TypeAlias = dict[RecorderColumn, Storage]
@@ -77,6 +80,14 @@ class Layout(NamedTuple):
     def extras_of(self, chunk: Chunk) -> Mapping[str, RecorderColumn]:
         """Return the extra columns that the episode of `chunk` has: none before its first step."""
         return self.extras if chunk.t else {}
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether the memory of a step matters more than the time in which it is copied.
+
+        An episode that goes on in another block is joined by a copy, and is there twice as long as somebody keeps the block.
+        """
+        return bytes_of_row(self.columns()) >= _LARGE_ROW
 
     def columns_of(self, chunk: Chunk) -> list[RecorderColumn]:
         """Return the columns that the episode of `chunk`, which has steps, has."""
@@ -223,21 +234,34 @@ def _catch_up(episode: SingleAgentEpisode, buffer: LookbackBuffer, chunk: Chunk,
 # --- Handing out ----------------------------------------------------------------------------------------------------
 
 
-def prepared(chunks: Iterable[Chunk], layout: Layout) -> list[Prepared]:
+def prepared(chunks: Iterable[Chunk], layout: Layout, *, copied: bool) -> list[Prepared]:
     """Return for each chunk what cannot simply be read from a block when it is handed out, without changing anything.
 
     Those are columns that somebody wrote into, and all columns of a chunk that has to be joined from several blocks.
 
+    Args:
+        chunks: What is to be handed out.
+        layout: The columns.
+        copied: Whether all columns are to be copied, so that nobody keeps the blocks.
+
     Raises:
         ShapeError: If somebody wrote items into the episode that do not fit together.
     """
-    return [_prepared(chunk, layout) if chunk.parts or chunk.is_detached else {} for chunk in chunks]
+    return [
+        _prepared(chunk, layout, copied=copied) if copied or chunk.parts or chunk.is_detached else {}
+        for chunk in chunks
+    ]
 
 
-def _prepared(chunk: Chunk, layout: Layout) -> Prepared:
+def _prepared(chunk: Chunk, layout: Layout, *, copied: bool) -> Prepared:
     storages: Prepared = {}
     if chunk.parts:
         storages = {column: ArrayStorage(chunk.batch(column), owned=True) for column in layout.columns_of(chunk)}
+    elif copied:
+        storages = {
+            column: ArrayStorage(map_batch(np.copy, chunk.batch(column)), owned=True)
+            for column in layout.columns_of(chunk)
+        }
     if chunk.episode is not None and chunk.is_detached:
         episode = growing_episode(chunk, layout)
         for buffer, column in columns_of(episode, layout):

@@ -71,16 +71,20 @@ class RecordedList(EpisodeList):
         """Ignore what the constructor of the base lists: episodes are made of chunks."""
 
     def list_episodes(self) -> list[Any]:
-        """Make all episodes now, and return them."""
+        """Make all episodes now, if that has not happened, and return them."""
+        if self._listed is not None:
+            return self._listed
         if self._origin is not None:
             self._listed = list(self._origin._episodes)
         else:
             pairs = zip(self._chunks, self._storages, strict=True)
             self._listed = [handed_out(chunk, self._layout, storages) for chunk, storages in pairs]
+        # From now on the episodes hold what they need of the blocks.
+        self._chunks, self._storages, self._held, self._places = [], [], [], _Places(())
         return self._listed
 
     def __len__(self) -> int:
-        return len(self._chunks)
+        return len(self._chunks if self._listed is None else self._listed)
 
     def forked(self) -> EpisodeList:
         """Return an equal list whose episodes can be changed without changing ours."""

@@ -386,8 +386,9 @@ class Recorder:
     def take(self) -> EpisodeList:
         """Hand out all that was recorded since the last time: finished episodes, and what there is of running ones.
 
-        They are finalized, read-only views on a block that is never written again; changing one copies the column first.
-        Running episodes go on in a new block, with their lookback in front. An episode without a step stays here.
+        They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
+        rows that fill several blocks are copied, and the blocks used again. Running episodes go on in a new block, with their
+        lookback in front. An episode without a step stays here.
 
         Raises:
             ShapeError: If somebody wrote items into an episode that do not fit together; nothing is handed out then.
@@ -398,7 +399,7 @@ class Recorder:
         if not chunks:
             self._has_steps, self._plan = False, None
             return EpisodeList()
-        storages = prepared(chunks, self._layout)
+        storages = prepared(chunks, self._layout, copied=self._tape.has_chained and self._layout.has_large_rows)
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=True)
         successors = [chunk.successor(block, cursor) for chunk in running]
         for chunk, following in zip(running, successors, strict=True):
@@ -416,10 +417,15 @@ class Recorder:
         return episodes
 
     def take_finished(self) -> EpisodeList:
-        """Hand out the episodes that have ended since the last time, as `take` does; running ones stay whole.
+        """Hand out the episodes that have ended since the last time, those with large rows as copies; running ones stay whole.
 
-        No slot that was handed out is written again, but its block is, until the next `take`.
+        No slot that was handed out is written again, but its block is, until it is full or `take` is called.
+
+        Raises:
+            ShapeError: See `take`.
         """
-        storages = prepared(self._finished, self._layout)
+        storages = prepared(self._finished, self._layout, copied=self._layout.has_large_rows)
         chunks, self._finished = self._finished, []
-        return RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()
+        episodes = RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()
+        self._tape.release(still_read=[part.block for chunk in self._running() for part in chunk.parts])
+        return episodes

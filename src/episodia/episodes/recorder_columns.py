@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -116,6 +117,15 @@ class RecorderColumn:
                 "first: recorded columns have one dtype and one shape. Cast or reshape it; nothing was recorded."
             )
         return array
+
+
+def bytes_of_row(columns: Iterable[RecorderColumn]) -> int:
+    """Return how many bytes one row of all `columns` takes.
+
+    >>> bytes_of_row([RecorderColumn.from_first("obs", None, np.zeros((2, 3), np.float32))])
+    12
+    """
+    return sum(leaf.dtype.itemsize * math.prod(leaf.shape) for column in columns for leaf in column.leaves)
 
 
 def as_array(value: Any, where: str) -> np.ndarray:

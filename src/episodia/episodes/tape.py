@@ -6,13 +6,13 @@ on each has a cursor of its own, until the next block, at whose front they all s
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection
 from typing import Any, final
 
 import numpy as np
 
 from episodia.episodes.blocks import Block
-from episodia.episodes.recorder_columns import RecorderColumn
+from episodia.episodes.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.vector_infos import InfoEntry
 
 # How many blocks that were handed out are kept in view, in case that their readers let them go.
@@ -140,18 +140,19 @@ class Tape:
         self._lane_starts = np.arange(len(self._cursors)) * block.slots
         self.cursor = self._first = cursor
 
-    def release(self) -> None:
-        """Let the blocks before the current one be used again once nobody reads them: all they had was handed out."""
-        self._spare = [*self._spare, *self._chained][-_MOST_SPARE_BLOCKS:]
-        self._chained, self._steps_chained = [], 0
+    def release(self, still_read: Collection[Block] = ()) -> None:
+        """Let the blocks before the current one, but `still_read`, be used again once nobody reads what was handed out."""
+        released = [block for block in self._chained if block not in still_read]
+        self._spare = [*self._spare, *released][-_MOST_SPARE_BLOCKS:]
+        self._chained = [block for block in self._chained if block in still_read]
+        self._steps_chained = 0
 
     def _steps_here(self) -> int:
         """Return how many steps the current block has of the lane with most of them."""
         return (int(self._cursors.max()) if self.cursor is None else self.cursor) - self._first
 
     def _most_steps(self, columns: list[RecorderColumn]) -> int:
-        row = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for column in columns for leaf in column.leaves)
-        affordable = _MOST_BYTES // max(1, row * len(self._cursors))
+        affordable = _MOST_BYTES // max(1, bytes_of_row(columns) * len(self._cursors))
         return max(self._block_steps, min(_MOST_LENGTHS * self._block_steps, affordable))
 
     def _free_or_new_block(self, slots: int, columns: list[RecorderColumn]) -> Block:
