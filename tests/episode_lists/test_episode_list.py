@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +151,43 @@ def test_the_latest_items_of_the_catalogue_stack(name):
 
     item = episode.get_observations(-1)
     assert_same_items(latest, stack([item, item], episode.observations.object_leaves))
+
+
+SHARED = spaces.Box(-99.0, 99.0, (2,), np.float32)
+
+
+def running(length: int, whose: str, then: str) -> SingleAgentEpisode:
+    """Return an episode that was stepped through, in a space of its own, of all, or of nobody; then something happens."""
+    space = {"shared": SHARED, "own": spaces.Box(-99.0, 99.0, (2,), np.float32), "none": None}[whose]
+    episode = SingleAgentEpisode(observation_space=space)
+    episode.add_env_reset(np.array([-1.0, length], np.float32))
+    for t in range(length):
+        episode.add_env_step(np.array([t, length], np.float32), t, 0.0)
+    if then == "overwritten":
+        episode.set_observations(new_data=np.array([0.25, 0.5]), at_indices=-1)
+    elif then == "cut":
+        episode = episode.cut(len_lookback_buffer=1)
+    return episode.finalize() if then == "finalized" else episode
+
+
+@given(
+    st.lists(
+        st.builds(
+            running,
+            st.integers(1, 3),
+            st.sampled_from(["shared", "shared", "own", "none"]),
+            st.sampled_from(["nothing", "nothing", "overwritten", "cut", "finalized"]),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_latest_observations_are_the_last_of_the_getters_however_each_is_stored(found):
+    latest = EpisodeList(found).latest(Columns.OBS)
+
+    assert_same_items(latest, np.stack([episode.get_observations(-1) for episode in found]))
+    latest[...] = 7.0
+    assert not any((episode.get_observations(-1) == 7.0).any() for episode in found)
 
 
 def test_the_latest_item_of_an_episode_that_was_not_reset_is_refused_by_its_id():
