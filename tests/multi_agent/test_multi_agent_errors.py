@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from episodia import (
     EpisodeError,
@@ -257,6 +258,18 @@ def test_reading_over_the_ends_is_refused_without_fill(form, index):
 
     words = ("actions", "agent 'a'", "the 3 items", "Pass `fill=`")
     assert_refused(form(turns()), lambda e: e.get_actions(index, env_steps=False), EpisodeIndexError, *words)
+
+
+@both_forms
+@pytest.mark.parametrize("mode", [{}, {"env_steps": False}, {"return_list": True}], ids=str)
+@pytest.mark.parametrize("index", [None, 0, [0], slice(0, 1)], ids=str)
+def test_what_cannot_be_read_of_one_agent_is_told_with_its_name(form, index, mode):
+    episode = MultiAgentEpisode("game", action_space={"known": spaces.Discrete(2)})
+    episode.add_env_reset(observations={"known": 0, "unknown": 0})
+    episode.add_env_step({"known": 1, "unknown": 1}, {"known": 1, "unknown": 1}, {"known": 0.0, "unknown": 0.0})
+
+    call = lambda e: e.get_actions(index, one_hot_discrete=True, **mode)  # noqa: E731  # one line says it
+    assert_refused(form(episode), call, EpisodeError, "agent 'unknown'", "without a space", "`action_space`")
 
 
 @both_forms

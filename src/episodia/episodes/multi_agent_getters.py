@@ -124,16 +124,22 @@ def _by_agent_steps(
     is_single = isinstance(query.indices, (int, np.integer))
     for agent in agents:
         column = column_with_pending(episode, source, agent, only_end=latest)
-        # An agent that has had no step at all has nothing to show, whatever is asked for.
-        if column is None or (query.fill is None and not column.len_incl_lookback()):
+        if column is None:
             continue
         try:
             items = column._get(query.indices, query.neg_index_as_lookback, query.fill, query.one_hot_discrete)
         except EpisodiaError as error:
-            raise type(error)(f"agent {agent!r}: {error}") from error
+            # An agent that has had no step at all has nothing to show, whatever is asked for.
+            if query.fill is None and not column.len_incl_lookback():
+                continue
+            raise _naming(agent, error) from error
         if is_single or query.fill is not None or _count(items):
             found[agent] = items
     return found
+
+
+def _naming(agent: AgentID, error: EpisodiaError) -> EpisodiaError:
+    return type(error)(f"agent {agent!r}: {error}")
 
 
 def _count(items: Any) -> int:
@@ -152,44 +158,61 @@ def _by_env_steps(
     window = [env_t for env_t in places if env_t is not None] if is_window else []
     found = {}
     for agent in agents:
-        if window:
-            rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)
-            items = _run_of(episode, source, agent, rows, query.one_hot_discrete) if rows else None
-            if items is not NOTHING:
-                if items is not None:
-                    found[agent] = items
-                continue
-        positions = [_position(episode, source, agent, env_t) for env_t in places]
-        if query.fill is None:
-            positions = [position for position in positions if position is not None]
-            if not positions:
-                continue
-        column = _column_for(episode, source, agent, positions)
-        if column is not None:
-            found[agent] = _pick(column, positions, query)
+        try:
+            items = _of_agent(episode, source, query, agent, places, window)
+        except EpisodiaError as error:
+            raise _naming(agent, error) from error
+        if items is not NOTHING:
+            found[agent] = items
     return found
 
 
-def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
-    """Return an agent's items at neighbouring rows, of which the last may be pending; None if there are none.
+def _of_agent(
+    episode: MultiAgentFacts,
+    source: Source,
+    query: Query,
+    agent: AgentID,
+    places: list[int | None],
+    window: list[int],
+) -> Any:
+    """Return an agent's items at the environment steps `places`, `NOTHING` if there are none.
 
-    `NOTHING` if that is not so simple: the column has not all of the agent's steps.
+    If there is a `window`, the places are all environment steps from its first to its last.
+    """
+    if window:
+        rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)
+        items = _run_of(episode, source, agent, rows, query.one_hot_discrete) if rows else NOTHING
+        if items is not None:
+            return items
+    positions = [_position(episode, source, agent, env_t) for env_t in places]
+    if query.fill is None:
+        positions = [position for position in positions if position is not None]
+        if not positions:
+            return NOTHING
+    column = _column_for(episode, source, agent, positions)
+    return NOTHING if column is None else _pick(column, positions, query)
+
+
+def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
+    """Return an agent's items at neighbouring rows, of which the last may be pending; `NOTHING` if there are none.
+
+    None if that is not so simple: the column has not all of the agent's steps.
     """
     single = episode.agent_episodes[agent]
     column = source.column(single)
     if column is None:
-        return NOTHING
+        return None
     if source.pending is None:
         return column._pick(slice(rows.start, rows.stop), hot)
     steps = column.len_incl_lookback()
     if column is not single.rewards and steps != single.rewards.len_incl_lookback():
-        return NOTHING
+        return None
     if rows.stop <= steps:
         return column._pick(slice(rows.start, rows.stop), hot)
     pending = episode._pending.get(agent)
     item = NOTHING if pending is None else source.pending(pending)
     if item is NOTHING:
-        return column._pick(slice(rows.start, steps), hot) if rows.start < steps else None
+        return column._pick(slice(rows.start, steps), hot) if rows.start < steps else NOTHING
     if hot or column.finalized:
         return extended(column, rows.start, item)._pick(slice(0, len(rows)), hot)
     stored: list[Any] = column._pick(slice(rows.start, steps), False)
@@ -204,20 +227,31 @@ def _at_one_env_step(
         position = _position(episode, source, agent, env_t)
         if position is None and query.fill is None:
             continue
-        column = source.column(episode.agent_episodes[agent])
-        stored = 0 if column is None else column.len_incl_lookback()
-        if position is not None and position >= stored:
-            if not (query.one_hot_discrete or episode.agent_episodes[agent].is_finalized):
-                found[agent] = fresh(source.pending(episode._pending[agent]))  # type: ignore[misc]  # it is pending
-                continue
-            column = column_with_pending(episode, source, agent, only_end=True)
-            position = 0 if column is None else column.len_incl_lookback() - 1
-        elif not stored:
-            column = column_with_pending(episode, source, agent)
-        if column is not None:
-            index = _ABSENT if position is None else position - column.lookback
-            found[agent] = column._get(index, True, query.fill, query.one_hot_discrete)
+        try:
+            item = _item_of(episode, source, query, agent, position)
+        except EpisodiaError as error:
+            raise _naming(agent, error) from error
+        if item is not NOTHING:
+            found[agent] = item
     return found
+
+
+def _item_of(episode: MultiAgentFacts, source: Source, query: Query, agent: AgentID, position: int | None) -> Any:
+    """Return one item of an agent, the filling if there is no `position`; `NOTHING` if the agent has no such column."""
+    single = episode.agent_episodes[agent]
+    column = source.column(single)
+    stored = 0 if column is None else column.len_incl_lookback()
+    if position is not None and position >= stored:
+        if not (query.one_hot_discrete or single.is_finalized):
+            return fresh(source.pending(episode._pending[agent]))  # type: ignore[misc]  # it is pending
+        column = column_with_pending(episode, source, agent, only_end=True)
+        position = 0 if column is None else column.len_incl_lookback() - 1
+    elif not stored:
+        column = column_with_pending(episode, source, agent)
+    if column is None:
+        return NOTHING
+    index = _ABSENT if position is None else position - column.lookback
+    return column._get(index, True, query.fill, query.one_hot_discrete)
 
 
 def _as_list(
@@ -277,6 +311,8 @@ def _position(episode: MultiAgentFacts, source: Source, agent: AgentID, env_t: i
     single = episode.agent_episodes[agent]
     column = source.column(single)
     if position < single.rewards.len_incl_lookback():
+        if column is single.rewards or column is single.actions:
+            return position
         # An extra column may be shorter: it came later than the steps in the lookback.
         offset = position + 1 if column is None else missing_steps(single, column)
         return position - offset if position >= offset else None
