@@ -7,11 +7,11 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from episodia.connectors import ConnectorV2
+from episodia.connectors import ConnectorV2, FlattenObservations, MeanStdFilter, OneHotObservations
 from episodia.env_runners.multi_agent_env import MultiAgentEnv
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
 from episodia.episodes.bulk_steps import BulkSteps
-from episodia.modules import MLPActorCritic
+from episodia.modules import MLPActorCritic, RuleModule
 from episodia.testing import assert_same_multi_agent_episode
 from scripted_agents import ACTIONS, OBSERVATIONS, Echo, assert_recorded_as_by_a_plain_loop, makers
 
@@ -63,6 +63,51 @@ def test_most_steps_are_kept_back(flushed):
     runner.sample(num_timesteps=300)
 
     assert sum(flushed) == 99  # all but the first one, which is the pattern
+
+
+class Counting(MultiAgentEnv):
+    """Two agents with spaces of their own, who count."""
+
+    possible_agents = agents = ("a", "b")
+    observation_spaces = {  # noqa: RUF012  # never changed
+        "a": spaces.MultiDiscrete([9]),
+        "b": spaces.MultiDiscrete([9], start=[-3]),
+    }
+    action_spaces = dict.fromkeys(agents, spaces.Discrete(2))
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self._shown(), {}
+
+    def step(self, actions):
+        self.t += 1
+        return self._shown(), dict.fromkeys(actions, 0.0), {"__all__": self.t == 8}, {}, {}
+
+    def _shown(self):
+        return {"a": np.array([self.t]), "b": np.array([self.t - 3])}
+
+
+SEEN = {
+    "one hot": (lambda: [OneHotObservations(multi_agent=True)], lambda rows: rows.argmax(1)),
+    "vectors": (lambda: [FlattenObservations(multi_agent=True)], lambda rows: rows.argmax(1)),
+    "a filter": (lambda: [MeanStdFilter(multi_agent=True)], lambda rows: rows[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_agents_with_spaces_and_statistics_of_their_own_act_on_what_they_were_shown_last(name):
+    pieces, numbers = SEEN[name]
+    seen = []
+
+    def note(rows):
+        seen.append(numbers(rows).tolist())
+        return np.zeros(len(rows), np.int64)
+
+    with MultiAgentEnvRunner(Counting, RuleModule(note), env_to_module=pieces(), seed=0) as runner:
+        runner.sample(num_episodes=1)
+
+    shift = -3 if name == "a filter" else 0
+    assert seen == [[t, t + shift] for t in range(8)]
 
 
 @pytest.mark.parametrize("kind", ["simultaneous", "turns", "random"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
@@ -12,6 +14,7 @@ from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, add_column, change_column, has_column
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.episodes.live_agents import LiveRows
 
 
 class ObservationPiece(ConnectorV2):
@@ -103,8 +106,7 @@ class ObservationChanger(ObservationPiece):
             return self.changed(_observations(rows) if column is None else column, rows, parts[0])
         changed = []
         for part, places in zip(parts, positions, strict=True):
-            some = EpisodeList(singles[place] for place in places.tolist())
-            some = some.current() if rows.is_current else some
+            some = _some(rows, singles, places)
             changed.append(self.changed(_observations(some) if column is None else column.select(places), some, part))
         return reassembled(self.name, changed, positions)
 
@@ -115,3 +117,11 @@ class ObservationChanger(ObservationPiece):
 
 def _observations(rows: EpisodeList) -> Ragged:
     return rows.flat(Columns.OBS, tail=True)
+
+
+def _some(rows: EpisodeList, singles: Sequence[SingleAgentEpisode], places: np.ndarray) -> EpisodeList:
+    """Return the agents at some places; those of a runner may have been shown what their episodes do not have yet."""
+    if isinstance(rows, LiveRows):
+        return rows.some(places)
+    some = EpisodeList(singles[place] for place in places.tolist())
+    return some.current() if rows.is_current else some

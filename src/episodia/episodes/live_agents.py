@@ -116,6 +116,12 @@ class LiveRows(EpisodeList):
         """Return this list, which speaks of the present moment anyway."""
         return self
 
+    def some(self, places: np.ndarray) -> LiveRows:
+        """Return the agents at these places, with what they are shown."""
+        some = LiveRows([self._episodes[place] for place in places.tolist()])
+        some.shown = None if self.shown is None else self.shown[places]
+        return some
+
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return one row for each agent; see `EpisodeList.flat`."""
         if column == Columns.OBS and self.shown is not None:
