@@ -290,6 +290,17 @@ def test_of_an_agent_that_never_comes_only_a_fill_or_its_space_is_known():
         called(AddViews({"v": View("actions", -1, agent="late")}), episodes)
 
 
+@pytest.mark.parametrize("fill", [-1.0, None])
+def test_of_an_agent_that_has_not_come_yet_the_fill_has_the_shape_of_its_space(fill):
+    space = spaces.Box(0.0, 1.0, (2, 3), np.float32)
+    game = MultiAgentEpisode("game", observation_space={"a": space, "b": space})
+    game.add_env_reset(observations={"a": np.zeros((2, 3), np.float32)})
+
+    seen = called(AddViews({"x": View("obs", agent="b", fill=fill)}), EpisodeList([game]).current())["x"]
+
+    assert rows(seen) == np.full((1, 2, 3), fill or 0.0).tolist()
+
+
 def test_callers_episodes_are_not_forked_for_a_look():
     episode = turns(5)
     forked = EpisodeList([episode]).forked()

@@ -67,10 +67,11 @@ class Gather:
             BatchError: If nobody knows what an item looks like.
         """
         try:
-            fills = self._filled(reader.space_of(self.source))
+            from_space = default_fill(self.source, reader.space_of(self.source))
+            fills = Fills(tuple(from_space if fill is None else fill for fill in self.fills))
             column = reader.windows(self.source, shifts=self.shifts, fills=fills, tail=tail, every=self.every)
             if column is None:
-                column = self._of_fills(reader, fills, int(tail))
+                column = self._of_fills(reader, fills, from_space, int(tail))
         except EpisodiaError as error:
             mark(error, ", ".join(self.picks), None)
             raise
@@ -85,16 +86,12 @@ class Gather:
         # What is written into one column of a batch must not show up in another.
         return found.copy() if name in self.shared else found
 
-    def _filled(self, space: Space[Any] | None) -> Fills:
-        from_space = default_fill(self.source, space)
-        return Fills(tuple(from_space if fill is None else fill for fill in self.fills))
-
-    def _of_fills(self, reader: Reader, fills: Fills, tail: int) -> Ragged:
-        """Return rows of nothing but fills, which are then all that says what an item looks like."""
+    def _of_fills(self, reader: Reader, fills: Fills, from_space: Any, tail: int) -> Ragged:
+        """Return rows of nothing but fills; what an item looks like is said by its space, or else by them."""
         counts = reader.row_counts(tail=bool(tail), every=self.every)
         offsets = offsets_of(counts)
         shape = (int(offsets[-1]), len(self.shifts))
-        like = next((fill for fill in fills.items if fill is not ZEROS), ZEROS)
+        like = next((fill for fill in (from_space, *fills.items) if fill is not ZEROS), ZEROS)
         if like is not ZEROS:
             empty = map_batch(partial(_empty, self.source), like)
             values = taken(empty, np.zeros(shape, np.int64), np.ones(shape, np.bool_), fills)
