@@ -4,12 +4,19 @@ import pytest
 
 from episodia import Columns
 from episodia.connectors import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+    BatchIndividualItems,
     ConnectorPipelineV2,
     ConnectorV2,
     EnvToModulePipeline,
+    FrameStacking,
+    GeneralAdvantageEstimation,
     Kind,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
+    NStepReturns,
+    PrevActionsPrevRewards,
+    defaults,
 )
 from episodia.errors import PipelineError
 from tiny_connectors import Other, Tiny, adds, changes, run
@@ -46,6 +53,30 @@ def test_the_place_of_a_nested_piece_is_its_path():
 @pytest.mark.parametrize("kind", OPEN)
 def test_a_pipeline_that_is_given_any_column_misses_none(kind):
     assert len(kind(connectors=[changes("obs")])) == 1
+
+
+def test_a_piece_that_makes_a_column_goes_before_one_that_changes_it():
+    pieces = [PrevActionsPrevRewards(), FrameStacking(num_frames=2)]
+
+    with pytest.raises(PipelineError, match=r"Move 'FrameStacking' before 'PrevActionsPrevRewards', which changes"):
+        EnvToModulePipeline(connectors=pieces)
+
+
+@pytest.mark.parametrize(
+    "piece", [GeneralAdvantageEstimation(), NStepReturns(n=2), AddNextObservationsFromEpisodesToTrainBatch()]
+)
+def test_what_needs_the_observation_after_the_last_step_goes_before_it_is_left_behind(piece):
+    pipeline = defaults.learner()
+    before = list(pipeline)
+
+    with pytest.raises(
+        PipelineError, match=rf"'{piece.name}' at 4: .*Move '{piece.name}' before 'BatchIndividualItems'"
+    ):
+        pipeline.insert_after(BatchIndividualItems, piece)
+
+    assert list(pipeline) == before
+    pipeline.insert_before(BatchIndividualItems, piece)
+    assert pipeline[3] is piece
 
 
 @pytest.mark.parametrize("kind", [*CLOSED, *OPEN])

@@ -91,6 +91,13 @@ def test_components_choose_whose_state_is_wanted(components, not_components, exp
     assert list(nested().get_state(components, not_components=not_components)) == expected
 
 
+@pytest.mark.parametrize("argument", ["components", "not_components"])
+@pytest.mark.parametrize("names", ["Cuont", ["Count", "nope"], ["inner/nope"], "nope/Count", [3], 5])
+def test_names_of_no_piece_are_refused(argument, names):
+    with pytest.raises(ConnectorStateError, match=rf"in `{argument}`, expected names of its pieces"):
+        nested(calls=1).get_state(**{argument: names})
+
+
 @pytest.mark.parametrize("bad", [{"Unknown": {}}, {"Count": {"calls": 9}, "inner": {"Unknown": {}}}])
 def test_an_unknown_name_is_refused_and_nothing_is_changed(bad):
     pipeline = nested(calls=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.base import ConnectorV2
@@ -14,9 +14,14 @@ from episodia.connectors.batches.batch_columns import (
     module_batches,
     shape_empty,
 )
+from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.places import leaves
 from episodia.episodes import EpisodeList, Ragged
-from episodia.errors import BatchError
+from episodia.errors import BatchError, PipelineError
+
+if TYPE_CHECKING:
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
 @final
@@ -50,6 +55,10 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
+
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         if Columns.OBS in batch:
             track = batch[Columns.OBS]
@@ -60,6 +69,22 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
         for _, columns, _ in module_batches(batch, EpisodeList.of(episodes)):
             columns[Columns.NEXT_OBS] = next_rows(columns[Columns.OBS])
         return batch
+
+
+def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:
+    """Refuse a place of `piece` behind one that leaves the observation after the last step of each episode behind.
+
+    Raises:
+        PipelineError: If there is such a piece before it; it names both, and the remedy.
+    """
+    places = leaves(pipeline)
+    own = next(place for place in places if place.piece is piece)
+    for place in places[: places.index(own)]:
+        if isinstance(place.piece, BatchIndividualItems):
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {own}: it needs the observation after the last step of each episode, which is not "
+                f"in the column {Columns.OBS!r} any more after {place}. Move {own.path!r} before {place.path!r}."
+            )
 
 
 def next_rows(track: Any) -> Ragged:

@@ -22,6 +22,7 @@ from episodia.connectors.batches.collected import as_ragged
 from episodia.connectors.batches.served_modules import check_some_known, learns, module_of
 from episodia.connectors.finite import check_made
 from episodia.connectors.kinds import Kind
+from episodia.connectors.observations import check_tracks
 from episodia.connectors.values import check_values, values_and_bootstraps
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
@@ -75,6 +76,10 @@ class GeneralAdvantageEstimation(ConnectorV2):
             None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
         )
         self.device = device
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
 
     def check_module(self, rl_module: Any) -> None:
         """Refuse a module that computes no values, see `check_values`."""
@@ -152,6 +157,10 @@ class NStepReturns(ConnectorV2):
         super().__init__(*args, **kwargs)
         self.n = checked_whole(PipelineError, self.name, "n", n, 1)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):

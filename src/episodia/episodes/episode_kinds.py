@@ -47,7 +47,8 @@ def are_multi_agent(episodes: list[Any]) -> bool:
     strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
     if strangers or len(kinds) > 1:
         found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
-        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. List them apart.")
+        remedy = "Leave it out." if strangers else "List them apart."
+        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. {remedy}")
     return kinds == {True}
 
 

@@ -61,9 +61,12 @@ def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str
     overwritten = set(place.piece.writes or ()) - set(place.piece.reads or ()) - set(place.piece.fills)
     for column in sorted(overwritten & writers.keys()):
         writer = writers[column]
+        move = "Remove"
+        if writer is not None and column in {*(writer.piece.reads or ()), *writer.piece.fills}:
+            move = f"Move {place.path!r} before {writer.path!r}, which changes what it finds, or remove"
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
-            f"{writer or 'the caller'} has written that column before, in vain. Remove one of the two; if this piece changes "
+            f"{writer or 'the caller'} has written that column before, in vain. {move} one of the two; if this piece changes "
             f"what is there, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
         )
 

@@ -317,6 +317,9 @@ class ConnectorPipelineV2(ConnectorV2):
             components: Only the pieces of these names; `inner/Name` in nested pipelines.
             not_components: Not the pieces of these names.
             **kwargs: Ignored.
+
+        Raises:
+            ConnectorStateError: If there is no piece of such a name.
         """
         return state_keeping.states_of(self, components, not_components)
 

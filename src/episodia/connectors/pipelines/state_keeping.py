@@ -18,7 +18,13 @@ Names = str | Collection[str] | None
 
 
 def states_of(pipeline: ConnectorPipelineV2, components: Names, not_components: Names) -> dict[str, Any]:
-    """Return the state of each piece that has one, by name."""
+    """Return the state of each piece that has one, by name.
+
+    Raises:
+        ConnectorStateError: If a name is none of a piece.
+    """
+    for argument, names in (("components", components), ("not_components", not_components)):
+        _check_known(pipeline, argument, names)
     states = {}
     for piece in pipeline.connectors:
         wanted = None if components is None else _inside(piece.name, components)
@@ -29,6 +35,19 @@ def states_of(pipeline: ConnectorPipelineV2, components: Names, not_components: 
         if state:
             states[piece.name] = state
     return states
+
+
+def _check_known(pipeline: ConnectorPipelineV2, argument: str, names: Any) -> None:
+    """Refuse names that are none of a piece; what is inside of a piece, the piece knows."""
+    known = [piece.name for piece in pipeline.connectors]
+    is_names = isinstance(names, (str, Collection, type(None)))
+    listed = [names] if isinstance(names, str) or not is_names else names or ()
+    unknown = [name for name in listed if str(name).split(SEPARATOR)[0] not in known]
+    if unknown:
+        raise ConnectorStateError(
+            f"{type(pipeline).__name__}: found {unknown} in `{argument}`, expected names of its pieces, {known}, or "
+            "`inner/Name` in nested pipelines. Pass such names."
+        )
 
 
 def _inside(name: str, names: str | Collection[str]) -> list[str] | None:
