@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import Space, spaces
+from numpy import ndarray
 
 from episodia.errors import SpaceError
-from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, ById, filled_item, object_leaves, short_name
+from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, filled_item, object_leaves, short_name
 from episodia.trees import describe, own, private
 
 Admit: TypeAlias = Callable[[Any], Any]
@@ -57,20 +57,28 @@ def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
 
 
 def _dict_admission(space: spaces.Dict, path: str) -> Admit:
-    children = tuple((key, _admission(child, f"{path}[{key!r}]")) for key, child in space.spaces.items())
+    children = tuple(
+        (key, _admission(child, f"{path}[{key!r}]"), _free_types(child), *_rows_of(child))
+        for key, child in space.spaces.items()
+    )
     keys, count = space.spaces.keys(), len(children)
 
     def admit(item: Any) -> Any:
         if type(item) is dict and len(item) == count:
             try:
                 admitted = {}
-                for key, child in children:
-                    admitted[key] = child(item[key])
+                for key, child, free_types, dtype, shape in children:
+                    value = item[key]
+                    # A call costs more than a copy of a small array.
+                    if type(value) is ndarray and value.dtype is dtype and value.shape == shape:
+                        admitted[key] = value.copy()
+                    else:
+                        admitted[key] = value if type(value) in free_types else child(value)
                 return admitted
             except KeyError:
                 pass
         elif isinstance(item, Mapping) and item.keys() == keys:
-            return {key: child(item[key]) for key, child in children}
+            return admit({key: item[key] for key in keys})
         raise _refuse(path, item, f"a dict with the keys {list(keys)}", "Give every key of the space, and no other.")
 
     return admit
@@ -274,7 +282,7 @@ class SpaceRules:
     """What a space says about items, worked out once for a column and all its continuations.
 
     `free_types` may be stored as they are; arrays of `row_dtype` and `row_shape` need a copy only; all else goes through
-    `admit`.
+    `admit`. Vectors have a `row_length` besides, because two numbers are compared faster than two shapes.
     """
 
     __slots__ = (
@@ -286,6 +294,7 @@ class SpaceRules:
         "nested",
         "objects",
         "row_dtype",
+        "row_length",
         "row_shape",
     )
 
@@ -298,10 +307,8 @@ class SpaceRules:
         self.objects = object_leaves(space)
         self.nested = not isinstance(space, ARRAY_SPACES)
         self.free_types = _free_types(space)
-        of_arrays = isinstance(space, ARRAY_SPACES) and bool(space.shape)
-        # Of a space that was pickled, the dtype is another object than that of new arrays.
-        self.row_dtype = np.dtype(np.dtype(space.dtype).type) if of_arrays else None
-        self.row_shape = space.shape if of_arrays else None
+        self.row_dtype, self.row_shape = _rows_of(space)
+        self.row_length = self.row_shape[0] if self.row_shape is not None and len(self.row_shape) == 1 else None
 
     def filling(self, fill: Any) -> Any:
         """Return an item of `fill`; for spaces of one array always the same one, which is read-only."""
@@ -313,14 +320,27 @@ class SpaceRules:
         return self._fillings[key]
 
 
-@lru_cache(maxsize=256)
-def _rules_of(key: ById) -> SpaceRules:
-    return SpaceRules(key.space)
-
-
 def rules_of(space: Space[Any]) -> SpaceRules:
     """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
-    return _rules_of(ById(space))
+    rules = _KNOWN_RULES.get(id(space))
+    if rules is None:
+        if len(_KNOWN_RULES) >= _MOST_RULES:
+            _KNOWN_RULES.pop(next(iter(_KNOWN_RULES)), None)
+        rules = _KNOWN_RULES[id(space)] = SpaceRules(space)
+    return rules
+
+
+# By the id of the space, which is nobody else's while the rules keep the space alive.
+_KNOWN_RULES: dict[int, SpaceRules] = {}
+_MOST_RULES = 256
+
+
+def _rows_of(space: Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
+    """Return dtype and shape of the arrays that need a copy only; None if the items are no arrays."""
+    if not (isinstance(space, ARRAY_SPACES) and space.shape):
+        return None, None
+    # Of a space that was pickled, the dtype is another object than that of new arrays.
+    return np.dtype(np.dtype(space.dtype).type), space.shape
 
 
 def _free_types(space: Space[Any]) -> frozenset[type]:

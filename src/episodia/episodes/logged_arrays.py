@@ -49,20 +49,31 @@ def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
 
 def data_dict(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return the transitions of `episode` as columns, with flags, time steps and its id: lists, or arrays if finalized."""
-    steps, finalized = len(episode), episode.is_finalized
-    flags = _flags if finalized else _flag_list
-    data = {
-        Columns.TERMINATEDS: flags(episode, episode.is_terminated),
-        Columns.TRUNCATEDS: flags(episode, episode.is_truncated),
-        Columns.T: np.arange(episode.t_started, episode.t) if finalized else list(range(episode.t_started, episode.t)),
-        Columns.EPS_ID: np.full(steps, episode.id_) if finalized else [episode.id_] * steps,
-        Columns.OBS: episode.observations.snapshot(0, steps),
-        Columns.INFOS: episode.infos.snapshot(0, steps),
-        Columns.ACTIONS: episode.actions.snapshot(0, steps),
-        Columns.REWARDS: episode.rewards.snapshot(0, steps),
-    }
+    start, stop, id_ = episode.t_started, episode.t, episode.id_
+    steps = stop - start
+    if episode.is_finalized:
+        data: dict[str, Any] = {
+            Columns.TERMINATEDS: _flags(episode, episode.is_terminated),
+            Columns.TRUNCATEDS: _flags(episode, episode.is_truncated),
+            Columns.T: np.arange(start, stop),
+            Columns.EPS_ID: np.full(steps, id_),
+        }
+    else:
+        before_end = [False] * (steps - 1)
+        data = {
+            Columns.TERMINATEDS: [*before_end, episode.is_terminated] if steps else [],
+            Columns.TRUNCATEDS: [*before_end, episode.is_truncated] if steps else [],
+            Columns.T: list(range(start, stop)),
+            Columns.EPS_ID: [id_] * steps,
+        }
+    data[Columns.OBS] = episode.observations.snapshot(0, steps)
+    data[Columns.INFOS] = episode.infos.snapshot(0, steps)
+    data[Columns.ACTIONS] = episode.actions.snapshot(0, steps)
+    data[Columns.REWARDS] = episode.rewards.snapshot(0, steps)
     check_names(episode, data)
-    return {**data, **{key: column.snapshot(0, steps) for key, column in episode.extra_model_outputs.items()}}
+    for key, column in episode.extra_model_outputs.items():
+        data[key] = column.snapshot(0, steps)
+    return data
 
 
 def _flags(episode: SingleAgentEpisode, at_end: bool) -> np.ndarray:
@@ -72,15 +83,10 @@ def _flags(episode: SingleAgentEpisode, at_end: bool) -> np.ndarray:
     return flags
 
 
-def _flag_list(episode: SingleAgentEpisode, at_end: bool) -> list[bool]:
-    steps = len(episode)
-    return [False] * (steps - 1) + [at_end] if steps else []
-
-
 def check_names(episode: SingleAgentEpisode, taken: Iterable[str]) -> None:
     """Refuse extra model outputs that have one of the names `taken`."""
-    clash = sorted(set(episode.extra_model_outputs) & set(taken))
-    if clash:
+    if not episode.extra_model_outputs.keys().isdisjoint(taken):
+        clash = sorted(set(episode.extra_model_outputs) & set(taken))
         raise EpisodeError(
             f"episode {episode.id_!r}: found extra model outputs named {clash}, expected other names: these are columns of "
             "their own. Rename them."

@@ -16,7 +16,7 @@ from episodia.episodes.indexing import Index
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
-from episodia.space_rules import SpaceRules
+from episodia.space_rules import SpaceRules, rules_of
 from episodia.spaces import as_space, empty_batch, structure_of
 from episodia.trees import (
     PLAIN_DTYPES,
@@ -27,6 +27,7 @@ from episodia.trees import (
     equal,
     joined_rows,
     map_batch,
+    private,
     stack,
     unstack,
 )
@@ -47,15 +48,17 @@ class LookbackBuffer(BufferReading):
     [0, 10, 11, 12]
     """
 
-    __slots__ = ("free_types", "push", "row_dtype", "row_shape")
+    __slots__ = ("free_types", "push", "row_dtype", "row_length", "row_shape")
 
     # Store what was admitted; this cannot fail.
     push: Callable[[Any], None]
     # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items. Arrays
-    # have just this dtype object, as most arrays of one dtype do, and this shape; any shape, if that is None.
+    # have just this dtype object, as most arrays of one dtype do, and this shape; any shape, if that is None. Of vectors
+    # also the length is known, which is compared faster than a shape.
     free_types: frozenset[type]
     row_dtype: np.dtype[Any] | None
     row_shape: tuple[int, ...] | None
+    row_length: int | None
 
     def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
@@ -90,14 +93,16 @@ class LookbackBuffer(BufferReading):
         """Store in `storage` from now on."""
         self._storage = storage
         self.push = storage.push
-        self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
-        if type(storage) is not ListStorage:
+        space = self._space
+        if space is None or type(storage) is not ListStorage:
+            self.free_types = SCALAR_TYPES if type(storage) is ListStorage else _NO_TYPES
+            self.row_dtype = self.row_shape = self.row_length = None
             return
-        if self._space is None:
-            self.free_types = SCALAR_TYPES
-            return
-        rules = self._rules_of_space()
-        self.free_types, self.row_dtype, self.row_shape = rules.free_types, rules.row_dtype, rules.row_shape
+        rules = self._rules
+        if rules is None:
+            rules = self._rules = rules_of(space)
+        self.free_types = rules.free_types
+        self.row_dtype, self.row_shape, self.row_length = rules.row_dtype, rules.row_shape, rules.row_length
         if rules.nested:
             storage.expect_nested()
 
@@ -110,6 +115,8 @@ class LookbackBuffer(BufferReading):
                     return item.copy()
                 storage.alike = False
                 return self._rules.admit(item)
+            if type(item) is dict and storage._nested:
+                return private(item)
             item = storage.admit(item)
             if type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
                 self.row_dtype = np.dtype(item.dtype.type)
@@ -205,9 +212,10 @@ class LookbackBuffer(BufferReading):
 
     def snapshot(self, start: int, stop: int) -> Any:
         """Return the items from index `start` up to `stop`, as `get` does; what is set later does not show in them."""
-        # Lists are copied anyway.
-        source = self.fork() if type(self._storage) is ArrayStorage else self
-        return source._pick(slice(self.lookback + start, self.lookback + stop), False)
+        positions = slice(self.lookback + start, self.lookback + stop)
+        if type(self._storage) is ArrayStorage:
+            return self.fork()._pick(positions, False)
+        return self._pick(positions, False)  # lists are copied anyway
 
     def push_all(self, items: Any) -> None:
         """Store what `admit_all` returned; this cannot fail."""
@@ -255,7 +263,9 @@ class LookbackBuffer(BufferReading):
         """`set` with positional arguments, which is what the episodes' setters call."""
         storage = self._storage
         if type(indices) is int:
-            size = len(storage)
+            # A list is looked at here, because writing one item takes less time than a call does.
+            items = storage._items if type(storage) is ListStorage else storage
+            size = len(items)
             position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
             if 0 <= position < size:
                 storage.put(position, self._inside([new_data])[0] if self.finalized else new_data)
@@ -334,7 +344,8 @@ class LookbackBuffer(BufferReading):
         """Become finalized on `storage`, which `stacked` returned; this cannot fail."""
         self.finalized = True
         self._storage, self.push = storage, storage.push
-        self.free_types, self.row_dtype, self.row_shape = _NO_TYPES, None, None
+        self.free_types = _NO_TYPES
+        self.row_dtype = self.row_shape = self.row_length = None
 
     def check_bounds(self, storage: Storage | None = None) -> None:
         """Check every item, or those of `storage` in their place, against the space, including its bounds.

@@ -70,10 +70,11 @@ def fill_columns(
 
 
 def _make_empty(episode: SingleAgentEpisode) -> None:
-    spaces_ = {"observations": episode._observation_space, "actions": episode._action_space, "rewards": REWARD_SPACE}
-    for name, space in spaces_.items():
-        setattr(episode, name, LookbackBuffer._adopt(ListStorage([], nested=False), 0, space, finalized=False))
-    episode.infos = LookbackBuffer._adopt(ObjectStorage([]), 0, None, finalized=False)
+    adopt = LookbackBuffer._adopt
+    episode.observations = adopt(ListStorage([], nested=False), 0, episode._observation_space, finalized=False)
+    episode.actions = adopt(ListStorage([], nested=False), 0, episode._action_space, finalized=False)
+    episode.rewards = adopt(ListStorage([], nested=False), 0, REWARD_SPACE, finalized=False)
+    episode.infos = adopt(ObjectStorage([]), 0, None, finalized=False)
     episode.extra_model_outputs = {}
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import Space
+from numpy import ndarray
 
 from episodia.episodes import chunks, display, episode_state, logged_arrays, plots
 from episodia.episodes import single_agent_columns as columns
@@ -202,11 +203,15 @@ class SingleAgentEpisode:
         # Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions. What
         # is not like the steps before is taken back and added with care.
         try:
-            push = column.push
+            push, shape = column.push, column.row_shape
             if (
-                type(observation) is np.ndarray
+                type(observation) is ndarray
                 and observation.dtype is column.row_dtype
-                and (column.row_shape is None or observation.shape == column.row_shape)
+                and (
+                    shape is None
+                    or (observation.ndim == 1 and len(observation) == column.row_length)
+                    or observation.shape == shape
+                )
             ):
                 push(observation.copy())
             else:
@@ -214,9 +219,8 @@ class SingleAgentEpisode:
             column = self.actions
             push = column.push
             push(action if type(action) in column.free_types else column.admit(action))
-            column = self.rewards
-            push = column.push
-            push(reward if type(reward) in column.free_types else stepping.as_reward(reward))
+            push = self.rewards.push
+            push(reward if type(reward) is float else stepping.as_reward(reward))
             push = self.infos.push
             push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
             for key in extras:

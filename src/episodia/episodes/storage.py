@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import islice
 from operator import attrgetter, countOf
 from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
+from numpy import ndarray
 
 from episodia.trees import (
     PLAIN_DTYPES,
@@ -193,8 +195,9 @@ class ListStorage(Storage):
         self._nested = self._nested or _may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
-        is_plain = type(item) is np.ndarray and item.dtype in PLAIN_DTYPES
-        self._list()[position] = item = item.copy() if is_plain else self.admit(item)
+        is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
+        items = self._items if type(self._items) is list else self._list()
+        items[position] = item = item.copy() if is_plain else self.admit(item)
         self.alike = False
         if position == self._frozen - 1:
             self._frozen = position
@@ -245,16 +248,19 @@ _DTYPE_OF = attrgetter("dtype")
 class ObjectStorage(Storage):
     """Opaque Python objects, such as infos: never stacked, whatever the form of the episode.
 
+    Most infos are empty. Stored ones never change, so the first `_num_empty` of them are looked at only once.
+
     Not final, because recorded infos (`vector_infos.py`) are the same thing, made later.
     """
 
-    __slots__ = ("_items", "push")
+    __slots__ = ("_items", "_num_empty", "push")
 
     holds_objects = True
 
     def __init__(self, items: list[Any]) -> None:
         """Adopt `items`, which must be private copies."""
         self._items = items
+        self._num_empty = 0
         self.push = items.append
 
     @classmethod
@@ -270,7 +276,20 @@ class ObjectStorage(Storage):
 
     def items(self, positions: Positions) -> list[Any]:
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
-        return map_infos(fresh, items)
+        try:
+            if self._are_empty():
+                return list(map(dict.copy, items))
+        except (TypeError, ValueError):  # they are not all dicts
+            pass
+        return list(map(fresh, items))
+
+    def _are_empty(self) -> bool:
+        items, known = self._items, self._num_empty
+        if known < len(items):
+            if any(islice(items, known, None)):
+                return False
+            self._num_empty = len(items)
+        return True
 
     def batch(self, positions: Positions) -> Any:
         return self.items(positions)
@@ -289,6 +308,7 @@ class ObjectStorage(Storage):
 
     def put(self, position: int, item: Any) -> None:
         self._items[position] = own_info(item)
+        self._num_empty = min(self._num_empty, position)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         for position, item in zip(positions, items, strict=True):
@@ -296,6 +316,7 @@ class ObjectStorage(Storage):
 
     def delete(self, position: int) -> None:
         del self._items[position]
+        self._num_empty = min(self._num_empty, position)
 
     def share(self, positions: slice) -> ObjectStorage:
         return ObjectStorage(self._items[positions])

@@ -100,6 +100,7 @@ class LazyInfos(ObjectStorage):
         """Let `make` return the infos, and `length` how many there are, as long as nobody has asked for them."""
         self._make = make
         self._length = length
+        self._num_empty = 0
 
     @property
     def is_made(self) -> bool:
