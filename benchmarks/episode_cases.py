@@ -2,8 +2,8 @@
 
 RLlib keeps the caller's observation array; ours keeps its own copy of it, as an environment that reuses its
 array needs. So the RLlib side does what its careful user does: it copies each observation that it hands over. The
-copy knows nothing of how an observation is nested, as ours does not. In the same way it copies the info dicts that it
-hands over to the constructor or gets with `get_data_dict`: ours are nobody else's.
+copy knows nothing of how an observation is nested, as ours does not. In the same way it copies other arrays that it hands
+over, and the info dicts that it hands over or gets with `get_data_dict`: ours are nobody else's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gymnasium import spaces
 HOMES = {"episodia": "episodia", "rllib": "ray.rllib.env.single_agent_episode"}
 STEPS = 1000
 ACTIONS = spaces.Discrete(4)
+FORCES = spaces.Box(-1.0, 1.0, (2,), np.float32)
 VECTOR = spaces.Box(-10.0, 10.0, (4,), np.float32)
 IMAGE = spaces.Box(0, 255, (84, 84, 4), np.uint8)
 NESTED = spaces.Dict(
@@ -58,6 +59,10 @@ class _Bench:
         self.infos: list[dict[str, Any]] = [{} for _ in range(count)]
         self.log_probs = [np.float32(value) for value in random.uniform(-1, 0, count)]
         self.extras = [{"action_logp": value} for value in self.log_probs]
+        self.forces = list(random.uniform(-1, 1, (STEPS, 2)).astype(np.float32))
+        self.numpy_rewards = [np.float64(reward) for reward in self.rewards[:STEPS]]
+        self.measured = [{"speed": reward, "success": False} for reward in self.numpy_rewards]
+        self.outputs = [{"action_logp": logp, "action_dist_inputs": np.ones(4, np.float32)} for logp in self.log_probs]
 
     # --- Building -------------------------------------------------------------------------------------------
 
@@ -74,6 +79,7 @@ class _Bench:
             yield Case(f"add_env_step {name}", build, per=steps)
             yield Case(f"add_env_step {name} with spaces", build_with_spaces, per=steps)
             yield Case(f"finalize {steps} steps {name}", lambda e: e.to_numpy(), prepare=build_with_spaces)
+        yield Case("add_env_step of NumPy's numbers, infos and arrays", self.grow_in_robotics, per=STEPS)
         yield Case(f"constructor {STEPS} steps", self.construct)
 
     def grow(self, observations: list[Any], steps: int, **settings: Any) -> Any:
@@ -81,6 +87,16 @@ class _Bench:
         episode = self.episode_class("e", **settings)
         episode.add_env_reset(*self.stored(observations[:1]), self.infos[0])
         self.extend(episode, observations, 0, steps)
+        return episode
+
+    def grow_in_robotics(self) -> Any:
+        """Return an episode of what a continuous task returns: nothing in it is a plain Python object."""
+        episode = self.episode_class("e", observation_space=VECTOR, action_space=FORCES)
+        episode.add_env_reset(*self.stored(self.vectors[:1]), self.infos[0])
+        arrays = map(self.stored, (self.vectors[1 : STEPS + 1], self.forces, self.measured, self.outputs[:STEPS]))
+        add, going_on = episode.add_env_step, np.False_
+        for reward, observation, action, infos, extra in zip(self.numpy_rewards, *arrays, strict=True):
+            add(observation, action, reward, infos, terminated=going_on, truncated=going_on, extra_model_outputs=extra)
         return episode
 
     def extend(self, episode: Any, observations: list[Any], first: int, steps: int) -> None:

@@ -67,10 +67,14 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
         if type(item) is dict and len(item) == count:
             try:
                 admitted = {}
-                for key, child, free_types, dtype, shape in children:
+                for key, child, free_types, dtype, shape, length in children:
                     value = item[key]
                     # A call costs more than a copy of a small array.
-                    if type(value) is ndarray and value.dtype is dtype and value.shape == shape:
+                    if (
+                        type(value) is ndarray
+                        and value.dtype is dtype
+                        and (value.shape == shape if length is None else value.ndim == 1 and len(value) == length)
+                    ):
                         admitted[key] = value.copy()
                     else:
                         admitted[key] = value if type(value) in free_types else child(value)
@@ -307,8 +311,7 @@ class SpaceRules:
         self.objects = object_leaves(space)
         self.nested = not isinstance(space, ARRAY_SPACES)
         self.free_types = _free_types(space)
-        self.row_dtype, self.row_shape = _rows_of(space)
-        self.row_length = self.row_shape[0] if self.row_shape is not None and len(self.row_shape) == 1 else None
+        self.row_dtype, self.row_shape, self.row_length = _rows_of(space)
 
     def filling(self, fill: Any) -> Any:
         """Return an item of `fill`; for spaces of one array always the same one, which is read-only."""
@@ -335,12 +338,13 @@ _KNOWN_RULES: dict[int, SpaceRules] = {}
 _MOST_RULES = 256
 
 
-def _rows_of(space: Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
-    """Return dtype and shape of the arrays that need a copy only; None if the items are no arrays."""
-    if not (isinstance(space, ARRAY_SPACES) and space.shape):
-        return None, None
+def _rows_of(space: Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, int | None]:
+    """Return dtype, shape and (of vectors only) length of the arrays that need a copy only; None if items are no arrays."""
+    shape = space.shape
+    if not (isinstance(space, ARRAY_SPACES) and shape):
+        return None, None, None
     # Of a space that was pickled, the dtype is another object than that of new arrays.
-    return np.dtype(np.dtype(space.dtype).type), space.shape
+    return np.dtype(np.dtype(space.dtype).type), shape, shape[0] if len(shape) == 1 else None
 
 
 def _free_types(space: Space[Any]) -> frozenset[type]:

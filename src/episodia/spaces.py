@@ -198,7 +198,7 @@ def _one_hot_leaf(classes: np.ndarray, size: int, space: Space[Any]) -> np.ndarr
         raise SpaceError(
             f"found values outside of {short_name(space)}, expected classes for one-hot vectors. {OTHER_SPACE}"
         )
-    return _identity(size)[classes]  # type: ignore[no-any-return]  # an array
+    return _identity(size).take(classes, axis=0)  # several times faster than an index
 
 
 @lru_cache(maxsize=64)

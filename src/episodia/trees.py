@@ -36,6 +36,8 @@ def own(item: Any) -> Any:
     >>> mine
     {'position': array([0., 0.])}
     """
+    if type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
+        return frozen(item.copy())
     return freeze(private(item))
 
 
@@ -135,13 +137,15 @@ def own_info(value: Any) -> Any:
 
     Unlike in `own`, lists stay lists: an info is never stacked.
     """
+    if isinstance(value, np.ndarray):
+        return own(value)
     if isinstance(value, dict):
         return {key: own_info(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [own_info(entry) for entry in value]
     if isinstance(value, tuple):
         return rebuild_tuple(value, map(own_info, value))
-    return own(value) if isinstance(value, np.ndarray) else value
+    return value
 
 
 def fresh(item: Any) -> Any:
@@ -362,15 +366,17 @@ def joined_rows(items: Sequence[Any], *, alike: bool = False) -> np.ndarray | No
     if not (first.ndim and 0 < first.nbytes * count < _LARGE):
         return None
     try:
-        if not (alike or (countOf(map(_DTYPE_OF, items), first.dtype) == count and _have_shape(items, first.shape))):
+        if not (alike or _are_alike(items, first)):
             return None
-        memory = bytearray().join(items)
+        return np.frombuffer(bytearray().join(items), first.dtype).reshape(count, *first.shape)
     except (AttributeError, BufferError, TypeError, ValueError):  # not all are arrays, or not contiguous ones
         return None
-    return np.frombuffer(memory, first.dtype).reshape(count, *first.shape)
 
 
-def _have_shape(items: Sequence[Any], shape: tuple[int, ...]) -> bool:
+def _are_alike(items: Sequence[Any], first: np.ndarray) -> bool:
+    shape = first.shape
+    if countOf(map(_DTYPE_OF, items), first.dtype) < len(items):
+        return False
     if len(shape) != 1:
         return countOf(map(_SHAPE_OF, items), shape) == len(items)
     # Two integers are made faster than a tuple of one.

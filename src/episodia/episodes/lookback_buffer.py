@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from numpy import ndarray
 
 from episodia.episodes import indexing
 from episodia.episodes.array_storage import ArrayStorage
@@ -108,17 +109,19 @@ class LookbackBuffer(BufferReading):
 
     def admit(self, item: Any) -> Any:
         """Return a private copy of `item` for `push`, after checking its structure, shape and dtype."""
+        if type(item) is ndarray and item.dtype is self.row_dtype:
+            shape = self.row_shape
+            if shape is None or item.shape == shape:
+                return item.copy()
         storage = self._storage
         if type(storage) is ListStorage:
             if self._rules is not None:
-                if type(item) is np.ndarray and item.dtype is self.row_dtype and item.shape == self.row_shape:
-                    return item.copy()
                 storage.alike = False
                 return self._rules.admit(item)
             if type(item) is dict and storage._nested:
                 return private(item)
             item = storage.admit(item)
-            if type(item) is np.ndarray and item.dtype in PLAIN_DTYPES:
+            if type(item) is ndarray and item.dtype in PLAIN_DTYPES:
                 self.row_dtype = np.dtype(item.dtype.type)
             return item
         if self._space is not None and not storage.holds_objects:

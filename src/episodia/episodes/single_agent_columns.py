@@ -56,10 +56,9 @@ def fill_columns(
     episode.observations = column("observations", data["observations"], episode._observation_space)
     episode.actions = column("actions", data["actions"], episode._action_space)
     try:
-        check_rewards(data["rewards"])
+        episode.rewards = _reward_column(data["rewards"], lookback, finalized)
     except EpisodiaError as error:
         raise_with_place(episode, error, "rewards")
-    episode.rewards = column("rewards", data["rewards"], REWARD_SPACE)
     episode.extra_model_outputs = {key: column(key, items, None) for key, items in extras.items()}
     try:
         episode.infos = _info_column(episode.observations, data["infos"])
@@ -76,6 +75,15 @@ def _make_empty(episode: SingleAgentEpisode) -> None:
     episode.rewards = adopt(ListStorage([], nested=False), 0, REWARD_SPACE, finalized=False)
     episode.infos = adopt(ObjectStorage([]), 0, None, finalized=False)
     episode.extra_model_outputs = {}
+
+
+def _reward_column(data: Any, lookback: int, finalized: bool) -> LookbackBuffer:
+    if type(data) is list and countOf(map(type, data), float) == len(data):
+        # Nobody has to look at them a second time.
+        data = LookbackBuffer._adopt(ListStorage(list(data), nested=False), lookback, REWARD_SPACE, finalized=False)
+    else:
+        check_rewards(data)
+    return _column("rewards", data, lookback, REWARD_SPACE, finalized)
 
 
 def check_rewards(data: Any) -> None:

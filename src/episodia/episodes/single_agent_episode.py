@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import Space
+from numpy import False_ as NUMPY_FALSE
 from numpy import ndarray
 
 from episodia.episodes import chunks, display, episode_state, logged_arrays, plots
@@ -17,6 +18,7 @@ from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.indexing import Index, as_count, as_int, is_single
 from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.single_agent_stepping import REWARD_TYPES
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.spaces import as_space
 
@@ -190,13 +192,12 @@ class SingleAgentEpisode:
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
             raise stepping.cannot_step(self)
         column, columns = self.observations, self.extra_model_outputs
-        extras = {} if extra_model_outputs is None else extra_model_outputs
+        extras: Any = extra_model_outputs
         if (
-            terminated is not False
-            or truncated is not False
+            (terminated is not False and terminated is not NUMPY_FALSE)
+            or (truncated is not False and truncated is not NUMPY_FALSE)
             or column.finalized
-            or type(extras) is not dict
-            or len(extras) != len(columns)
+            or (columns if extras is None else type(extras) is not dict or len(extras) != len(columns))
         ):
             stepping.add_with_care(self, observation, action, reward, infos, extras, (terminated, truncated))
             return
@@ -220,10 +221,10 @@ class SingleAgentEpisode:
             push = column.push
             push(action if type(action) in column.free_types else column.admit(action))
             push = self.rewards.push
-            push(reward if type(reward) is float else stepping.as_reward(reward))
+            push(reward if type(reward) is float or type(reward) in REWARD_TYPES else stepping.as_reward(reward))
             push = self.infos.push
             push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
-            for key in extras:
+            for key in extras or ():
                 value, column = extras[key], columns[key]
                 push = column.push
                 push(value if type(value) in column.free_types else column.admit(value))

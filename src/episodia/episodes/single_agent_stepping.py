@@ -11,16 +11,24 @@ import numpy as np
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ListStorage
 from episodia.errors import EpisodeError, EpisodiaError
-from episodia.trees import describe, own, own_info
+from episodia.trees import SCALAR_TYPES, describe, own, own_info
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
 
+# Numbers that are rewards as they are; of Python's integers, not all fit into 64 bits.
+REWARD_TYPES = frozenset(
+    {float, bool} | {kind for kind in SCALAR_TYPES if issubclass(kind, (np.floating, np.integer, np.bool_))}
+)
+
+
 def as_reward(reward: Any) -> Any:
     """Return `reward`, a single number."""
+    if type(reward) in REWARD_TYPES or (type(reward) is int and -(2**63) <= reward < 2**63):
+        return reward
     if (
-        isinstance(reward, (float, np.floating, np.integer, np.bool_))
+        isinstance(reward, (float, np.floating, np.integer))
         or (isinstance(reward, int) and -(2**63) <= reward < 2**63)
         or (isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf")
     ):
@@ -42,9 +50,13 @@ def as_infos(infos: Any) -> dict[Any, Any]:
     """Return a private copy of an info dict; an empty one for None."""
     if infos is None or (type(infos) is dict and not infos):
         return {}
-    if not isinstance(infos, Mapping):
+    if type(infos) is not dict and not isinstance(infos, Mapping):
         raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")
-    return {key: own_info(value) for key, value in infos.items()}
+    mine: dict[Any, Any] = infos.copy() if type(infos) is dict else dict(infos)
+    for key, value in mine.items():
+        if type(value) not in SCALAR_TYPES:
+            mine[key] = own_info(value)
+    return mine
 
 
 def as_extras(extras: Any) -> Mapping[str, Any]:
