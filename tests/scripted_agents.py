@@ -176,6 +176,7 @@ def replayed(log, like, ends=(), with_tags=True):
         rewards_after_done="add",
     )
     episode.add_env_reset(observations=observations, infos=infos)
+    episode.weights_version = 0
     chunks, ends = [], dict(ends)
     shown = dict(observations)
     for actions, (observations, rewards, terminateds, truncateds, infos) in steps:

@@ -261,7 +261,8 @@ def test_what_pieces_write_reaches_every_observation_once(kind):
     runner = MultiAgentEnvRunner(
         make, Echo(), num_envs=2, env_to_module=pipeline, module_to_env=defaults.module_to_env(multi_agent=True), seed=0
     )
-    runner._recorded_spaces = dict.fromkeys(envs[0].possible_agents, space), None
+    runner._new_episode.observation_spaces = dict.fromkeys(envs[0].possible_agents, space)
+    runner._new_episode.action_spaces = None
     samples = [chunk for _ in range(9) for chunk in runner.sample(num_timesteps=6)]
     waiting = 0 if kind == "simultaneous" else None
 

@@ -180,8 +180,11 @@ def test_no_process_is_left_if_a_runner_cannot_be_made(tmp_path):
             super().__init__()
             (tmp_path / str(os.getpid())).touch()
 
-    with pytest.raises(EnvRunnerError, match="callbacks"):
-        MultiAgentEnvRunner(Reported, Echo(), num_envs=2, callbacks=[{"on_dinner": print}], **STARTED)
+    def fail(**_):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        MultiAgentEnvRunner(Reported, Echo(), num_envs=2, callbacks=[{"on_environment_created": fail}], **STARTED)
 
     pids = [int(path.name) for path in tmp_path.iterdir()]
     assert pids

@@ -109,12 +109,33 @@ def test_weights_are_copies():
 def test_every_chunk_carries_the_version_of_its_weights():
     runner = runner_of("simultaneous")
     versions = []
-    for version in range(3):
-        runner.set_weights(runner.get_weights(), version=version)
+    for version in (None, 7, None):
         versions.append({chunk.weights_version for chunk in runner.sample(num_timesteps=8)})
+        runner.set_weights(runner.get_weights(), version=version)
 
-    assert versions == [{0}, {1}, {2}]
-    assert runner.weights_version == 2
+    assert versions == [{0}, {1}, {7}]
+    assert runner.weights_version == 8
+
+
+def test_a_runner_without_a_seed_has_one_with_which_its_episodes_can_be_played_again():
+    one, other = runner_of("turns", seed=None), runner_of("turns", seed=None)
+    episodes = one.sample(num_timesteps=20)
+    again = runner_of("turns", seed=one.seed).sample(num_timesteps=20)
+
+    assert one.seed != other.seed
+    assert [episode.id_ for episode in episodes] == [episode.id_ for episode in again]
+    for mine, its in zip(episodes, again, strict=True):
+        assert_same_multi_agent_episode(mine, its, ignore=["times"])
+
+
+def test_a_runner_goes_on_from_the_state_of_one_with_another_seed_as_that_one():
+    one, other = runner_of("turns", seed=1), runner_of("turns", seed=2)
+    one.sample(num_timesteps=20)
+    other.set_state(one.get_state())
+    expected, found = one.sample(num_timesteps=20, force_reset=True), other.sample(num_timesteps=20)
+
+    assert [episode.id_ for episode in found] == [episode.id_ for episode in expected][-len(found) :]
+    assert [episode.get_return() for episode in found] == [episode.get_return() for episode in expected][-len(found) :]
 
 
 def test_evaluating_leaves_training_alone():

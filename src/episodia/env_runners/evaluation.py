@@ -18,13 +18,13 @@ class Evaluator:
     """Has environments of its own, made when they are needed for the first time, and lends them to other runners.
 
     Args:
-        source: How environments are made.
-        arguments: The settings of the runner, by name.
+        source: How environments are made, and played.
+        mask_key: Under which observations or infos tell which actions are allowed.
     """
 
-    def __init__(self, source: EnvSource, arguments: dict[str, Any]) -> None:
+    def __init__(self, source: EnvSource, mask_key: str | None) -> None:
         self._source = source
-        self._arguments = arguments
+        self._mask_key = mask_key
         self._env: VectorEnv[Any, Any, Any] | None = None
 
     def runner(self, make_runner: Callable[..., Any], like: Any, seed: int) -> Any:
@@ -38,20 +38,19 @@ class Evaluator:
                 f"evaluate: found a ready vector environment, {self._source.env}, which is busy with sampling and cannot be "
                 "made a second time; expected a way to make one. Pass the runner a function that makes it."
             )
-        settings = {
-            **self._arguments,
-            "env_to_module": copy.deepcopy(like.env_to_module),
-            "module_to_env": copy.deepcopy(like.module_to_env),
-            "seed": seed,
-            "callbacks": (),
-            # The environments that are lent have these settings already.
-            "num_envs": None,
-            "vectorization": "sync",
-            "step_timeout_s": None,
-        }
+        # The environments that are lent have these settings already.
+        settings = {**vars(self._source.settings), "vectorization": "sync", "step_timeout_s": None}
         if self._source.limits_itself(self._lent()):
             settings["horizon"] = None
-        return make_runner(self._lent, like.module, **settings)
+        return make_runner(
+            self._lent,
+            like.module,
+            env_to_module=copy.deepcopy(like.env_to_module),
+            module_to_env=copy.deepcopy(like.module_to_env),
+            seed=seed,
+            action_mask_key=self._mask_key,
+            **settings,
+        )
 
     def _lent(self) -> VectorEnv[Any, Any, Any]:
         if self._env is None or self._env.closed:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, final
 
 from episodia.env_runners.guarded_env import REFUSED, RESTARTED
 from episodia.env_runners.lane_infos import Infos, is_by_lane
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
+from episodia.env_runners.runner_settings import OnEnvError
 from episodia.episodes.recorder import Recorder
 from episodia.episodes.recorder_lanes import drop_lanes, episode_id, truncate_lanes
-from episodia.errors import EnvRunnerError
-
-OnEnvError: TypeAlias = Literal["drop", "truncate"]
 
 
 @final
@@ -27,8 +25,6 @@ class Faults:
     """
 
     def __init__(self, on_env_error: OnEnvError, metrics: RunnerMetrics, totals: EpisodeTotals) -> None:
-        if on_env_error not in ("drop", "truncate"):
-            raise EnvRunnerError(f"found `on_env_error={on_env_error!r}`, expected 'drop' or 'truncate'.")
         self.on_env_error = on_env_error
         self.metrics = metrics
         self._totals = totals

@@ -6,20 +6,18 @@ import contextlib
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, final
-
-import numpy as np
+from typing import Any, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.async_lanes import LOST_WORKER
 from episodia.env_runners.multi_agent_env import StepResult
 from episodia.env_runners.multi_agent_sources import EnvSource
 from episodia.env_runners.remote_agents import RemoteEnv
+from episodia.env_runners.runner_settings import RunnerSettings
+from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.step_failures import check_action
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EnvError, EpisodiaError
 from episodia.trees import private
-
-OnEnvError = Literal["drop", "truncate"]
 
 # What RLlib's environments may have among their infos, beside those of agents.
 _COMMON = "__common__"
@@ -55,24 +53,14 @@ class LaneSettings:
     Attributes:
         source: Makes the environments.
         new_episode: Makes an empty episode with an id.
-        name: What ids of episodes begin with.
-        entropy: What seeds are derived from.
-        horizon: After how many steps an episode is truncated.
-        soft_horizon: After how many steps an episode is truncated, while its environment goes on.
-        ignore_terminations: Whether agents and episodes that terminate are recorded as truncated.
-        on_env_error: What becomes of an episode whose environment fails.
-        max_restarts: How often in a row, without a finished episode in between, an environment is made anew.
+        seeds: What seeds and ids of episodes are derived from.
+        playing: How runners play, the limits of episodes and what becomes of failures among it.
     """
 
     source: EnvSource
     new_episode: Callable[[str], MultiAgentEpisode]
-    name: str
-    entropy: int
-    horizon: int | None
-    soft_horizon: int | None
-    ignore_terminations: bool
-    on_env_error: OnEnvError
-    max_restarts: int
+    seeds: Seeds
+    playing: RunnerSettings
 
 
 @final
@@ -124,7 +112,7 @@ class Lane:
         self.episode, self.is_mid_step = None, False
         observations, infos = self._reset() if self._shown is None else self._shown
         self._shown = None
-        episode = self._settings.new_episode(f"{self._settings.name}-{self.index}-{self.number}")
+        episode = self._settings.new_episode(f"{self._settings.seeds.seed}-{self.index}-{self.number}")
         try:
             episode.add_env_reset(observations=observations, infos=_without_common(infos))
         except EpisodiaError as error:
@@ -142,9 +130,7 @@ class Lane:
             self.env.reset_async(seed=self._seed())
 
     def _seed(self) -> int:
-        sequence = np.random.SeedSequence([self._settings.entropy, self.index, self.number])
-        # 31 bits, because environments have had trouble with more.
-        return int(sequence.generate_state(1)[0] >> 1)
+        return self._settings.seeds.of_episode(self.index, self.number)
 
     def _reset(self) -> Any:
         self._steps_before = 0
@@ -192,7 +178,7 @@ class Lane:
 
     def _record(self, episode: MultiAgentEpisode, choice: Choice, result: StepResult) -> None:
         observations, rewards, terminateds, truncateds, infos = result
-        if self._settings.ignore_terminations:
+        if self._settings.playing.ignore_terminations:
             terminateds, truncateds = {}, _either(terminateds or {}, truncateds or {})
         shown: _First | None = None
         if self.is_last(episode.env_t + 1):
@@ -218,11 +204,11 @@ class Lane:
 
     def is_last(self, env_t: int) -> bool:
         """Tell whether an episode that has come to `env_t` has to end there, if it does not end by itself."""
-        soft_horizon = self._settings.soft_horizon
+        soft_horizon = self._settings.playing.soft_horizon
         return self._is_at_horizon(env_t) or (soft_horizon is not None and env_t >= soft_horizon)
 
     def _is_at_horizon(self, env_t: int) -> bool:
-        horizon = self._settings.horizon
+        horizon = self._settings.playing.horizon
         return horizon is not None and self._steps_before + env_t >= horizon
 
     def _is_over(self, env_t: int, terminateds: Any, truncateds: Any, limited: Any) -> bool:
@@ -250,7 +236,7 @@ class Lane:
 
     def _give_up_episode(self, episode: MultiAgentEpisode, reason: str) -> None:
         self.is_mid_step = False
-        if self._settings.on_env_error == "truncate" and len(episode):
+        if self._settings.playing.on_env_error == "truncate" and len(episode):
             # The step that failed is a step that has brought nothing; agents that wait keep their last observation.
             episode.add_env_step({}, {}, {}, truncateds={_ALL: True})
             episode.custom_data["env_error"] = reason
@@ -285,10 +271,10 @@ class Lane:
             raise EnvError(
                 f"{place}; expected no error, as a ready environment cannot be made anew. Pass a callable that makes it."
             ) from error
-        if self._in_a_row > self._settings.max_restarts:
+        if self._settings.playing.gives_up(self._in_a_row):
             raise EnvError(
-                f"{place}; expected no more than {self._settings.max_restarts} failures without a finished episode in between. "
-                "Correct the environment, or raise `max_restarts`."
+                f"{place}; expected no more than {self._settings.playing.max_restarts} failures without a finished episode in "
+                "between. Correct the environment, or raise `max_restarts`."
             ) from error
         self.close()
         self._shown = None

@@ -44,6 +44,9 @@ class Players:
         checks_finite: Whether to refuse NaN and infinite numbers.
 
     Attributes:
+        lanes: The environments.
+        actor: Who chooses actions.
+        listeners: Who wants to be told.
         num_begun: How many episodes have begun.
         weights_version: The version of the weights.
     """
@@ -58,11 +61,11 @@ class Players:
         checks_finite: bool,
     ) -> None:
         self._runner = runner
-        self._lanes = lanes
-        self._actor = actor
+        self.lanes = lanes
+        self.actor = actor
         self.listeners = listeners
         self.num_begun = 0
-        self.weights_version: int | None = None
+        self.weights_version = 0
         self._harvest = Harvest()
         self._bulk = BulkRecording(actor)
         self._checks_finite = checks_finite
@@ -71,19 +74,22 @@ class Players:
         self._manner = Manner(explore=True, at_random=False)
         self._metrics = MultiAgentMetrics()
         actor.metrics = self._metrics.common
-        for lane in lanes:
+
+    def tell_created(self) -> None:
+        """Tell listeners that environments were made."""
+        for lane in self.lanes:
             self._notify("on_environment_created", lane)
 
     def take_metrics(self) -> MultiAgentMetrics:
         """Return the metrics, and begin new ones."""
         metrics, self._metrics = self._metrics, MultiAgentMetrics()
-        self._actor.metrics = self._metrics.common
+        self.actor.metrics = self._metrics.common
         return metrics
 
     def use_version(self, version: int) -> None:
         """Let `version` hold from the current step of all running episodes on."""
         self.weights_version = version
-        for lane in self._lanes:
+        for lane in self.lanes:
             if lane.is_running:
                 lane.running.weights_version = version
 
@@ -128,14 +134,14 @@ class Players:
 
     def _prepare(self, manner: Manner, lookback: int) -> None:
         """Settle what an earlier call has left behind."""
-        for lane in self._lanes:
+        for lane in self.lanes:
             lane.lookback = lookback
             if lane.is_mid_step:
                 lane.give_up()
             self._collect(lane)
         self._manner = manner
         self._bulk.is_open = (
-            not manner.at_random and not self.listeners.on_episode_step and self._actor.looks_at_last_observations_only
+            not manner.at_random and not self.listeners.on_episode_step and self.actor.looks_at_last_observations_only
         )
 
     def _play_steps(self, wanted: Wanted, on_complete: Callable[[], None]) -> None:
@@ -149,15 +155,15 @@ class Players:
 
     def _tick(self) -> None:
         self._begin_all()
-        self._step(self._lanes)
+        self._step(self.lanes)
         self._begin_all()
 
     def _observe(self) -> None:
-        self._actor.observe([lane.running for lane in self._lanes], explore=self._manner.explore, ahead=len(self._bulk))
+        self.actor.observe([lane.running for lane in self.lanes], explore=self._manner.explore, ahead=len(self._bulk))
 
     def _settle_rewards(self, delay: int) -> None:
         """Play on until no reward is open in what waits; what is played is the beginning of the next sample."""
-        shapers = self._actor.shapers
+        shapers = self.actor.shapers
         if not (delay or shapers):
             return
         if not all(chunk.is_done for chunk in self._harvest.chunks):
@@ -165,27 +171,27 @@ class Players:
                 self._tick()
                 self._observe()
             self._bulk.flush()
-        running = {lane.running.id_: lane.running for lane in self._lanes if lane.episode is not None}
+        running = {lane.running.id_: lane.running for lane in self.lanes if lane.episode is not None}
         settle(self._harvest.chunks, running, shapers, set())
 
     def _recorded(self) -> int:
         """Return how many steps could be handed out."""
-        episodes = [lane.episode for lane in self._lanes if lane.episode is not None]
+        episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
         if self._manner.count_steps_by == "env_steps":
             return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
         running = sum(episode.agent_steps() for episode in episodes)
         return self._harvest.agent_steps + running + self._bulk.num_agent_steps
 
     def _begin_all(self) -> None:
-        self._begin([lane for lane in self._lanes if lane.episode is None])
+        self._begin([lane for lane in self.lanes if lane.episode is None])
 
     def _play_episodes(self, count: int) -> None:
         while self._harvest.num_whole < count:
-            running = [lane for lane in self._lanes if lane.episode is not None]
-            idle = [lane for lane in self._lanes if lane.episode is None]
+            running = [lane for lane in self.lanes if lane.episode is not None]
+            idle = [lane for lane in self.lanes if lane.episode is None]
             # No more begin than are wanted: choosing among more by their ends would favour short ones.
             self._begin(idle[: count - self._harvest.num_whole - len(running)])
-            self._step([lane for lane in self._lanes if lane.episode is not None])
+            self._step([lane for lane in self.lanes if lane.episode is not None])
 
     def _begin(self, lanes: list[Lane]) -> None:
         """Begin an episode in each of `lanes`; those in processes of their own do so at the same time."""
@@ -203,14 +209,13 @@ class Players:
             self._count_failures(lane)
         lane.order = self.num_begun
         self.num_begun += 1
-        if self.weights_version is not None:
-            lane.running.weights_version = self.weights_version
+        lane.running.weights_version = self.weights_version
         self._notify("on_episode_start", lane, episode=lane.running)
 
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
         episodes = [lane.running for lane in lanes]
-        choices = self._actor.act(
+        choices = self.actor.act(
             episodes,
             lambda position, agent: lanes[position].env.get_action_space(agent),
             explore=self._manner.explore,
@@ -256,7 +261,7 @@ class Players:
         if episode is None or not episode.is_done:
             return
         lane.episode = None
-        self._actor.observe_end(episode, explore=self._manner.explore)
+        self.actor.observe_end(episode, explore=self._manner.explore)
         self._keep(lane, episode)
         if self.listeners.on_episode_end:
             self._notify("on_episode_end", lane, episode=joined(self._earlier[lane.index]))
@@ -279,7 +284,7 @@ class Players:
 
     def _cut_running(self) -> None:
         """Take what there is of running episodes."""
-        for lane in self._lanes:
+        for lane in self.lanes:
             chunk = lane.take_chunk()
             if chunk is not None:
                 self._keep(lane, chunk)
@@ -287,7 +292,7 @@ class Players:
     def abandon_episodes(self) -> None:
         """Let running episodes go; what was recorded of them waits to be handed out."""
         self._cut_running()
-        for lane in self._lanes:
+        for lane in self.lanes:
             lane.leave()
 
     def _count_failures(self, lane: Lane) -> None:

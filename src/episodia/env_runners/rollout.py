@@ -71,11 +71,12 @@ class Rollout:
         self._live = LiveEpisodes(recorder)
         self._stepper = self._new_stepper()
         self._horizons = []
-        if source.soft_horizon is not None:
-            self._horizons.append(Horizon(source.soft_horizon, recorder.num_lanes, soft=True))
-        if source.horizon is not None and not source.limits_itself(env):
+        horizon, soft_horizon = source.settings.horizon, source.settings.soft_horizon
+        if soft_horizon is not None:
+            self._horizons.append(Horizon(soft_horizon, recorder.num_lanes, soft=True))
+        if horizon is not None and not source.limits_itself(env):
             check_resets_lanes(env, self._stepper)
-            self._horizons.append(Horizon(source.horizon, recorder.num_lanes, soft=False))
+            self._horizons.append(Horizon(horizon, recorder.num_lanes, soft=False))
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
@@ -89,7 +90,7 @@ class Rollout:
             self.recorder,
             self.faults,
             mask_key=self.actor.mask_key,
-            ignores_terminations=self._source.ignore_terminations,
+            ignores_terminations=self._source.settings.ignore_terminations,
         )
 
     # --- The loop ---------------------------------------------------------------------------------------------------
@@ -297,8 +298,7 @@ class Rollout:
         self.order.forget([episode_id(self.recorder, lane) for lane in running])
         self.faults.drop(self.recorder, running)
         self._losses_in_a_row += 1
-        limit = self._source.max_restarts
-        if not self._source.is_renewable or (limit is not None and self._losses_in_a_row > limit):
+        if not self._source.is_renewable or self._source.settings.gives_up(self._losses_in_a_row):
             raise EnvError(
                 f"environments: found that a worker is silent or gone ({type(error).__name__}: {error}), for the "
                 f"{self._losses_in_a_row}. time without an episode that ended; expected answers. Look for what blocks or kills "

@@ -19,8 +19,9 @@ _ACTIONS, _RANDOM_ACTIONS, _LANES, _EVALUATION = range(4)
 class Seeds:
     """The seed of a runner, and how often lanes were seeded with it.
 
-    Each time that all lanes are reset, they get new seeds, which follow from the seed of the runner and the number of the
-    reset: a run that goes on after it was saved and one that was loaded play the same episodes, if both reset first.
+    Each time that all lanes of a vector environment are reset, they get new seeds, which follow from the seed of the runner
+    and the number of the reset: a run that goes on after it was saved and one that was loaded play the same episodes, if both
+    reset first. Environments that are reset one by one get a seed for each episode.
 
     >>> Seeds(5).next_lanes(2) == Seeds(5).next_lanes(2)
     True
@@ -44,6 +45,11 @@ class Seeds:
         """Return new seeds for all lanes."""
         self.num_resets += 1
         return self._numbers(_LANES, self.num_resets, num_lanes)
+
+    def of_episode(self, lane: int, number: int) -> int:
+        """Return the seed of an episode, by the number that it has in its lane."""
+        sequence = np.random.SeedSequence([self.seed, lane, number])
+        return int(sequence.generate_state(1)[0] >> 1)
 
     def next_evaluation(self) -> int:
         """Return a seed for the next evaluation."""

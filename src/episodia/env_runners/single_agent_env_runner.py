@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from time import perf_counter
 from typing import Any, Self, final
 
 from gymnasium.vector import VectorEnv
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners import runner_state
-from episodia.env_runners.acting import Actor
+from episodia.env_runners.assembly import Acting, new_rollout
 from episodia.env_runners.callbacks import Listeners
 from episodia.env_runners.evaluation import Evaluator
 from episodia.env_runners.handing_out import HandOut
-from episodia.env_runners.lane_faults import Faults, OnEnvError
+from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
-from episodia.env_runners.pipelines import (
-    Pieces,
-    action_space_of,
-    commit,
-    delay_of,
-    device_of,
-    env_to_module_for,
-    module_to_env_for,
-    real_range_of,
-    shapers_of,
-)
-from episodia.env_runners.random_batches import RandomActions
-from episodia.env_runners.rollout import Manner, Rollout
-from episodia.env_runners.sampling import BatchMode, Wanted, check_settings, wanted
+from episodia.env_runners.pipelines import Pieces
+from episodia.env_runners.rollout import Manner
+from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings, Vectorization
+from episodia.env_runners.sampler import Sampler
+from episodia.env_runners.sampling import BatchMode, wanted
 from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.setting_checks import check_acts, check_open, check_whole
-from episodia.env_runners.vector_envs import AnyEnv, EnvSource, Vectorization
+from episodia.env_runners.vector_envs import AnyEnv, EnvSource
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
-from episodia.episodes.recorder import Recorder
 
 
 @final
@@ -111,88 +100,44 @@ class SingleAgentEnvRunner:
         Raises:
             EnvRunnerError: If the settings do not fit together.
         """
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "env", "module")}
-        check_settings(batch_mode, rollout_fragment_length)
-        check_whole(0, reward_delay=reward_delay, lookback=lookback)
         if module is not None:
             check_acts(module)
-        self.explore = explore
-        self.batch_mode = batch_mode
-        self.rollout_fragment_length = rollout_fragment_length
-        self._source = EnvSource(
-            env=env,
-            num_envs=num_envs,
+        settings = RunnerSettings(
             vectorization=vectorization,
+            explore=explore,
+            batch_mode=batch_mode,
+            rollout_fragment_length=rollout_fragment_length,
             horizon=horizon,
             soft_horizon=soft_horizon,
             ignore_terminations=ignore_terminations,
+            reward_delay=reward_delay,
+            lookback=lookback,
+            on_env_error=on_env_error,
             max_restarts=max_restarts,
             step_timeout_s=step_timeout_s,
             async_context=async_context,
+            check_finite=check_finite,
         )
-        self._seeds = Seeds(seed)
-        self._totals = EpisodeTotals()
-        self._faults = Faults(on_env_error, RunnerMetrics(), self._totals)
-        self._watcher = Watcher(Listeners(callbacks), self)
-        self._hand_out = HandOut(self._faults, self._totals, on_cut=self._watcher.on_cut, check_finite=check_finite)
-        self._last_manner: Manner | None = None
+        self.explore = explore
+        self.batch_mode = batch_mode
+        self.rollout_fragment_length = rollout_fragment_length
         self._is_closed = False
-        made = self._source.build()
+        self._seeds = Seeds(seed)
+        self._watcher = Watcher(Listeners(callbacks), self)
+        totals = EpisodeTotals()
+        faults = Faults(on_env_error, RunnerMetrics(), totals)
+        source = EnvSource(env, num_envs, settings)
+        self._evaluator = Evaluator(source, action_mask_key)
+        acting = Acting(module, env_to_module, module_to_env, action_mask_key)
+        self._rollout = new_rollout(source, acting, self._seeds, faults, self._watcher)
+        hand_out = HandOut(faults, totals, on_cut=self._watcher.on_cut, check_finite=check_finite)
+        self._sampler = Sampler(self._rollout, hand_out, totals, reward_delay)
         try:
-            actor = self._new_actor(made, module, env_to_module, module_to_env, action_mask_key)
-            self._lookback, self._reward_delay = lookback, reward_delay
-            self._rollout = self._new_rollout(made, actor)
             self._watcher.on_created(self._rollout)
         except BaseException:
-            if self._source.is_renewable:
-                made.close()
+            if source.is_renewable:
+                self.close()
             raise
-        self._evaluator = Evaluator(self._source, arguments)
-
-    def _new_actor(
-        self,
-        env: VectorEnv[Any, Any, Any],
-        module: Any,
-        env_to_module: EnvToModulePipeline | Pieces | None,
-        module_to_env: ModuleToEnvPipeline | Pieces | None,
-        mask_key: str | None,
-    ) -> Actor:
-        to_env = module_to_env_for(env, module, module_to_env)
-        return Actor(
-            module,
-            env_to_module_for(env, module, env_to_module),
-            to_env,
-            random=RandomActions(
-                action_space_of(module, to_env, env.single_action_space),
-                env.num_envs,
-                self._seeds.rng(),
-                real_range_of(module, to_env),
-            ),
-            generator=self._seeds.generator(device_of(module)),
-            metrics=self._faults.metrics,
-            mask_key=mask_key,
-        )
-
-    def _new_rollout(self, env: VectorEnv[Any, Any, Any], actor: Actor) -> Rollout:
-        recorder = Recorder(
-            env.single_observation_space,
-            action_space_of(actor.module, actor.module_to_env, env.single_action_space),
-            env.num_envs,
-            lookback=max(
-                self._lookback, self._reward_delay, actor.env_to_module.lookback, actor.module_to_env.lookback
-            ),
-            seed=self._seeds.seed,
-        )
-        recorder.weights_version = 0
-        return Rollout(
-            self._source,
-            env,
-            actor,
-            recorder,
-            seeds=self._seeds,
-            faults=self._faults,
-            watcher=self._watcher,
-        )
 
     def __repr__(self) -> str:
         module = type(self.module).__name__ if self.module is not None else "random actions"
@@ -268,77 +213,9 @@ class SingleAgentEnvRunner:
         goal = wanted(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
         explore = self.explore if explore is None else explore
         manner = Manner(random_actions or self.module is None, explore)
-        started = perf_counter()
-        self._prepare(goal, manner, force_reset)
-        try:
-            self._rollout.play(goal, manner, self._hand_out.steps_waiting, self._commit)
-            self._wait_for_rewards(goal, manner)
-        finally:
-            self._faults.metrics.sample_time_s += perf_counter() - started
-        episodes = self._handed_out(goal)
+        episodes = self._sampler.sample(goal, manner, force_reset=force_reset)
         self._watcher.on_sample_end(self._rollout, episodes)
         return episodes
-
-    def _prepare(self, goal: Wanted, manner: Manner, force_reset: bool) -> None:
-        """See to it that what is played next fits to what is there."""
-        rollout = self._rollout
-        rollout.actor.shapers = shapers_of(self.env_to_module)
-        needed = max(self.env_to_module.lookback, self.module_to_env.lookback)
-        if needed > rollout.recorder.lookback:
-            # A pipeline was changed. Running episodes do not have the steps any more that it looks back to.
-            rollout.recorder.lookback = needed
-            force_reset = True
-        if force_reset:
-            rollout.needs_reset = True
-        if force_reset or self._last_manner not in (None, manner):
-            # Other columns may be recorded from now on, which only new chunks can have.
-            self._hand_out.collect(rollout.recorder)
-            rollout.order.keep_only(())
-            if goal.episodes is not None:
-                # Episodes that were played in another way are none of those that were asked for.
-                self._hand_out.drop()
-        self._last_manner = manner
-        if goal.episodes is not None and not rollout.has_whole_episodes_only():
-            rollout.needs_reset = True
-
-    @property
-    def _has_late_rewards(self) -> bool:
-        """Whether rewards may be others than those that the environments have returned."""
-        return bool(self._reward_delay or self._rollout.actor.shapers)
-
-    def _wait_for_rewards(self, goal: Wanted, manner: Manner) -> None:
-        """See to it that no reward is open in what is handed out."""
-        rollout, waiting = self._rollout, self._hand_out
-        if not self._has_late_rewards:
-            return
-        delay = delay_of(self.env_to_module, self._reward_delay)
-        if goal.episodes is None:
-            # What is handed out ends here. What is played on is the beginning of the next sample.
-            waiting.collect(rollout.recorder)
-            if delay and waiting.has_running:
-                rollout.play_on(manner, delay)
-        else:
-            waiting.collect_finished(rollout.recorder)
-        waiting.settle(rollout.recorder, rollout.actor.shapers)
-
-    def _commit(self) -> None:
-        commit((self.env_to_module, self.module_to_env))
-
-    def _handed_out(self, goal: Wanted) -> EpisodeList:
-        rollout, waiting = self._rollout, self._hand_out
-        try:
-            if goal.episodes is None:
-                if not self._has_late_rewards:
-                    waiting.collect(rollout.recorder)
-                return waiting.everything()
-            waiting.collect_finished(rollout.recorder)
-            return waiting.these(rollout.order.first(goal.episodes))
-        finally:
-            if goal.episodes is not None or len(rollout.order):
-                rollout.order.keep_only([*waiting.whole_episodes(), *rollout.whole_episodes()])
-            if len(self._totals) > 2 * self.num_envs:
-                # Episodes that were left and never end.
-                self._totals.keep_only([*waiting.ids(), *rollout.running_episodes()])
 
     def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList:
         """Play whole episodes beside all sampling, and return them.
@@ -363,7 +240,7 @@ class SingleAgentEnvRunner:
 
     def get_metrics(self) -> RunnerMetrics:
         """Return what has happened since the last call."""
-        return self._faults.metrics.taken()
+        return self._rollout.faults.metrics.taken()
 
     # --- Weights and state ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -14,11 +14,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from episodia.env_runners.async_lanes import AsyncLanes
 from episodia.env_runners.checked_env import CheckedEnv
 from episodia.env_runners.guarded_env import GuardedEnv
-from episodia.env_runners.setting_checks import check_context, check_timeout, check_whole
+from episodia.env_runners.runner_settings import RunnerSettings
+from episodia.env_runners.setting_checks import check_whole
 from episodia.env_runners.sync_lanes import Make, SyncLanes
 from episodia.errors import EnvRunnerError
 
-Vectorization: TypeAlias = Literal["sync", "async", "vector_entry_point"]
 AnyEnv: TypeAlias = (
     str | EnvSpec | Callable[[], gym.Env[Any, Any] | VectorEnv[Any, Any, Any]] | VectorEnv[Any, Any, Any]
 )
@@ -27,7 +27,7 @@ _VECTORIZATIONS = ("sync", "async", "vector_entry_point")
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EnvSource:
     """How a runner's environments are made, the first time and whenever they have to be made anew.
 
@@ -35,42 +35,23 @@ class EnvSource:
         env: A gymnasium id, an `EnvSpec`, a function that makes an environment or a vector environment, or a vector
             environment that is ready.
         num_envs: How many lanes to make; a vector environment has as many as it has.
-        vectorization: In this process, in processes of their own, or the environment's own vectorised form.
-        horizon: After so many steps an episode is truncated, and its environment reset.
-        soft_horizon: After so many steps an episode is truncated, and its environment goes on.
-        ignore_terminations: Whether episodes that terminate are recorded as truncated.
-        max_restarts: How often in a row one environment may be made anew; None for any number.
-        step_timeout_s: How long a step or a reset of asynchronous environments may take.
-        async_context: How their processes are started.
+        settings: How they are played.
     """
 
     env: AnyEnv
-    num_envs: int | None = None
-    vectorization: Vectorization = "sync"
-    horizon: int | None = None
-    soft_horizon: int | None = None
-    ignore_terminations: bool = False
-    max_restarts: int | None = 100
-    step_timeout_s: float | None = None
-    async_context: str = "forkserver"
+    num_envs: int | None
+    settings: RunnerSettings
 
     def __post_init__(self) -> None:
-        if self.vectorization not in _VECTORIZATIONS:
-            raise EnvRunnerError(f"found `vectorization={self.vectorization!r}`, expected one of {_VECTORIZATIONS}.")
+        vectorization = self.settings.vectorization
+        if vectorization not in _VECTORIZATIONS:
+            raise EnvRunnerError(f"found `vectorization={vectorization!r}`, expected one of {_VECTORIZATIONS}.")
         if not isinstance(self.env, (str, EnvSpec, VectorEnv)) and not callable(self.env):
             raise EnvRunnerError(
                 f"found {type(self.env).__name__} as the environment, expected a gymnasium id, an EnvSpec, a function that "
                 "makes one, or a VectorEnv. Of a ready environment, pass the function that made it."
             )
-        check_whole(1, or_none=True, num_envs=self.num_envs, horizon=self.horizon, soft_horizon=self.soft_horizon)
-        check_whole(0, or_none=True, max_restarts=self.max_restarts)
-        check_timeout(self.step_timeout_s)
-        check_context(self.async_context)
-        if self.step_timeout_s is not None and self.vectorization != "async":
-            raise EnvRunnerError(
-                f"found `step_timeout_s={self.step_timeout_s}` with `vectorization={self.vectorization!r}`, expected 'async': "
-                "a step in this process cannot be interrupted. Run the environments asynchronously."
-            )
+        check_whole(1, or_none=True, num_envs=self.num_envs)
 
     @property
     def is_renewable(self) -> bool:
@@ -101,7 +82,7 @@ class EnvSource:
 
     def _registered(self, env: str | EnvSpec) -> VectorEnv[Any, Any, Any]:
         try:
-            if self.vectorization == "vector_entry_point":
+            if self.settings.vectorization == "vector_entry_point":
                 return self._own_form(env)
             return self._lanes(partial(gym.make, env))
         except (gym.error.Error, ImportError) as error:
@@ -118,18 +99,20 @@ class EnvSource:
             )
 
     def _own_form(self, env: str | EnvSpec) -> VectorEnv[Any, Any, Any]:
-        limit: dict[str, Any] = {} if self.horizon is None else {"max_episode_steps": self.horizon}
+        horizon = self.settings.horizon
+        limit: dict[str, Any] = {} if horizon is None else {"max_episode_steps": horizon}
         return gym.make_vec(env, num_envs=self.num_envs or 1, vectorization_mode="vector_entry_point", **limit)
 
     def _lanes(self, make: Make) -> VectorEnv[Any, Any, Any]:
-        limited, lanes = partial(_limited, make, self.horizon), range(self.num_envs or 1)
-        if self.vectorization == "sync":
-            return SyncLanes([partial(GuardedEnv, limited, lane, self.max_restarts) for lane in lanes])
+        settings, lanes = self.settings, range(self.num_envs or 1)
+        limited = partial(_limited, make, settings.horizon)
+        if settings.vectorization == "sync":
+            return SyncLanes([partial(GuardedEnv, limited, lane, settings.max_restarts) for lane in lanes])
         env = make()
         space = env.observation_space
         env.close()
-        makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, self.max_restarts) for lane in lanes]
-        return AsyncLanes(makes, timeout_s=self.step_timeout_s, context=self.async_context, space=space)
+        makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts) for lane in lanes]
+        return AsyncLanes(makes, timeout_s=settings.step_timeout_s, context=settings.async_context, space=space)
 
 
 @final
