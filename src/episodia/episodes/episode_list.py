@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.episodes import chunks, gather, list_columns, list_plots, list_state, multi_agent_chunks
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.episode_kinds import agents_in, are_multi_agent, listed
-from episodia.episodes.joining import joined, joined_whole, joined_with_first
+from episodia.episodes.joining import joined, joined_whole
 from episodia.episodes.list_columns import COMPUTED, STORED, columns_of
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
@@ -86,9 +86,7 @@ class EpisodeList(Sequence[Any]):
     @classmethod
     def now(cls, episodes: Iterable[Episode]) -> EpisodeList:
         """Return `episodes` with one row for each agent that is to act, see `current`."""
-        if isinstance(episodes, EpisodeList):
-            return episodes.current()
-        made = cls(episodes)
+        made = episodes.current() if isinstance(episodes, EpisodeList) else cls(episodes)
         made.is_current = True
         return made
 
@@ -305,9 +303,7 @@ class EpisodeList(Sequence[Any]):
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column` in the first agent episode, None if it is not known."""
-        row = next(iter(self._rows()), None)
-        spaces = {} if row is None else {Columns.OBS: row.observation_space, Columns.ACTIONS: row.action_space}
-        return spaces.get(column)
+        return list_columns.space_of(self._rows(), column)
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each agent episode, as a batch of B rows."""
@@ -393,11 +389,9 @@ class EpisodeList(Sequence[Any]):
         Raises:
             DroppedHistoryError: If a chunk does not have the step before its first one any more.
         """
+        offsets, counts = self._extent(1)
         columns = columns_of(self._rows(), column)
-        lookbacks, (offsets, counts) = [buffer.lookback for buffer in columns], self._extent(1)
-        list_columns.check_kept(np.array(lookbacks, np.int64), self.t_started)
-        starts = [lookback - 1 for lookback in lookbacks]
-        return Ragged(joined_with_first(columns, starts, list(map(add, starts, counts)), first), offsets, 1)
+        return Ragged(list_columns.preceding(columns, counts, self.t_started, first), offsets, 1)
 
 
 def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList:

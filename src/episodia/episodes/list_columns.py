@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any
 
 import numpy as np
+from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes.gather import DroppedHistoryError
-from episodia.episodes.joining import joined, joined_latest
+from episodia.episodes.joining import joined, joined_latest, joined_with_first
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeIndexError, EpisodeKeyError
@@ -99,6 +100,25 @@ def check_started(rows: Rows, column: str, columns: list[LookbackBuffer]) -> Non
         if not buffer.len_incl_lookback():
             problem = f"episode {row.id_!r}: found no item in the column {column!r}, expected one."
             raise EpisodeIndexError(f"{problem} Start the episode with `add_env_reset`.") from None
+
+
+def space_of(rows: Rows, column: str) -> Space[Any] | None:
+    """Return the space of the items of a column in the first episode, None if it is not known."""
+    row = next(iter(rows), None)
+    spaces = {} if row is None else {Columns.OBS: row.observation_space, Columns.ACTIONS: row.action_space}
+    return spaces.get(column)
+
+
+def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.ndarray, first: Any) -> Any:
+    """Return the item before each of `counts` steps of each column, one after another; `first` before an episode's first.
+
+    Raises:
+        DroppedHistoryError: If a chunk does not have the step before its first one any more.
+    """
+    lookbacks = [buffer.lookback for buffer in columns]
+    check_kept(np.array(lookbacks, np.int64), t_started)
+    starts = [lookback - 1 for lookback in lookbacks]
+    return joined_with_first(columns, starts, list(map(add, starts, counts)), first)
 
 
 def check_kept(lookbacks: np.ndarray, t_started: np.ndarray) -> None:
