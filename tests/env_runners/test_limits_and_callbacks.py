@@ -11,7 +11,7 @@ from episodia.env_runners import Callbacks, RunnerMetrics, SingleAgentEnvRunner
 from episodia.errors import EnvRunnerError
 from episodia.modules import MLPActorCritic
 from episodia.testing import assert_same_episode
-from scripted_envs import ScriptedEnv, assert_every_step_once, places
+from scripted_envs import ScriptedEnv, assert_every_step_once, lengths_of, places
 
 
 def cartpole(kind=MLPActorCritic, seed=2):
@@ -64,6 +64,22 @@ def test_a_soft_horizon_truncates_and_the_environment_goes_on(kind):
         steps = places(episode)[:, 2]
         assert (np.diff(steps) == 1).all()
         assert steps[0] - episode.t_started in (0, 2, 4, 6, 8)
+
+
+@pytest.mark.parametrize("soft", [2, 3, 5, 7])
+@pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
+def test_both_horizons_count_apart(kind, soft):
+    make = partial(ScriptedEnv, 9)
+    env = make if kind == "ours" else gym.vector.SyncVectorEnv([make] * 3, autoreset_mode=kind)
+    settings = {"num_envs": 3} if kind == "ours" else {}
+    with SingleAgentEnvRunner(env, seed=0, horizon=5, soft_horizon=soft, **settings) as runner:
+        episodes = runner.sample(num_episodes=25)
+
+    for episode in episodes:
+        (seed, number), steps = places(episode)[0, :2].astype(int), places(episode)[:, 2]
+        stop = min(5, lengths_of(seed, 9)[number])  # of the environment
+        assert steps[0] % soft == 0
+        assert steps[-1] == min(steps[0] + soft, stop)
 
 
 def test_a_vector_environment_that_cannot_reset_lanes_has_no_horizon():

@@ -16,48 +16,55 @@ from episodia.errors import EnvRunnerError
 
 
 @final
-class Horizon:
-    """Truncates episodes after so many steps.
+class Horizons:
+    """Truncates episodes after so many steps: counted from where they began, or from the last reset of their environment.
 
     Args:
-        steps: How many.
         num_lanes: In how many lanes.
-        soft: Let the environment go on: the next episode begins where the last one was cut. Otherwise the lane is reset.
+        soft: After so many steps of an episode it is truncated, and the environment goes on with the next one.
+        hard: After so many steps of an environment its episode is truncated, and the lane is reset; None for no limit.
     """
 
-    def __init__(self, steps: int, num_lanes: int, *, soft: bool) -> None:
-        self._steps = steps
+    def __init__(self, num_lanes: int, *, soft: int | None, hard: int | None) -> None:
         self._soft = soft
-        self._t = np.zeros(num_lanes, np.int64)
+        self._hard = hard
+        self._t = np.zeros(num_lanes, np.int64)  # steps of the episode
+        self._env_t = np.zeros(num_lanes, np.int64)  # steps since the last reset
+        self._to_go_on: list[int] = []
+        self._to_reset: list[int] = []
 
     def start(self) -> None:
         """Take note that all lanes were reset."""
-        self._t[:] = 0
-        self._due: list[int] = []
+        self._t[:] = self._env_t[:] = 0
+        self._to_go_on, self._to_reset = [], []
 
     def cut(self, stepper: Stepper) -> list[int]:
         """End the episodes that have become long enough with the last step, and return their lanes."""
-        self._t += 1
-        self._t[list(stepper.began)] = 0
-        idle = stepper.recorder.idle_lanes
-        self._t[idle] = 0
-        self._due = np.flatnonzero(self._t >= self._steps).tolist()
-        truncate_lanes(stepper.recorder, self._due)
-        stepper.ended = [*stepper.ended, *self._due]
-        return self._due
+        fresh = [*stepper.began, *stepper.recorder.idle_lanes]
+        for t in (self._t, self._env_t):
+            t += 1
+            t[fresh] = 0
+        is_over = np.zeros_like(self._t, np.bool_) if self._hard is None else self._env_t >= self._hard
+        is_long = np.zeros_like(is_over) if self._soft is None else self._t >= self._soft
+        self._to_reset, self._to_go_on = np.flatnonzero(is_over).tolist(), np.flatnonzero(is_long & ~is_over).tolist()
+        due = [*self._to_reset, *self._to_go_on]
+        truncate_lanes(stepper.recorder, due)
+        stepper.ended = [*stepper.ended, *due]
+        return due
 
     def begin_next(self, stepper: Stepper) -> None:
         """Begin the next episodes of the lanes that were cut."""
-        due = self._due
-        if not due:
-            return
-        if self._soft:
-            observations, infos = stepper.recorder.latest(Columns.OBS), None
-        else:
-            observations, infos = _reset(stepper, due)
-        stepper.recorder.reset(taken_rows(stepper.env.single_observation_space, observations, due), infos, lanes=due)
-        self._t[due] = 0
-        stepper.began = [*stepper.began, *due]
+        if self._to_go_on:
+            self._begin(stepper, self._to_go_on, stepper.recorder.latest(Columns.OBS), None)
+        if self._to_reset:
+            self._begin(stepper, self._to_reset, *_reset(stepper, self._to_reset))
+            self._env_t[self._to_reset] = 0
+
+    def _begin(self, stepper: Stepper, lanes: list[int], observations: Any, infos: Any) -> None:
+        first = taken_rows(stepper.env.single_observation_space, observations, lanes)
+        stepper.recorder.reset(first, infos, lanes=lanes)
+        self._t[lanes] = 0
+        stepper.began = [*stepper.began, *lanes]
 
 
 def _reset(stepper: Stepper, lanes: list[int]) -> tuple[Any, list[Any]]:

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from episodia.env_runners.acting import Actor
 from episodia.env_runners.async_lanes import LOST_WORKER, close, pass_over_ends
 from episodia.env_runners.episode_order import EpisodeOrder
-from episodia.env_runners.horizons import Horizon, check_resets_lanes
+from episodia.env_runners.horizons import Horizons, check_resets_lanes
 from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.sampling import Wanted
 from episodia.env_runners.seeding import Seeds, seed_for
@@ -70,13 +70,7 @@ class Rollout:
         self._watcher = watcher
         self._live = LiveEpisodes(recorder)
         self._stepper = self._new_stepper()
-        self._horizons = []
-        horizon, soft_horizon = source.settings.horizon, source.settings.soft_horizon
-        if soft_horizon is not None:
-            self._horizons.append(Horizon(soft_horizon, recorder.num_lanes, soft=True))
-        if horizon is not None and not source.limits_itself(env):
-            check_resets_lanes(env, self._stepper)
-            self._horizons.append(Horizon(horizon, recorder.num_lanes, soft=False))
+        self._horizons = self._new_horizons()
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
@@ -92,6 +86,16 @@ class Rollout:
             mask_key=self.actor.mask_key,
             ignores_terminations=self._source.settings.ignore_terminations,
         )
+
+    def _new_horizons(self) -> Horizons | None:
+        """Return the limits of episodes that the environments do not set themselves."""
+        settings = self._source.settings
+        hard = None if self._source.limits_itself(self.env) else settings.horizon
+        if hard is not None:
+            check_resets_lanes(self.env, self._stepper)
+        if hard is None and settings.soft_horizon is None:
+            return None
+        return Horizons(self.recorder.num_lanes, soft=settings.soft_horizon, hard=hard)
 
     # --- The loop ---------------------------------------------------------------------------------------------------
 
@@ -210,7 +214,7 @@ class Rollout:
         if stepper.began:
             self._note_began(stepper.began)
         began = stepper.began
-        cut = [lane for horizon in self._horizons for lane in horizon.cut(stepper)]
+        cut = [] if self._horizons is None else self._horizons.cut(stepper)
         leaving = cut if stepper.begins_by_itself else stepper.ended
         if self._counts_episodes:
             for lane in stepper.ended:
@@ -226,8 +230,8 @@ class Rollout:
             self._watcher.on_steps(self, stepped, stepper.ended)
         if leaving:
             stepper.begin_next()
-            for horizon in self._horizons:
-                horizon.begin_next(stepper)
+            if self._horizons is not None:
+                self._horizons.begin_next(stepper)
             self._live.refresh()
             self._note_began(leaving)
 
@@ -253,8 +257,8 @@ class Rollout:
         while not self._is_reset():
             pass
         self.order.forget(left)
-        for horizon in self._horizons:
-            horizon.start()
+        if self._horizons is not None:
+            self._horizons.start()
         self._live.refresh()
         self.needs_reset = False
         self._note_began(self._stepper.began)
