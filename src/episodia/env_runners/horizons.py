@@ -41,9 +41,9 @@ class Horizons:
     def cut(self, stepper: Stepper) -> list[int]:
         """End the episodes that have become long enough with the last step, and return their lanes."""
         fresh = [*stepper.began, *stepper.recorder.idle_lanes]
-        for t in (self._t, self._env_t):
-            t += 1
-            t[fresh] = 0
+        for steps in (self._t, self._env_t):
+            np.add(steps, 1, out=steps)
+            steps[fresh] = 0
         is_over = np.zeros_like(self._t, np.bool_) if self._hard is None else self._env_t >= self._hard
         is_long = np.zeros_like(is_over) if self._soft is None else self._t >= self._soft
         self._to_reset, self._to_go_on = np.flatnonzero(is_over).tolist(), np.flatnonzero(is_long & ~is_over).tolist()
