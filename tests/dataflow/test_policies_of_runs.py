@@ -6,7 +6,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from episodia.connectors import (
     ConnectorV2,
@@ -16,11 +15,8 @@ from episodia.connectors import (
     Policy,
     PrevActionsPrevRewards,
 )
-from episodia.dataflow import Recipe, Setup, Training, load_training, save_training, train
-from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner
+from episodia.dataflow import Setup, Training, load_training, save_training, train
 from episodia.errors import CheckpointError, PolicyError, TrainingError
-from episodia.learners import Learner, PPOConfig
-from episodia.modules import default_module
 
 SMALL = {"num_envs": 2, "num_timesteps": 60, "num_epochs": 2, "hidden": (8,), "progress": False}
 
@@ -142,28 +138,3 @@ def test_a_run_with_a_piece_that_is_not_registered_goes_on_but_says_why_it_has_n
         load_training(tmp_path / "saved")
     with load_training(tmp_path / "saved", setup=training.setup) as again:
         assert again.steps == training.steps
-
-
-class Alone(MultiAgentEnv):
-    """One agent, one step."""
-
-    possible_agents = agents = ("one",)
-    observation_spaces = dict.fromkeys(agents, spaces.Box(0.0, 1.0, (1,), np.float32))
-    action_spaces = dict.fromkeys(agents, spaces.Discrete(2))
-
-    def reset(self, *, seed=None, options=None):
-        return {"one": np.zeros(1, np.float32)}, {}
-
-    def step(self, actions):
-        return {"one": np.zeros(1, np.float32)}, {"one": 1.0}, {"__all__": True}, {}, {}
-
-
-def test_a_training_of_several_modules_says_how_to_make_policies():
-    module = default_module(Alone.observation_spaces["one"], Alone.action_spaces["one"], hidden=(4,))
-    runner = MultiAgentEnvRunner(Alone, {"one": module}, seed=0)
-    with Training(runner, Learner({"one": module}, PPOConfig()), Recipe(num_timesteps=8)) as training:
-        training.step()
-
-        with pytest.raises(TrainingError, match=r"learner\.modules\[module_id\]"):
-            training.policy()
-        assert Policy(training.learner.modules["one"])(np.zeros(1, np.float32)) in (0, 1)

@@ -57,7 +57,7 @@ def test_a_policy_with_views_acts_alike_after_it_was_saved(tmp_path):
 )
 def test_every_part_of_a_view_is_saved(view, tmp_path):
     policy_with({"seen": view}).save(tmp_path / "saved")
-    pieces = Policy.load(tmp_path / "saved")._env_to_module
+    pieces = Policy.load(tmp_path / "saved")._parts.env_to_module
 
     assert pieces["mine"].views["seen"] == View(
         view.source, list(view.shifts) if view.is_window else view.shift, view.fill, every=view.every

@@ -29,6 +29,7 @@ from episodia.connectors.pipelines.pipeline_kinds import (
 )
 from episodia.connectors.pipelines.state_keeping import check_state
 from episodia.connectors.plugins.entry_points import load_connector
+from episodia.connectors.policies.multi_agent_policy import MultiAgentPolicy
 from episodia.connectors.policies.piece_codec import register_connector
 from episodia.connectors.policies.policy import Policy
 from episodia.connectors.preprocessing import (
@@ -95,6 +96,7 @@ __all__ = [
     "ModuleToAgentUnmapping",
     "ModuleToEnvPipeline",
     "MultiAgentObservationPreprocessor",
+    "MultiAgentPolicy",
     "NStepReturns",
     "NormalizeAndClipActions",
     "NumpyToTensor",

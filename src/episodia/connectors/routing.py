@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from gymnasium import Space, spaces
@@ -81,3 +81,36 @@ def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:
         module_id: [owners[position] for position in positions.tolist()]
         for module_id, positions in episodes.by_module().items()
     }
+
+
+def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], Any]:
+    """Return which module acts for an agent where nobody says it: the only one there is, or that of its own name."""
+    if modules is not None and len(modules) == 1:
+        return OnlyModule(next(iter(modules)))
+    return own_module
+
+
+@final
+class OnlyModule:
+    """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
+
+    def __init__(self, module_id: Any) -> None:
+        self.module_id = module_id
+
+    def __call__(self, agent_id: Any, episode: Any) -> Any:
+        """Return the module."""
+        return self.module_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnlyModule) and other.module_id == self.module_id
+
+    def __hash__(self) -> int:
+        return hash(self.module_id)
+
+    def __repr__(self) -> str:
+        return f"OnlyModule({self.module_id!r})"
+
+
+def own_module(agent_id: Any, episode: Any) -> Any:  # noqa: ARG001  # the signature of a mapping function
+    """Let each agent have a module of its own name."""
+    return agent_id

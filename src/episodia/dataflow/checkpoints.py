@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from episodia.connectors import Policy
 from episodia.connectors.policies import policy_codec
 from episodia.dataflow.setup import Setup
 from episodia.dataflow.training import Training
@@ -15,8 +16,9 @@ _FORMAT = "episodia training 1"
 
 
 def save_training(path: str | Path, training: Training) -> None:
-    """Write all of `training` but its history into the directory `path`, whole or not at all; `Policy.load` finds the policy.
+    """Write all of `training` but its history into the directory `path`, whole or not at all.
 
+    The policy can be loaded from there, by `Policy.load`, or `MultiAgentPolicy.load` if the runner is one for several agents.
     From then on this training and one that is loaded do the same: both begin new episodes next.
 
     Raises:
@@ -32,7 +34,9 @@ def save_training(path: str | Path, training: Training) -> None:
 
 def _policy_in(training: Training) -> dict[str, Any]:
     try:
-        return {policy_codec.KEY: training.policy().get_state()}
+        policy = training.policy()
+        key = policy_codec.KEY if isinstance(policy, Policy) else policy_codec.MULTI_AGENT_KEY
+        return {key: policy.get_state()}
     except EpisodiaError as error:
         # Modules and pieces of one's own need not be registered to go on with a training.
         return {policy_codec.REASON_KEY: str(error)}
@@ -70,6 +74,7 @@ def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads
 def _setup_of(directory: Path, data: Any) -> Setup:
     if data is None:
         raise TrainingError(
-            f"{directory}: found no setup, as it was none of plain values; expected one. Pass `setup=`, the one that was used."
+            f"{directory}: found no setup, as it was none of plain values; expected one. Pass `setup=`, the one that was used; "
+            "or make a `Training` with such a runner and such a learner, and `training.set_state(load_state(path))`."
         )
     return Setup.from_dict(data)

@@ -16,11 +16,11 @@ from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.env_runners import SingleAgentEnvRunner
-from episodia.errors import PipelineError, TrainingError
+from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.learners.algorithm import check_algorithm
-from episodia.learners.devices import usable_device
 from episodia.modules import default_module
+from episodia.modules.devices import usable_device
 from episodia.trees import describe
 
 MakeEnv: TypeAlias = Callable[[], Any]
@@ -138,7 +138,7 @@ class Setup:
             )
             for _ in range(2)
         ]
-        device = usable_device(self.device)
+        device = usable_device(LearnerError, self.device)
         pipeline = default_pipeline(
             self.algorithm, *spaces, custom=self._pieces(), stateful=networks[0].is_stateful(), device=device
         )

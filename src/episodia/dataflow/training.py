@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
 from episodia.arguments import checked_each
-from episodia.connectors import Policy
+from episodia.connectors import MultiAgentPolicy, Policy
 from episodia.dataflow.checks import check_limits, check_parts, check_setup, check_threads
 from episodia.dataflow.interrupts import deferred_interrupts
 from episodia.dataflow.recipes import Recipe
@@ -181,21 +181,25 @@ class Training:
             episodes = self.runner.evaluate(num_episodes)
         return [_total_return(episode) for episode in episodes]
 
-    def policy(self, *, explore: bool = False) -> Policy:
-        """Return what was learned so far as something that acts alone: the module of the runner, with its pipelines.
+    def policy(self, *, explore: bool = False) -> Policy | MultiAgentPolicy:
+        """Return what was learned so far as something that acts alone: what the runner acts with, and its pipelines.
 
         Args:
             explore: Whether actions are drawn; otherwise the most probable one is taken.
 
-        Raises:
-            TrainingError: If there are several modules.
+        Returns:
+            A `Policy`, or a `MultiAgentPolicy` if the runner is one for several agents.
         """
-        if _has_modules(self.runner):
-            raise TrainingError(
-                f"policy of a training: found the modules {list(self.learner.modules)}, expected one. Make a policy of each, "
-                "`Policy(training.learner.modules[module_id])`."
-            )
-        return Policy(self.runner.module, self.runner.env_to_module, self.runner.module_to_env, explore=explore)
+        runner = self.runner
+        if not _has_modules(runner):
+            return Policy(runner.module, runner.env_to_module, runner.module_to_env, explore=explore)
+        return MultiAgentPolicy(
+            runner.modules,
+            runner.env_to_module,
+            runner.module_to_env,
+            agent_to_module_mapping_fn=runner.agent_to_module_mapping_fn,
+            explore=explore,
+        )
 
     # --- State ------------------------------------------------------------------------------------------------------
 

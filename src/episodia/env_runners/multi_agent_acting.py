@@ -30,10 +30,11 @@ from episodia.connectors import (
     TensorToNumpy,
 )
 from episodia.connectors.routing import ROW_OWNERS
+from episodia.connectors.spaces.action_masks import masks_in_infos
 from episodia.connectors.unmapping import MAPPED_BATCH
 from episodia.env_runners.metrics import RunnerMetrics
 from episodia.env_runners.multi_agent_lane import Choice
-from episodia.env_runners.multi_agent_random import masks_in_infos, random_items
+from episodia.env_runners.multi_agent_random import random_items
 from episodia.env_runners.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
 from episodia.env_runners.pipelines import decoder_of, shapers_of
 from episodia.episodes import EpisodeList, MultiAgentEpisode

@@ -1,8 +1,8 @@
-"""The modules of a multi-agent runner: which there are, who acts for whom, and their weights."""
+"""The modules of a multi-agent runner: which there are, and their weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from episodia.episodes.multi_agent_episode import DEFAULT_MODULE_ID
@@ -17,38 +17,6 @@ def as_modules(modules: Any) -> MultiModule | None:
     if isinstance(modules, Mapping) and not isinstance(modules, Module):
         return MultiModule(modules)
     return MultiModule({DEFAULT_MODULE_ID: modules})
-
-
-def default_mapping(modules: MultiModule | None) -> Callable[[Any, Any], Any]:
-    """Return which module acts for an agent where nobody says it: the only one there is, or that of its own name."""
-    if modules is not None and len(modules) == 1:
-        return OnlyModule(next(iter(modules)))
-    return own_module
-
-
-class OnlyModule:
-    """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
-
-    def __init__(self, module_id: Any) -> None:
-        self.module_id = module_id
-
-    def __call__(self, agent_id: Any, episode: Any) -> Any:
-        """Return the module."""
-        return self.module_id
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OnlyModule) and other.module_id == self.module_id
-
-    def __hash__(self) -> int:
-        return hash(self.module_id)
-
-    def __repr__(self) -> str:
-        return f"OnlyModule({self.module_id!r})"
-
-
-def own_module(agent_id: Any, episode: Any) -> Any:  # noqa: ARG001  # the signature of a mapping function
-    """Let each agent have a module of its own name."""
-    return agent_id
 
 
 def weights_of(modules: MultiModule | None) -> dict[Any, dict[str, Any]]:

@@ -19,15 +19,6 @@ ACTION_MASK = "action_mask"
 Owners = Sequence[tuple[int, Any]]
 
 
-def masks_in_infos(episodes: Sequence[MultiAgentEpisode], owners: Owners) -> np.ndarray | None:
-    """Return the action masks that the last infos of some agents hold, `[B, n]`; None if the first has none."""
-    infos = (episodes[position].agent_episodes[agent].get_infos(-1) for position, agent in owners)
-    first = next(infos, None)
-    if not first or ACTION_MASK not in first:
-        return None
-    return np.stack([first[ACTION_MASK], *(info[ACTION_MASK] for info in infos)])
-
-
 def mask_of(episode: MultiAgentEpisode, agent: Any) -> Any:
     """Return the mask of an agent's allowed actions, from its last observation or info; None if there is none."""
     single = episode.agent_episodes[agent]

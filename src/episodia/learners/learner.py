@@ -17,7 +17,6 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.learners.coefficients import Coefficients
-from episodia.learners.devices import usable_device
 from episodia.learners.finiteness import non_finite_error, not_finite
 from episodia.learners.gradient_processing import norm_of, processed
 from episodia.learners.gradients import Gradients, Weight, averaged, by_module, compute, flattened, merged, total_weight
@@ -28,6 +27,7 @@ from episodia.learners.optimizers import Optimizers
 from episodia.learners.pipelines import default_pipeline
 from episodia.learners.state_checks import check_components, check_names, check_part, check_progress, generator_with
 from episodia.modules import Module
+from episodia.modules.devices import usable_device
 
 
 @final
@@ -74,7 +74,7 @@ class Learner:
     ) -> None:
         check_algorithm(config)
         self.config = config
-        self.device = usable_device(device)
+        self.device = usable_device(LearnerError, device)
         self._networks = Networks(modules)
         for module in self._networks.torch_modules.values():
             module.to(self.device)

@@ -9,9 +9,10 @@ import torch
 from gymnasium import Space
 
 from episodia.connectors import ConnectorV2, LearnerConnectorPipeline, defaults
+from episodia.errors import LearnerError
 from episodia.learners.action_masks import AddActionMasksFromEpisodes
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
-from episodia.learners.devices import usable_device
+from episodia.modules.devices import usable_device
 
 
 def default_pipeline(
@@ -40,7 +41,7 @@ def default_pipeline(
     ['AddActionMasksFromEpisodes', 'ComputeReturnsToGo', 'Standardize']
     """
     check_algorithm(config)
-    targets = config.targets(usable_device(device))
+    targets = config.targets(usable_device(LearnerError, device))
     return defaults.learner(
         observation_space,
         action_space,

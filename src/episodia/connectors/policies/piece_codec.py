@@ -25,9 +25,11 @@ from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.policies.limited_spaces import decoded_spaces
 from episodia.connectors.previous import PrevActionsPrevRewards
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
+from episodia.connectors.routing import AgentToModuleMapping
 from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.unmapping import ModuleToAgentUnmapping
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
@@ -105,11 +107,13 @@ _KINDS: dict[str, _Kind] = {
             AddStatesFromEpisodesToBatch,
             AddTimeDimToBatchAndZeroPad,
             AddViews,
+            AgentToModuleMapping,
             BatchIndividualItems,
             FlattenObservations,
             FrameStacking,
             GetActions,
             MeanStdFilter,
+            ModuleToAgentUnmapping,
             NormalizeAndClipActions,
             NumpyToTensor,
             OneHotObservations,

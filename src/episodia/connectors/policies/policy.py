@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -13,19 +12,25 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors import defaults
-from episodia.connectors.base import ConnectorV2
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.pipelines.places import walk
 from episodia.connectors.policies import policy_codec
-from episodia.connectors.views.add_views import AddViews
+from episodia.connectors.policies.snapshot import (
+    NOT_RECORDED,
+    Snapshot,
+    acting_copy,
+    as_scalars,
+    check_acts,
+    checked_reward,
+    device_of,
+    mask_row,
+)
 from episodia.episodes import SingleAgentEpisode
+from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.errors import PolicyError
 from episodia.modules import Module
+from episodia.modules.devices import usable_device
 from episodia.state import checkpoint_directory, load_state, save_state
 from episodia.trees import map_batch
-
-# What is in a batch for the module or the environment, and not a result that episodes keep.
-_NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 
 class _Taken(NamedTuple):
@@ -45,14 +50,14 @@ class Policy:
     Call it with each observation, and `reset` it when an episode is over. A policy that looks at rewards has to `observe` them.
 
     Args:
-        module: What acts; one module, not several.
+        module: What acts; for several modules there is `MultiAgentPolicy`.
         env_to_module: The pipeline in front of it; by default the default one for the spaces of the module.
         module_to_env: The pipeline behind it; by default the default one.
         explore: Whether actions are drawn; otherwise the most probable one is taken.
         seed: For what is drawn.
 
     Raises:
-        PolicyError: If there are several modules.
+        PolicyError: If there are several modules, or if something is of another kind.
         PipelineError: If module and pipelines do not fit together.
 
     >>> from gymnasium import spaces
@@ -71,56 +76,44 @@ class Policy:
         explore: bool = False,
         seed: int | None = None,
     ) -> None:
-        if isinstance(module, (Mapping, torch.nn.ModuleDict)):
-            raise PolicyError(
-                f"policy: found {len(module)} modules, expected one. Make a policy of each, `Policy(modules[module_id])`."
-            )
-        self.explore = explore
-        self._module: Any = copy.deepcopy(module)
-        if isinstance(self._module, torch.nn.Module):
-            self._module.eval()
-        self._device = _device_of(self._module)
-        self._env_to_module = self._own_env_to_module(env_to_module)
-        self._module_to_env = self._own_module_to_env(module_to_env)
-        pieces = [place.piece for pipeline in self._pipelines for place in walk(pipeline)]
-        _stop_learning(pieces)
-        self._lookback = max(pipeline.lookback for pipeline in self._pipelines)
-        self._needs_rewards = any(map(_looks_at_rewards, pieces))
-        self._generator = torch.Generator(self._device)
-        _ = self._generator.seed() if seed is None else self._generator.manual_seed(seed)
+        check_acts(module)
+        own: Any = acting_copy({DEFAULT_MODULE_ID: module})[DEFAULT_MODULE_ID]
+        self._module = own
+        to_module = self._default_env_to_module() if env_to_module is None else env_to_module
+        to_env = self._default_module_to_env() if module_to_env is None else module_to_env
+        self._parts = Snapshot(own, to_module, to_env, explore=explore, device=device_of(own), seed=seed)
         self.reset()
 
-    def _own_env_to_module(self, given: EnvToModulePipeline | None) -> EnvToModulePipeline:
-        if given is not None:
-            return copy.deepcopy(given)
+    def _default_env_to_module(self) -> EnvToModulePipeline:
         module = self._module
         return defaults.env_to_module(
             module.observation_space,
             module.action_space,
             stateful=module.is_stateful(),
-            device=self._device,
+            device=device_of(module),
             module=module,
         )
 
-    def _own_module_to_env(self, given: ModuleToEnvPipeline | None) -> ModuleToEnvPipeline:
-        if given is not None:
-            return copy.deepcopy(given)
+    def _default_module_to_env(self) -> ModuleToEnvPipeline:
         module = self._module
-        return defaults.module_to_env(self.observation_space, module.action_space, stateful=module.is_stateful())
+        return defaults.module_to_env(module.observation_space, module.action_space, stateful=module.is_stateful())
 
     @property
-    def _pipelines(self) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
-        return self._env_to_module, self._module_to_env
+    def explore(self) -> bool:
+        """Whether actions are drawn; otherwise the most probable one is taken."""
+        return self._parts.explore
 
     @property
     def observation_space(self) -> Space[Any] | None:
         """What the policy is called with: the observation space of the environment, if it is known."""
-        return self._env_to_module.input_observation_space
+        space: Space[Any] | None = self._parts.env_to_module.input_observation_space
+        return space
 
     @property
     def action_space(self) -> Space[Any] | None:
         """What the policy returns: the action space of the environment, if it is known."""
-        return self._module_to_env.input_action_space
+        space: Space[Any] | None = self._parts.module_to_env.input_action_space
+        return space
 
     def __repr__(self) -> str:
         return f"Policy({type(self._module).__name__}, explore={self.explore})"
@@ -144,17 +137,15 @@ class Policy:
                 "observe: found no action that a reward could be for, expected one in this episode. Call the policy with an "
                 "observation first."
             )
-        if np.ndim(reward) or not np.isfinite(reward):
-            raise PolicyError(f"observe: found {reward!r}, expected a finite number. Pass the reward of one step.")
-        self._reward = (self._reward or 0.0) + float(reward)
+        self._reward = (self._reward or 0.0) + checked_reward(reward)
 
     def __call__(self, observation: Any, *, infos: Mapping[str, Any] | None = None, action_mask: Any = None) -> Any:
         """Return the action for `observation`, as the environment takes it.
 
         Args:
             observation: What the environment shows, in its observation space.
-            infos: What it says beside, for pieces that want to know.
-            action_mask: Nonzero where an action is allowed, nested as actions are, if observations do not hold it.
+            infos: What it says beside, for pieces that want to know. A mask of allowed actions is looked for here, too.
+            action_mask: Nonzero where an action is allowed, nested as actions are, if neither observations nor infos hold it.
 
         Raises:
             SpaceError: If the observation does not belong to its space.
@@ -162,21 +153,16 @@ class Policy:
             ConnectorError: If a piece of a pipeline fails.
         """
         episode = self._continued(observation, infos)
-        shared: dict[Any, Any] = {}
-        arguments = {"rl_module": self._module, "episodes": [episode], "explore": self.explore, "shared_data": shared}
-        with torch.no_grad():
-            batch = self._env_to_module(**arguments)
-            outputs = self._module.forward_exploration(batch) if self.explore else self._module.forward_inference(batch)
-            if action_mask is not None:
-                outputs = {**outputs, Columns.ACTION_MASK: map_batch(lambda leaf: np.asarray(leaf)[None], action_mask)}
-            made = self._module_to_env(**arguments, batch=outputs, generator=self._generator)
+        mask = (infos or {}).get(Columns.ACTION_MASK) if action_mask is None else action_mask
+        rows = None if mask is None else mask_row(mask)
+        made = self._parts.act(episode, lambda batch, _: self._parts.passed(self._module, batch, rows))
         taken = _taken_of(made)
         action = (
             map_batch(np.copy, _row(made[Columns.ACTIONS_FOR_ENV])) if Columns.ACTIONS_FOR_ENV in made else taken.action
         )
         # Only now, so that a call that fails changes nothing.
         self._episode, self._taken, self._reward = episode, taken, None
-        return _scalar(action)
+        return as_scalars(action)
 
     def _continued(self, observation: Any, infos: Mapping[str, Any] | None) -> SingleAgentEpisode:
         """Return the episode with `observation` at its end; the one so far is as it was."""
@@ -184,12 +170,12 @@ class Policy:
             episode = SingleAgentEpisode("policy", observation_space=self.observation_space)
             episode.add_env_reset(observation, infos)
             return episode
-        if self._reward is None and self._needs_rewards:
+        if self._reward is None and self._parts.needs_rewards:
             raise PolicyError(
                 "policy: found no reward for its last action, expected one, since its pipeline looks at rewards. Call "
                 "`observe(reward)` after each step, or `reset()` if a new episode begins."
             )
-        episode = self._episode.cut(len_lookback_buffer=self._lookback)
+        episode = self._episode.cut(len_lookback_buffer=self._parts.lookback)
         episode.add_env_step(
             observation, self._taken.action, self._reward or 0.0, infos, extra_model_outputs=self._taken.extras
         )
@@ -219,16 +205,17 @@ class Policy:
             device: Where the module computes.
 
         Raises:
-            CheckpointError: If there is no checkpoint, if it is damaged, or if there is no policy in it.
+            CheckpointError: If there is no checkpoint, if it is damaged, or if there is no policy for one agent in it.
+            PolicyError: If there is no such device.
         """
         state = load_state(checkpoint_directory(path))
-        return cls.from_state(policy_codec.policy_in(state, path), device=device, where=str(path))
+        return cls.from_state(policy_codec.policy_in(state, path, policy_codec.KEY), device=device, where=str(path))
 
     def get_state(self) -> dict[str, Any]:
         """Return all that is needed to make the policy again, as `save_state` takes it; see `save`."""
-        state = policy_codec.encoded_policy(self._module, self._env_to_module, self._module_to_env)
-        drawing = {"device": self._device.type, "state": self._generator.get_state()}
-        return {**state, "explore": self.explore, "generator": drawing}
+        parts = self._parts
+        encoded = policy_codec.encoded_policy(self._module, parts.env_to_module, parts.module_to_env)
+        return {**encoded, **parts.get_state()}
 
     @classmethod
     def from_state(cls, state: Any, *, device: str | torch.device = "cpu", where: str = "state of a policy") -> Policy:
@@ -237,36 +224,14 @@ class Policy:
         Raises:
             CheckpointError: If it is something else, or if a class is not registered here.
         """
-        parts = policy_codec.decoded_policy(state, torch.device(device), where)
+        parts = policy_codec.decoded_policy(state, usable_device(PolicyError, device), where)
         policy = cls(parts.module, parts.env_to_module, parts.module_to_env, explore=parts.explore)
-        policy._generator = parts.generator or policy._generator
+        policy._parts.generator = parts.generator or policy._parts.generator
         return policy
 
 
-def _device_of(module: Any) -> torch.device:
-    weights = module.parameters() if isinstance(module, torch.nn.Module) else ()
-    return next((weight.device for weight in weights), torch.device("cpu"))
-
-
-def _looks_at_rewards(piece: ConnectorV2) -> bool:
-    if isinstance(piece, AddViews):
-        return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
-    return bool(getattr(piece, "n_prev_rewards", 0))
-
-
-def _stop_learning(pieces: list[ConnectorV2]) -> None:
-    for piece in pieces:
-        if hasattr(piece, "update_stats"):
-            piece.update_stats = False
-
-
 def _taken_of(made: dict[str, Any]) -> _Taken:
-    if Columns.ACTIONS not in made:
-        raise PolicyError(
-            f"policy: found the columns {list(made)} at the end of the module-to-env pipeline, expected {Columns.ACTIONS!r} "
-            "among them. Let the module return it, or put `GetActions` into the pipeline."
-        )
-    extras = {name: _row(column) for name, column in made.items() if name not in _NOT_RECORDED}
+    extras = {name: _row(column) for name, column in made.items() if name not in NOT_RECORDED}
     return _Taken(_row(made[Columns.ACTIONS]), extras)
 
 
@@ -277,8 +242,3 @@ def _row(column: Any) -> Any:
 
 def _first(leaf: Any) -> Any:
     return (leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else leaf)[0]
-
-
-def _scalar(action: Any) -> Any:
-    """Return leaves without axes as scalars, which is what environments expect."""
-    return map_batch(lambda leaf: leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf, action)

@@ -16,13 +16,17 @@ from episodia.space_codec import encode_space
 
 #: Under which a checkpoint holds a policy, whatever else it holds.
 KEY: Final = "policy"
+#: Under which it holds one for several agents.
+MULTI_AGENT_KEY: Final = "multi_agent_policy"
 #: Under which a checkpoint says why it holds none.
 REASON_KEY: Final = "no_policy"
-_VERSION = 1
+VERSION: Final = 1
+
+_LOADERS = {KEY: "Policy.load", MULTI_AGENT_KEY: "MultiAgentPolicy.load"}
 
 
 class PolicyParts(NamedTuple):
-    """What a policy is made of."""
+    """What a policy is made of; `module` are several by their ids, for a policy of several agents."""
 
     module: Any
     env_to_module: EnvToModulePipeline
@@ -41,19 +45,33 @@ def encoded_policy(
         PipelineError: If the class of a piece is not registered.
     """
     return {
-        "version": _VERSION,
-        "module": {
-            "class": module_name(module),
-            "spaces": [encode_space(module.observation_space), encode_space(module.action_space)],
-            "config": module.get_config(),
-            "state": module_state(module),
-        },
-        "env_to_module": _encoded_pipeline(env_to_module),
-        "module_to_env": _encoded_pipeline(module_to_env),
+        "version": VERSION,
+        "module": encoded_module(module),
+        "env_to_module": encoded_pipeline(env_to_module),
+        "module_to_env": encoded_pipeline(module_to_env),
     }
 
 
-def _encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dict[str, Any]:
+def encoded_module(module: Any) -> dict[str, Any]:
+    """Return the class of a module, what it was made with, and what it has learned.
+
+    Raises:
+        ModuleError: If its class is not registered.
+    """
+    return {
+        "class": module_name(module),
+        "spaces": [encode_space(module.observation_space), encode_space(module.action_space)],
+        "config": module.get_config(),
+        "state": module_state(module),
+    }
+
+
+def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dict[str, Any]:
+    """Return the spaces, the pieces and the state of a pipeline.
+
+    Raises:
+        PipelineError: If the class of a piece is not registered.
+    """
     return {
         "spaces": [encode_space(pipeline.input_observation_space), encode_space(pipeline.input_action_space)],
         "pieces": [encoded_piece(piece) for piece in pipeline],
@@ -61,19 +79,46 @@ def _encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> di
     }
 
 
-def policy_in(state: dict[str, Any], path: str | Path) -> Any:
-    """Return the policy that is in the state of a checkpoint.
+def policy_in(state: dict[str, Any], path: str | Path, key: str) -> Any:
+    """Return the policy that is under `key` in the state of a checkpoint.
 
     Raises:
         CheckpointError: If there is none.
     """
-    if KEY not in state:
-        reason = f" It could not be saved: {state[REASON_KEY]}" if REASON_KEY in state else ""
+    if key in state:
+        return state[key]
+    reason = f" It could not be saved: {state[REASON_KEY]}" if REASON_KEY in state else ""
+    others = [f"`{loader}`" for other, loader in _LOADERS.items() if other in state]
+    remedy = (
+        f"Load it with {others[0]}."
+        if others
+        else f"Load one that `save` of a policy or a training has written.{reason}"
+    )
+    raise CheckpointError(
+        f"{path}: found a checkpoint of {sorted(state)}, expected one with {key!r} in it, for `{_LOADERS[key]}`. {remedy}"
+    )
+
+
+def checked_version(state: Any, where: str) -> None:
+    """Check that `state` is that of a policy which this version understands.
+
+    Raises:
+        CheckpointError: If it is not.
+    """
+    version = state.get("version") if isinstance(state, dict) else None
+    if type(version) is not int or version != VERSION:
         raise CheckpointError(
-            f"{path}: found a checkpoint of {sorted(state)}, expected one with {KEY!r} in it. Load one that `Policy.save` or a "
-            f"training has written.{reason}"
+            f"{where}: found a policy of version {repr(version)[:40]}, expected {VERSION}. Load it with the version of "
+            "episodia that has written it, or a later one."
         )
-    return state[KEY]
+
+
+def cannot_be_made(where: str, error: Exception) -> CheckpointError:
+    """Return what to raise if a saved policy fails on the way through the constructors; they are all registered ones."""
+    return CheckpointError(
+        f"{where}: found a policy that cannot be made here ({type(error).__name__}: {error}), expected registered classes "
+        "with arguments that fit. Import what registers them first, or use another checkpoint."
+    )
 
 
 def decoded_policy(state: Any, device: torch.device, where: str) -> PolicyParts:
@@ -82,27 +127,23 @@ def decoded_policy(state: Any, device: torch.device, where: str) -> PolicyParts:
     Raises:
         CheckpointError: If it is something else, from a later version, or of classes that are not registered.
     """
-    version = state.get("version") if isinstance(state, dict) else None
-    if version != _VERSION:
-        raise CheckpointError(
-            f"{where}: found a policy of version {repr(version)[:40]}, expected {_VERSION}. Load it with the version of "
-            "episodia that has written it, or a later one."
-        )
+    checked_version(state, where)
     try:
-        return _parts(state, device)
-    except Exception as error:
-        # An untrue state can fail anywhere on the way through the constructors; they are all registered ones.
-        raise CheckpointError(
-            f"{where}: found a policy that cannot be made here ({type(error).__name__}: {error}), expected registered classes "
-            "with arguments that fit. Import what registers them first, or use another checkpoint."
-        ) from error
+        return decoded_parts(decoded_module(state["module"], device), state, device)
+    except Exception as error:  # an untrue state can fail anywhere
+        raise cannot_be_made(where, error) from error
 
 
-def _parts(state: dict[str, Any], device: torch.device) -> PolicyParts:
-    saved = state["module"]
-    module = make_module(saved["class"], *decoded_spaces(saved["spaces"]), saved["config"], saved["state"])
+def decoded_module(data: dict[str, Any], device: torch.device) -> Any:
+    """Return the module that `encoded_module` turned into `data`."""
+    module = make_module(data["class"], *decoded_spaces(data["spaces"]), data["config"], data["state"])
     if isinstance(module, torch.nn.Module):
         module.to(device)
+    return module
+
+
+def decoded_parts(module: Any, state: dict[str, Any], device: torch.device) -> PolicyParts:
+    """Return `module`, one or several, with all that a policy has beside."""
     return PolicyParts(
         module=module,
         env_to_module=_decoded_pipeline(EnvToModulePipeline, state["env_to_module"], device),

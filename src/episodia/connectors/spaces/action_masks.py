@@ -11,8 +11,9 @@ from episodia.columns import Columns
 from episodia.connectors.batches.memorized_rows import agent_episode, episodes_of_rows, memorized_rows
 from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.connectors.batches.rows import is_tensor
-from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.errors import BatchError
 from episodia.trees import map_batch
 
 # Where a runner notes the rows whose action nobody looks at, because their environment is about to be reset.
@@ -62,6 +63,35 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
         return None
     rows = EpisodeList(episodes_of_rows(outputs.module_id, episodes, shared_data))
     return rows.latest(Columns.OBS)[key]
+
+
+def masks_in_infos(episodes: Sequence[MultiAgentEpisode], owners: Sequence[tuple[int, Any]]) -> np.ndarray | None:
+    """Return the action masks that the last infos of some agents hold, `[B, n]`; None if none of them does.
+
+    Args:
+        episodes: The episodes.
+        owners: The position of the episode, and the agent, of each row.
+
+    Raises:
+        BatchError: If only some of them hold one, or if they do not fit together.
+    """
+    infos = [episodes[position].agent_episodes[agent].get_infos(-1) for position, agent in owners]
+    masks: list[Any] = [(info or {}).get(Columns.ACTION_MASK) for info in infos]
+    without = [owner for owner, mask in zip(owners, masks, strict=True) if mask is None]
+    if len(without) == len(owners):
+        return None
+    if without:
+        raise BatchError(
+            f"action masks: found none in the infos of (episode, agent) {without[:3]}, and some in those of others of the same "
+            f"module, expected one for all or for none. Give each of them {Columns.ACTION_MASK!r}."
+        )
+    try:
+        return np.stack(masks)
+    except (TypeError, ValueError) as error:
+        raise BatchError(
+            f"action masks: found {masks!r} in the infos of agents of one module, expected arrays of one shape ({error}). Let "
+            "the environment give each of them such an array."
+        ) from error
 
 
 def _allowing_all(mask: Any, rows: Sequence[int]) -> Any:

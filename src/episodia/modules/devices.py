@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import torch
 
-from episodia.errors import LearnerError
+from episodia.errors import EpisodiaError
 
 
-def usable_device(device: str | torch.device | None) -> torch.device:
+def usable_device(error: type[EpisodiaError], device: str | torch.device | None) -> torch.device:
     """Return the device of this name, if this machine has it; None is the CPU.
 
     Raises:
-        LearnerError: If it has not.
+        EpisodiaError: The given one, if it has not.
 
-    >>> usable_device(None)
+    >>> from episodia.errors import LearnerError
+    >>> usable_device(LearnerError, None)
     device(type='cpu')
     """
     try:
         found = torch.device("cpu" if device is None else device)
         torch.empty(0, device=found)
     # torch has no error of its own for this: what is raised differs from device to device.
-    except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise LearnerError(
+    except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise error(
             f"device: found {device!r}, which cannot be used here ({reason}), expected one of this machine. Pass `'cpu'`, for "
             "example."
-        ) from error
+        ) from problem
     return found
