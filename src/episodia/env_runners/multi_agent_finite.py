@@ -21,7 +21,7 @@ def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
     for agent, single in chunk.agent_episodes.items():
         for name, column in (("observations", single.observations), ("rewards", single.rewards)):
             for path, array in leaves(column.data):
-                if not _is_finite(array):
+                if not _is_finite_leaf(array):
                     t = _first_bad(array, column) + single.t_started
                     raise EnvError(
                         f"environment {env_index}, episode {chunk.id_!r}, agent {agent!r}, t={t}: found NaN or an infinite "
@@ -30,7 +30,12 @@ def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
                     )
 
 
-def _is_finite(array: Any) -> bool:
+def is_finite(observations: Any) -> bool:
+    """Tell whether there is no NaN and no infinite number in `observations`, of one agent or by agent."""
+    return all(_is_finite_leaf(leaf) for _, leaf in leaves(observations))
+
+
+def _is_finite_leaf(array: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return True
     # A finite sum has finite terms: one cheap reduction for the usual case.

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
+from episodia.env_runners.bad_observations import cannot_act_on
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.late_rewards import joined, settle
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_bulk import BulkRecording
 from episodia.env_runners.multi_agent_env import StepResult
-from episodia.env_runners.multi_agent_finite import check_finite
+from episodia.env_runners.multi_agent_finite import check_finite, is_finite
 from episodia.env_runners.multi_agent_harvest import Harvest
 from episodia.env_runners.multi_agent_lane import Choice, Lane
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
@@ -128,9 +129,28 @@ class Players:
             complete = len(self._harvest)
             self._settle_rewards(reward_delay)
             return self._harvest.take_first(complete, self._metrics)
+        except Exception as error:
+            self._bulk.flush()
+            self._drop_bad_observations(error)
+            raise
         finally:
             self._bulk.flush()
             self._metrics.common.sample_time_s += perf_counter() - started
+
+    def _drop_bad_observations(self, error: Exception) -> None:
+        """Drop running episodes on whose last observations nobody can act: the next call would fail at them again.
+
+        Raises:
+            EnvError: If there are any, instead of `error`.
+        """
+        running = [(lane, lane.running) for lane in self.lanes if lane.is_running]
+        bad = [(lane, episode) for lane, episode in running if not is_finite(episode.get_observations(-1))]
+        for lane, episode in bad:
+            lane.leave()
+            self._metrics.common.num_episodes_dropped += 1
+            self._metrics.common.num_env_steps_dropped += len(episode)
+        if bad:
+            raise cannot_act_on([lane.index for lane, _ in bad], error) from error
 
     def _prepare(self, manner: Manner, lookback: int) -> None:
         """Settle what an earlier call has left behind."""

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, final
 import torch
 from gymnasium.vector import VectorEnv
 
+from episodia.columns import Columns
 from episodia.env_runners.acting import Actor
 from episodia.env_runners.async_lanes import LOST_WORKER, close, pass_over_ends
+from episodia.env_runners.bad_observations import cannot_act_on, lanes_not_finite
 from episodia.env_runners.episode_order import EpisodeOrder
 from episodia.env_runners.horizons import Horizons, check_resets_lanes
 from episodia.env_runners.lane_faults import Faults
@@ -108,11 +110,32 @@ class Rollout:
             steps: How many there are already, beside those in the recorder.
             on_complete: Called after the last step, before its observations go through the pipeline.
         """
-        with torch.no_grad():
-            if goal.steps is not None:
-                self._play_steps(goal.steps, manner, steps, on_complete)
-            else:
-                self._play_episodes(goal.episodes or 0, manner, on_complete)
+        try:
+            with torch.no_grad():
+                if goal.steps is not None:
+                    self._play_steps(goal.steps, manner, steps, on_complete)
+                else:
+                    self._play_episodes(goal.episodes or 0, manner, on_complete)
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
+
+    def _drop_bad_observations(self, error: Exception) -> None:
+        """Drop running episodes on whose last observation nobody can act: the next call would fail at it again.
+
+        Raises:
+            EnvError: If there are any, instead of `error`.
+        """
+        if self.needs_reset:
+            return
+        bad = set(lanes_not_finite(self._live.latest(Columns.OBS), self.recorder.num_lanes)).intersection(
+            self._running()
+        )
+        if bad:
+            self.order.forget([episode_id(self.recorder, lane) for lane in bad])
+            self.faults.drop(self.recorder, sorted(bad))
+            self.needs_reset = True
+            raise cannot_act_on(sorted(bad), error) from error
 
     def _play_steps(self, wanted: int, manner: Manner, waiting: int, on_complete: Callable[[], None]) -> None:
         steps = waiting + steps_waiting(self.recorder)
