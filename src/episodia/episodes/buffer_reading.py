@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,21 @@ class BufferReading:
     def __len__(self) -> int:
         return len(self._storage) - self.lookback
 
+    @property
+    def data(self) -> Any:
+        """All items, the lookback included: a list of them, or read-only arrays."""
+        return self._pick(slice(0, len(self._storage)), False)
+
+    def len_incl_lookback(self) -> int:
+        """Return the number of items, the lookback included."""
+        return len(self._storage)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._storage.items(slice(self.lookback, len(self._storage))))
+
+    def __getitem__(self, index: Index) -> Any:
+        return self._get(index, False, None, False)
+
     def get(
         self,
         indices: Index = None,
@@ -56,8 +72,12 @@ class BufferReading:
         """
         return self._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
 
-    def _get(self, indices: Index, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
+    def _get(self, indices: Index, negative_is_lookback: Any, fill: Any, hot: Any) -> Any:
         """`get` with positional arguments, which is what the episodes' getters call."""
+        # Junk would count as a flag too. Nothing is as fast as this way of asking whether both are booleans.
+        if not ((negative_is_lookback is False or negative_is_lookback is True) and (hot is False or hot is True)):
+            negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
+            hot = indexing.as_flag(hot, "one_hot_discrete")
         storage: Any = self._storage
         if type(indices) is int:
             # A list is looked at here, because one item is what is read most, and calls would take longer than reading it.

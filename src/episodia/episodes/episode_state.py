@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.episodes.array_storage import ArrayStorage
-from episodia.episodes.indexing import as_count
+from episodia.episodes.indexing import as_count, as_flag
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_columns import check_lengths
-from episodia.episodes.single_agent_stepping import as_flag
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space, encoded_once

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from episodia.errors import EpisodeError, IndexTypeError
+from episodia.trees import describe
 
 Index: TypeAlias = int | np.integer | Sequence[int] | np.ndarray | slice | None
 
@@ -94,6 +95,17 @@ def as_count(name: str, value: object, where: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
         return int(value)
     raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
+
+
+def as_flag(flag: Any, name: str = "") -> bool:
+    """Return `flag`, the argument `name`, as a bool; 0, 1 and their NumPy kinds are welcome."""
+    if type(flag) is bool:
+        return flag
+    is_array = isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype.kind in "biu"
+    if (is_array or isinstance(flag, (np.bool_, int, np.integer))) and flag in (0, 1):
+        return bool(flag)
+    where = f"`{name}`: " if name else ""
+    raise EpisodeError(f"{where}found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
 
 
 def is_single(index: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,30 +11,26 @@ from numpy import ndarray
 
 from episodia.episodes import indexing
 from episodia.episodes.array_storage import ArrayStorage
-from episodia.episodes.buffer_reading import BufferReading
+from episodia.episodes.buffer_overwriting import BufferOverwriting, as_items
 from episodia.episodes.display import buffer_text
-from episodia.episodes.indexing import Index
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
-from episodia.errors import EpisodeError, EpisodeIndexError
+from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
 from episodia.space_rules import SpaceRules, rules_of
 from episodia.spaces import as_space, empty_batch, structure_of
 from episodia.trees import (
     PLAIN_DTYPES,
     SCALAR_TYPES,
-    as_rows,
-    batch_length,
     describe,
     equal,
     joined_rows,
     map_batch,
     private,
     stack,
-    unstack,
 )
 
 
-class LookbackBuffer(BufferReading):
+class LookbackBuffer(BufferOverwriting):
     """A column of items, of which the first `lookback` are the past and index 0 is the first after them.
 
     A buffer grows as a list of items and is turned into arrays by `finalize`. Readers get lists of items while it is open
@@ -158,18 +154,6 @@ class LookbackBuffer(BufferReading):
         """Whether the items are opaque objects, such as infos, that are never stacked."""
         return self._storage.holds_objects
 
-    @property
-    def data(self) -> Any:
-        """All items, the lookback included: a list of them, or read-only arrays."""
-        return self._pick(slice(0, len(self._storage)), False)
-
-    def len_incl_lookback(self) -> int:
-        """Return the number of items, the lookback included."""
-        return len(self._storage)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._storage.items(slice(self.lookback, len(self._storage))))
-
     # --- Writing ----------------------------------------------------------------------------------------------------
 
     def append(self, item: Any) -> None:
@@ -183,7 +167,7 @@ class LookbackBuffer(BufferReading):
 
     def extend(self, items: Any) -> None:
         """Add copies of several items: a list of them, or arrays with time as the first axis."""
-        items = _as_items(items)
+        items = as_items(items)
         if self._space is not None and not self._storage.holds_objects:
             items = [self.admit(item) for item in items]
         self._storage.push_all(self._storage.admit_all(items))
@@ -247,72 +231,6 @@ class LookbackBuffer(BufferReading):
         self._storage.delete(position)
         self.lookback -= position < self.lookback
 
-    def set(self, new_data: Any, *, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
-        """Overwrite the items at `at_indices` (an index as in `get`) with copies of `new_data`.
-
-        Args:
-            new_data: One item for an int, otherwise a list of items or arrays with time as the first axis. An open buffer
-                takes items of any shape. A finalized one takes rows of its own shape, or a whole new column.
-            at_indices: Which items to overwrite; None means all but the lookback.
-            neg_index_as_lookback: Let negative indices count from index 0 to the left.
-
-        Raises:
-            EpisodeIndexError: If an index is not there or the number of items differs from the number of indices.
-            SpaceError: If the buffer is finalized and an item lies outside of its space.
-        """
-        self._set(new_data, at_indices, neg_index_as_lookback)
-
-    def _set(self, new_data: Any, indices: Index, negative_is_lookback: bool) -> None:
-        """`set` with positional arguments, which is what the episodes' setters call."""
-        storage = self._storage
-        if type(indices) is int:
-            # A list is looked at here, because writing one item takes less time than a call does.
-            items = storage._items if type(storage) is ListStorage else storage
-            size = len(items)
-            position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
-            if 0 <= position < size:
-                storage.put(position, self._inside([new_data])[0] if self.finalized else new_data)
-                return
-        positions, single = self._positions_to_set(indices, negative_is_lookback)
-        items = [new_data] if single else _as_items(new_data)
-        if len(items) != len(positions):
-            raise EpisodeIndexError(
-                f"found {len(items)} items to set at {len(positions)} places ({indices!r}), expected "
-                "one item for each place. Pass as many items as there are indices; nothing was changed."
-            )
-        if self.finalized:
-            items = self._inside(items)
-        if single:
-            storage.put(positions[0], items[0])
-        else:
-            storage.replace(positions, items)
-
-    def _inside(self, items: list[Any]) -> list[Any]:
-        """Return private copies of `items` after checking that they lie in the space, if rows have one."""
-        if self._space is None or not items or type(self._storage) is not ArrayStorage:
-            return items
-        rules = self._rules_of_space()
-        items = [rules.admit(item) for item in items]
-        rules.check_bounds(stack(items, rules.objects))
-        return items
-
-    def _positions_to_set(self, indices: Index, negative_is_lookback: bool) -> tuple[list[int], bool]:
-        size = len(self._storage)
-        if indices is None:
-            indices = slice(None)
-        if isinstance(indices, slice):
-            return list(range(size)[indexing.clip_slice(indices, size, self.lookback, negative_is_lookback)]), False
-        single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
-        several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
-        found = indexing.positions_of_list(several, size, self.lookback, negative_is_lookback)
-        for index, position in zip(several, found, strict=True):
-            if not 0 <= position < size:
-                raise EpisodeIndexError(
-                    f"found the index {index} to set, expected one within the {len(self)} items and {self.lookback} items "
-                    "of lookback that are stored. Items are added with `add_env_step`; nothing was changed."
-                )
-        return found, single
-
     def finalize(self) -> None:
         """Turn the items into arrays, in place; nothing happens if they are arrays already.
 
@@ -374,12 +292,6 @@ class LookbackBuffer(BufferReading):
         return LookbackBuffer._adopt(
             self._storage.share(positions), lookback, self._space, finalized=self.finalized, rules=self._rules
         )
-
-    def __getitem__(self, index: Index) -> Any:
-        return self._get(index, False, None, False)
-
-    def __setitem__(self, index: Index, new_data: Any) -> None:
-        self.set(new_data, at_indices=index)
 
     def __add__(self, other: Any) -> LookbackBuffer:
         """Return a new buffer: a number is added to every item; items of a list or of another buffer are appended."""
@@ -472,14 +384,3 @@ def _sum(leaf: Any, number: Any) -> Any:
     if isinstance(leaf, (int, float, complex)):
         return leaf + number
     raise EpisodeError(f"cannot add {number!r}: found {describe(leaf)} in the buffer, expected numbers.")
-
-
-def _as_items(data: Any) -> list[Any]:
-    """Return a list of items: `data` itself, or the rows of its arrays."""
-    if isinstance(data, list):
-        return data
-    if isinstance(data, LookbackBuffer):
-        return list(data)
-    batch = map_batch(as_rows, data)
-    batch_length(batch)
-    return unstack(batch)

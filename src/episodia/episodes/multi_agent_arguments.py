@@ -7,8 +7,7 @@ from typing import Any
 
 from gymnasium import Space
 
-from episodia.episodes.indexing import as_count
-from episodia.episodes.single_agent_stepping import as_flag
+from episodia.episodes.indexing import as_count, as_flag
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
 

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 from episodia.episodes import early_rewards
 from episodia.episodes import weights_versions as versions
 from episodia.episodes.departed_agents import Departed
+from episodia.episodes.indexing import as_flag
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_lives import ALL
 from episodia.episodes.pending_step import MissingFinalObservation, PendingStep, RewardsAfterDone
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent_stepping import as_flag
 from episodia.episodes.timeline import Timeline
 from episodia.trees import fresh
 

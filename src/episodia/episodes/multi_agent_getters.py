@@ -16,10 +16,9 @@ from episodia.episodes.agent_columns import (
     extra_output,
     missing_steps,
 )
-from episodia.episodes.indexing import Index
+from episodia.episodes.indexing import Index, as_flag
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import NOTHING
-from episodia.episodes.single_agent_stepping import as_flag
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
 from episodia.trees import batch_length, describe, fresh
 
@@ -98,10 +97,7 @@ def _check_flags(query: Query) -> None:
     _, _, by_steps, as_lookback, _, hot, as_list = query
     if not (type(by_steps) is type(as_lookback) is type(hot) is type(as_list) is bool):
         for name in ("env_steps", "return_list", "neg_index_as_lookback", "one_hot_discrete"):
-            try:
-                as_flag(getattr(query, name))
-            except EpisodiaError as error:
-                raise type(error)(f"`{name}`: {error}") from error
+            as_flag(getattr(query, name), name)
     if as_list and not by_steps:
         raise EpisodeError(
             "found `env_steps=False` together with `return_list=True`, expected one of them: a list has one entry for "

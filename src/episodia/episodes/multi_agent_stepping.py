@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from operator import countOf
 from typing import TYPE_CHECKING, Any
 
+from episodia.episodes.indexing import as_flag
 from episodia.episodes.multi_agent_lives import ALL, has_ended
 from episodia.episodes.multi_agent_storing import Changes, commit, store, store_plain
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent_stepping import as_extras, as_flag, as_infos, as_reward
+from episodia.episodes.single_agent_stepping import as_extras, as_infos, as_reward
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
 

@@ -16,14 +16,14 @@ from episodia.episodes import chunks, display, episode_state, logged_arrays, plo
 from episodia.episodes import single_agent_columns as columns
 from episodia.episodes import single_agent_stepping as stepping
 from episodia.episodes import weights_versions as versions
-from episodia.episodes.indexing import Index, as_count, as_int, is_single
-from episodia.episodes.lookback_buffer import LookbackBuffer
+from episodia.episodes.indexing import as_count, as_flag, as_int
+from episodia.episodes.single_agent_access import SingleAgentAccess
 from episodia.episodes.single_agent_stepping import REWARD_TYPES
-from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
+from episodia.errors import EpisodeError, EpisodiaError
 from episodia.spaces import as_space
 
 
-class SingleAgentEpisode:
+class SingleAgentEpisode(SingleAgentAccess):
     """One agent's trajectory, or a chunk of it: T steps, and T + 1 observations from the first to the last.
 
     While it grows, getters return lists of items. `finalize` turns the columns into arrays; from then on getters return
@@ -117,19 +117,14 @@ class SingleAgentEpisode:
         self.multi_agent_episode_id = multi_agent_episode_id
         self._observation_space = as_space(observation_space, "observation_space")
         self._action_space = as_space(action_space, "action_space")
-        self.is_terminated = stepping.as_flag(terminated)
-        self.is_truncated = stepping.as_flag(truncated)
+        self.is_terminated = as_flag(terminated)
+        self.is_truncated = as_flag(truncated)
         self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
         self._start_time: float | None = None
         self._last_step_time: float | None = None
         self._custom_data: dict[Any, Any] = {}
         self._weights_versions: versions.Versions = ()
 
-        self.observations: LookbackBuffer
-        self.infos: LookbackBuffer
-        self.actions: LookbackBuffer
-        self.rewards: LookbackBuffer
-        self.extra_model_outputs: dict[str, LookbackBuffer]
         columns.fill_columns(
             self,
             {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos},
@@ -237,137 +232,6 @@ class SingleAgentEpisode:
             self._last_step_time = perf_counter()
             return
         stepping.add_with_care(self, observation, action, reward, infos, extras, (False, False))
-
-    # --- Reading ----------------------------------------------------------------------------------------------------
-
-    def get_observations(
-        self,
-        indices: Index = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        one_hot_discrete: bool = False,
-    ) -> Any:
-        """Return observations, of which there are `len(self) + 1`; indices are those of `LookbackBuffer.get`.
-
-        >>> episode = SingleAgentEpisode(observations=[7, 8, 9], actions=[0, 1], rewards=[0.0, 1.0], len_lookback_buffer=1)
-        >>> episode.get_observations()
-        [8, 9]
-        >>> episode.get_observations(slice(-2, 1), neg_index_as_lookback=True, fill=0)
-        [0, 7, 8]
-        """
-        try:
-            return self.observations._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "observations")
-
-    def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
-        """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
-        try:
-            return self.infos._get(indices, neg_index_as_lookback, fill, False)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "infos")
-
-    def get_actions(
-        self,
-        indices: Index = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        one_hot_discrete: bool = False,
-    ) -> Any:
-        """Return actions; indices are those of `LookbackBuffer.get`."""
-        try:
-            return self.actions._get(indices, neg_index_as_lookback, fill, one_hot_discrete)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "actions")
-
-    def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
-        """Return rewards; indices are those of `LookbackBuffer.get`."""
-        try:
-            return self.rewards._get(indices, neg_index_as_lookback, fill, False)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "rewards")
-
-    def get_extra_model_outputs(
-        self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None
-    ) -> Any:
-        """Return items of the extra column `key`; indices are those of `LookbackBuffer.get`.
-
-        Raises:
-            EpisodeKeyError: If there is no such column.
-        """
-        column = self._extra(key)
-        try:
-            return column._get(indices, neg_index_as_lookback, fill, False)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, key)
-
-    def get_data_dict(self) -> dict[str, Any]:
-        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id.
-
-        Raises:
-            EpisodeError: If an extra model output has the name of one of these columns.
-        """
-        return logged_arrays.data_dict(self)
-
-    def get_return(self) -> float:
-        """Return the undiscounted sum of this chunk's rewards."""
-        rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
-        if isinstance(rewards, np.ndarray):
-            rewards = rewards.tolist()
-        total = sum(rewards)
-        # Anything but a float comes of NumPy's scalars, which add up in a precision of their own: the sum is that of
-        # Python's floats in both forms, however the rewards were stored.
-        return total if type(total) is float else sum(map(float, rewards), 0.0)
-
-    def get_duration_s(self) -> float:
-        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
-        if self._start_time is None or self._last_step_time is None:
-            return 0.0
-        return self._last_step_time - self._start_time
-
-    # --- Writing ----------------------------------------------------------------------------------------------------
-
-    def set_observations(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
-        """Overwrite observations; indices and data are those of `LookbackBuffer.set`."""
-        try:
-            self.observations._set(new_data, at_indices, neg_index_as_lookback)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "observations")
-
-    def set_actions(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
-        """Overwrite actions; indices and data are those of `LookbackBuffer.set`."""
-        try:
-            self.actions._set(new_data, at_indices, neg_index_as_lookback)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "actions")
-
-    def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
-        """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
-        try:
-            several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and not is_single(at_indices)
-            columns.check_rewards(new_data if several else [new_data])
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "rewards")
-        try:
-            self.rewards._set(new_data, at_indices, neg_index_as_lookback)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "rewards")
-
-    def set_extra_model_outputs(
-        self, *, key: str, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False
-    ) -> None:
-        """Overwrite items of the extra column `key`; indices and data are those of `LookbackBuffer.set`.
-
-        Raises:
-            EpisodeKeyError: If there is no such column.
-        """
-        column = self._extra(key)
-        try:
-            column._set(new_data, at_indices, neg_index_as_lookback)
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, key)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -527,6 +391,20 @@ class SingleAgentEpisode:
         columns.check_lengths(self)
         columns.stacked(self)
 
+    def get_data_dict(self) -> dict[str, Any]:
+        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id.
+
+        Raises:
+            EpisodeError: If an extra model output has the name of one of these columns.
+        """
+        return logged_arrays.data_dict(self)
+
+    def get_duration_s(self) -> float:
+        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
+        if self._start_time is None or self._last_step_time is None:
+            return 0.0
+        return self._last_step_time - self._start_time
+
     def get_state(self) -> dict[str, Any]:
         """Return the episode as plain data: numbers, strings, lists, dicts and arrays."""
         return episode_state.get_state(self)
@@ -567,15 +445,3 @@ class SingleAgentEpisode:
 
     def _repr_html_(self) -> str:
         return display.episode_html(self)
-
-    # --- Inside -----------------------------------------------------------------------------------------------------
-
-    def _extra(self, key: str) -> LookbackBuffer:
-        try:
-            return self.extra_model_outputs[key]
-        except (KeyError, TypeError):
-            known = stepping.names(self.extra_model_outputs)
-            raise EpisodeKeyError(
-                f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {known}. "
-                "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
-            ) from None

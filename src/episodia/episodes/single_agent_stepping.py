@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from episodia.episodes.indexing import as_flag
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ListStorage
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import SCALAR_TYPES, describe, own, own_info
 
 if TYPE_CHECKING:
+    from episodia.episodes.single_agent_access import SingleAgentAccess
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
 
 
@@ -34,16 +36,6 @@ def as_reward(reward: Any) -> Any:
     ):
         return own(reward)
     raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
-
-
-def as_flag(flag: Any) -> bool:
-    """Return `flag` as a bool; 0, 1 and their NumPy kinds are welcome."""
-    if type(flag) is bool:
-        return flag
-    is_array = isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype.kind in "biu"
-    if (is_array or isinstance(flag, (np.bool_, int, np.integer))) and flag in (0, 1):
-        return bool(flag)
-    raise EpisodeError(f"found {describe(flag)}, expected True or False. Pass `bool(flag)`.")
 
 
 def as_infos(infos: Any) -> dict[Any, Any]:
@@ -149,7 +141,7 @@ def take_back(episode: SingleAgentEpisode) -> None:
         column.truncate(steps)
 
 
-def raise_with_place(episode: SingleAgentEpisode, error: EpisodiaError, place: str) -> NoReturn:
+def raise_with_place(episode: SingleAgentAccess, error: EpisodiaError, place: str) -> NoReturn:
     """Raise `error` again, saying also in which episode, at which time step and in which column."""
     raise type(error)(f"episode {episode.id_!r}, t={episode.t}, {place}: {error}") from error
 
