@@ -14,6 +14,7 @@ from episodia.episodes import chunks, gather, list_columns, list_plots, list_sta
 from episodia.episodes.display import episodes_html, episodes_text
 from episodia.episodes.episode_kinds import agents_in, are_multi_agent, listed
 from episodia.episodes.joining import joined, joined_whole
+from episodia.episodes.list_arguments import check_asked, check_name, check_windows, position_in
 from episodia.episodes.list_columns import COMPUTED, STORED, columns_of
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID, positions_by_module
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
@@ -128,8 +129,9 @@ class EpisodeList(Sequence[Any]):
     def __getitem__(self, index: slice) -> EpisodeList: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return self._like([self[position] for position in range(len(self))[index]], self.is_multi_agent)
-        position = range(len(self))[index]
+            positions = range(len(self))[chunks.with_int_bounds(index, f"list of {len(self)} episodes")]
+            return self._like([self[position] for position in positions], self.is_multi_agent)
+        position = position_in(len(self), index)
         self._fork_part()
         if self._copies_on_access and position not in self._handed_out:
             fork = multi_agent_chunks.fork if self.is_multi_agent else chunks.fork
@@ -295,6 +297,7 @@ class EpisodeList(Sequence[Any]):
 
     def has(self, column: str) -> bool:
         """Tell whether every agent episode has `column`."""
+        check_name(column)
         return column in STORED or column in COMPUTED or all(column in row.extra_model_outputs for row in self._rows())
 
     def extra_columns(self) -> list[str]:
@@ -318,6 +321,7 @@ class EpisodeList(Sequence[Any]):
             tail: Keep the item after the last step, for observations and infos, as the tail of a track. In a `current()`
                 list that item is the row itself, and there is no tail.
         """
+        check_asked(column, tail)
         if self.is_current and column in (Columns.OBS, Columns.INFOS):
             latest = self.latest(column)
             return Ragged(latest, counted(len(self._rows()) + 1))
@@ -367,6 +371,7 @@ class EpisodeList(Sequence[Any]):
         Raises:
             DroppedHistoryError: If a window reaches for steps that the lookback of a chunk does not have any more.
         """
+        check_windows(column, shifts, tail, every)
         columns = columns_of(self._rows(), column)
         extra = 1 if tail and not self.is_current else 0
         begins, rows = self._asked(extra)

@@ -12,6 +12,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.episodes.gather import DroppedHistoryError
 from episodia.episodes.joining import joined, joined_latest, joined_with_first
+from episodia.episodes.list_arguments import check_name
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeIndexError, EpisodeKeyError
@@ -42,6 +43,7 @@ def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:
     Raises:
         EpisodeKeyError: If an episode does not have it, unless it has no step yet, and others have it.
     """
+    check_name(column)
     if column in STORED:
         return list(map(STORED[column], rows))
     try:
@@ -104,6 +106,7 @@ def check_started(rows: Rows, column: str, columns: list[LookbackBuffer]) -> Non
 
 def space_of(rows: Rows, column: str) -> Space[Any] | None:
     """Return the space of the items of a column in the first episode, None if it is not known."""
+    check_name(column)
     row = next(iter(rows), None)
     spaces = {} if row is None else {Columns.OBS: row.observation_space, Columns.ACTIONS: row.action_space}
     return spaces.get(column)

@@ -14,6 +14,7 @@ from episodia.columns import Columns
 from episodia.episodes import gather
 from episodia.episodes.blocks import LeafArray
 from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.list_arguments import check_asked, check_name, check_windows
 from episodia.episodes.list_columns import check_kept
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
@@ -136,6 +137,7 @@ class RecordedList(EpisodeList):
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all episodes, one after another; see `EpisodeList.flat`."""
+        check_asked(column, tail)
         if not self._is_in_block(column):
             return super().flat(column, tail=tail)
         found = self._layout.column(column)
@@ -148,12 +150,14 @@ class RecordedList(EpisodeList):
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
+        check_name(column)
         if not self.is_untouched:
             return super().space_of(column)
         return {Columns.OBS: self._layout.observation_space, Columns.ACTIONS: self._layout.action_space}.get(column)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
+        check_windows(column, shifts, tail, every)
         if not self._is_in_block(column):
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
         found, places = self._layout.column(column), self._places
@@ -173,6 +177,7 @@ class RecordedList(EpisodeList):
 
     def preceding(self, column: str, first: Any) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
+        check_name(column)
         if not self._is_in_block(column):
             return super().preceding(column, first)
         found, offsets = self._layout.column(column), self._extent(1)[0]
