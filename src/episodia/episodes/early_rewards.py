@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from episodia.episodes.reward_sums import total_of
+
 # By agent: pairs of the environment step after which a reward came, and the reward.
 EarlyRewards: TypeAlias = dict[Any, tuple[tuple[int, Any], ...]]
 
@@ -33,4 +35,4 @@ def rewards_between(rewards: EarlyRewards, start: int, stop: int) -> EarlyReward
 
 def totals(rewards: Mapping[Any, tuple[tuple[int, Any], ...]]) -> dict[Any, Any]:
     """Return the sum of each agent's rewards."""
-    return {agent: sum(reward for _, reward in entries) for agent, entries in rewards.items()}
+    return {agent: total_of(reward for _, reward in entries) for agent, entries in rewards.items()}

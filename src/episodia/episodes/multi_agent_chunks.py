@@ -13,6 +13,7 @@ from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
 from episodia.episodes.multi_agent_lives import end_of
 from episodia.episodes.pending_step import PendingStep
+from episodia.episodes.reward_sums import total_of
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
@@ -241,13 +242,15 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
             _join_agent(joined, other, agent, single)
         except EpisodiaError as error:
             raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
+    joined._pending = dict(other._pending)
+    _settle_late_infos(joined)
+    for agent, entries in other._early_rewards.items():
+        _add_early_rewards(joined, agent, entries, agent in known)
     # Everything fits: from here on nothing can fail.
     episode.agent_episodes, episode._timelines = joined.agent_episodes, joined._timelines
-    episode._pending, episode._split_steps = dict(other._pending), other._split_steps
-    _settle_late_infos(episode)
+    episode._pending, episode._split_steps = joined._pending, other._split_steps
+    episode._early_rewards = joined._early_rewards
     episode._ended.update(other._ended)
-    for agent, entries in other._early_rewards.items():
-        _add_early_rewards(episode, agent, entries, agent in known)
     if len(other):
         episode._observed_last = set(other._observed_last)
     episode._agent_to_module_mapping.update(other._agent_to_module_mapping)
@@ -356,7 +359,7 @@ def _add_early_rewards(
     single = episode.agent_episodes.get(agent)
     if was_known and single is not None and single.is_done and len(single):
         # Its last step was in the earlier chunk, and is here now.
-        late = sum(reward for _, reward in entries)
-        single.set_rewards(new_data=single.get_rewards(-1) + late, at_indices=-1)
+        total = total_of([single.get_rewards(-1), *(reward for _, reward in entries)])
+        single.set_rewards(new_data=total, at_indices=-1)
     else:
         episode._early_rewards[agent] = (*episode._early_rewards.get(agent, ()), *entries)

@@ -104,7 +104,7 @@ class MultiAgentFacts:
         """
         total = sum(single.get_return() for single in self.agent_episodes.values())
         if as_flag(include_hanging_rewards):
-            total += sum(self._hanging_rewards_end.values()) + sum(self._hanging_rewards_begin.values())
+            total += sum(map(float, (*self._hanging_rewards_end.values(), *self._hanging_rewards_begin.values())))
         return float(total)
 
     def get_duration_s(self) -> float:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from episodia.episodes.carried_outputs import fitted
 from episodia.episodes.early_rewards import with_reward
 from episodia.episodes.multi_agent_lives import end_if_all_ended, new_agent_episode
-from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, added, merged
+from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, merged
+from episodia.episodes.reward_sums import added
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent_stepping import as_extras, as_infos, as_reward, extra_columns, take_back
 from episodia.episodes.timeline import Timeline
@@ -225,7 +226,7 @@ def _add_late_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, ch
     rewards = single.rewards
     changes.undo.append(lambda: setattr(single, "rewards", rewards))
     single.rewards = rewards.fork()
-    single.set_rewards(new_data=rewards.get(-1) + reward, at_indices=-1)
+    single.set_rewards(new_data=added(rewards.get(-1), reward), at_indices=-1)
 
 
 def _restore(single: SingleAgentEpisode, saved: SingleAgentEpisode) -> Callable[[], None]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from episodia.episodes.reward_sums import added
 from episodia.errors import EpisodeError
 
 
@@ -172,13 +173,6 @@ def _check_action(before: PendingStep, data: AgentData, known: bool) -> None:
             "found an action and the observation that followed it but no reward, expected one. "
             "Pass `rewards` with 0.0 if there is none."
         )
-
-
-def added(first: Any, second: Any) -> Any:
-    """Return the sum of two rewards, of which any may be missing."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
 
 
 def merged(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
