@@ -7,9 +7,10 @@ from gymnasium import spaces
 from hypothesis import strategies as st
 
 from episodia import EpisodeList
+from episodia.stacking import stack, unstack
 from episodia.testing import spaces as drawn_spaces
 from episodia.testing import trajectories
-from episodia.trees import leaves, map_batch, stack, unstack
+from episodia.trees import leaves, map_batch
 
 VECTOR_KINDS = [spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple]
 BOX_KINDS = [spaces.Box, spaces.Dict, spaces.Tuple]

@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
-from episodia.trees import describe, frozen, object_array
+from episodia.stacking import object_array
+from episodia.trees import describe, frozen
 
 # What an error says about data that is not in its space.
 OTHER_SPACE = "Correct the data, or declare the space that it has."

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.connectors.previous import PrevActionsPrevRewards
 from episodia.errors import PipelineError
+from episodia.stacking import stack
 from episodia.testing import assert_same_items
-from episodia.trees import stack
 from piece_calls import acted, as_arrays, built, called, from_birth, trained, without_spaces
 
 

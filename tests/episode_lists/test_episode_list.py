@@ -19,8 +19,8 @@ from episodia import (
 )
 from episodia.episodes.gather import DroppedHistoryError
 from episodia.errors import ShapeError
+from episodia.stacking import stack, unstack
 from episodia.testing import EPISODES, MULTI_AGENT_EPISODES, assert_same_items, episodes
-from episodia.trees import stack, unstack
 from shown_html import Shown
 
 

@@ -8,8 +8,8 @@ from gymnasium import spaces
 from episodia.errors import ModuleError
 from episodia.modules.features import flat_features
 from episodia.spaces import map_space
+from episodia.stacking import stack
 from episodia.testing import SPACES
-from episodia.trees import stack
 
 ARRAY_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 

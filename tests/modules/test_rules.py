@@ -11,7 +11,8 @@ from episodia import Columns, EpisodeKeyError, SingleAgentEpisode
 from episodia.connectors import defaults
 from episodia.errors import BatchError, ModuleError
 from episodia.modules import DistributionModule, Module, RandomModule, RuleModule, each_row
-from episodia.trees import map_batch, unstack
+from episodia.stacking import unstack
+from episodia.trees import map_batch
 
 
 def acted(module, env, steps):

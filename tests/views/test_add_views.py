@@ -11,8 +11,9 @@ from episodia.connectors import AddViews, View
 from episodia.episodes.gather import DroppedHistoryError
 from episodia.errors import BatchError, EpisodeError, EpisodeKeyError, PipelineError
 from episodia.spaces import structure_of
+from episodia.stacking import unstack
 from episodia.testing import assert_same_items
-from episodia.trees import equal, map_batch, unstack
+from episodia.trees import equal, map_batch
 from piece_calls import as_arrays, built, called
 from view_oracle import AT_OBSERVATIONS, from_birth_with_everything, row, shifts, source_items, zero_item
 from walks import walk

@@ -15,7 +15,7 @@ from episodia.connectors.batches.module_outputs import check_arrays, module_outp
 from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PipelineError
-from episodia.trees import object_array, stack
+from episodia.stacking import object_array, stack
 
 _STACKED = (int, float, list, tuple, dict)
 

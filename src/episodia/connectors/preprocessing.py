@@ -14,7 +14,7 @@ from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import EpisodeList, MultiAgentEpisode, Ragged, SingleAgentEpisode
 from episodia.errors import BatchError, EpisodeError, PipelineError
 from episodia.space_rules import rules_of
-from episodia.trees import stack
+from episodia.stacking import stack
 
 
 class SingleAgentObservationPreprocessor(ConnectorV2):

@@ -42,7 +42,8 @@ from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EnvRunnerError
 from episodia.modules import MultiModule
 from episodia.modules.random_actions import Range
-from episodia.trees import SCALAR_TYPES, map_batch, private, stack
+from episodia.stacking import stack
+from episodia.trees import SCALAR_TYPES, map_batch, private
 
 # Pieces that need nothing of an episode but its last observation and its spaces.
 _WITHOUT_EPISODES = frozenset(

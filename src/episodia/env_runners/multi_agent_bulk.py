@@ -16,7 +16,7 @@ from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.bulk_steps import BulkSteps, JointStep
 from episodia.episodes.live_agents import LiveAgents
 from episodia.errors import EpisodiaError
-from episodia.trees import stack
+from episodia.stacking import stack
 
 
 @final

@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from episodia.connectors.batches.rows import rows_of
 from episodia.episodes import MultiAgentEpisode
 from episodia.modules.random_actions import Range, random_actions
-from episodia.trees import stack
+from episodia.stacking import stack
 
 # Under which an observation or an info holds the mask of allowed actions, as in PettingZoo's games.
 ACTION_MASK = "action_mask"

@@ -17,7 +17,7 @@ from gymnasium import Space, spaces
 from episodia.env_runners.async_lanes import AsyncLanes
 from episodia.env_runners.multi_agent_env import AgentID, MultiAgentEnv, StepResult
 from episodia.errors import EnvError
-from episodia.trees import object_array
+from episodia.stacking import object_array
 
 # What stands where gymnasium wants an observation; nobody looks at it.
 _NOTHING = spaces.Discrete(1)

@@ -12,7 +12,7 @@ from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.trees import SCALAR_DTYPES
+from episodia.stacking import SCALAR_DTYPES
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent_facts import AgentID, MultiAgentFacts

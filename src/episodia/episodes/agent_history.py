@@ -35,7 +35,7 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.pending_step import NOTHING
 from episodia.errors import EpisodeIndexError
-from episodia.trees import object_array
+from episodia.stacking import object_array
 
 _SOURCES = {Columns.OBS: OBSERVATIONS, Columns.INFOS: INFOS, Columns.ACTIONS: ACTIONS, Columns.REWARDS: REWARDS}
 _AT_OBSERVATIONS = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})

@@ -9,22 +9,8 @@ import numpy as np
 
 from episodia.episodes.storage import Positions, Storage
 from episodia.errors import ShapeError
-from episodia.trees import (
-    as_rows,
-    batch_length,
-    describe,
-    fresh,
-    frozen,
-    holds_exactly,
-    is_nested,
-    leaves,
-    map_batch,
-    object_array,
-    own,
-    own_all,
-    stack,
-    unstack,
-)
+from episodia.stacking import holds_exactly, object_array, stack, unstack
+from episodia.trees import as_rows, batch_length, describe, fresh, frozen, is_nested, leaves, map_batch, own, own_all
 
 
 @final

@@ -12,7 +12,8 @@ from episodia.episodes.buffer_reading import BufferReading
 from episodia.episodes.indexing import Index
 from episodia.episodes.storage import ListStorage
 from episodia.errors import EpisodeIndexError
-from episodia.trees import as_rows, batch_length, map_batch, stack, unstack
+from episodia.stacking import stack, unstack
+from episodia.trees import as_rows, batch_length, map_batch
 
 
 class BufferOverwriting(BufferReading):

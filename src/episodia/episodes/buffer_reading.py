@@ -15,7 +15,8 @@ from episodia.episodes.storage import ListStorage, Positions, Storage
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_rules import SpaceRules, rules_of
 from episodia.spaces import filled_array, filled_item, fitting, one_hot, one_hot_space
-from episodia.trees import fresh, frozen, map_batch, stack, unstack
+from episodia.stacking import stack, unstack
+from episodia.trees import fresh, frozen, map_batch
 
 
 class BufferReading:

@@ -13,7 +13,7 @@ from episodia.episodes.filling import Fills, put
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.episodes.ragged import Ragged, offsets_of, sparse_rows
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.trees import object_array
+from episodia.stacking import object_array
 
 IDS: dict[str, Callable[[SingleAgentEpisode], Any]] = {
     Columns.EPS_ID: lambda row: row.id_ if row.multi_agent_episode_id is None else row.multi_agent_episode_id,

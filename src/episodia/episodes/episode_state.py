@@ -15,7 +15,8 @@ from episodia.episodes.single_agent_columns import check_lengths
 from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space, encoded_once
-from episodia.trees import SCALAR_TYPES, describe, freeze, is_nested, map_batch, stack, unstack
+from episodia.stacking import stack, unstack
+from episodia.trees import SCALAR_TYPES, describe, freeze, is_nested, map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode

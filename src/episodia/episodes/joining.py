@@ -13,7 +13,8 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.storage import ListStorage
 from episodia.errors import ShapeError
 from episodia.spaces import empty_batch
-from episodia.trees import describe, fresh, joined_rows, map_batch, object_array, stack
+from episodia.stacking import joined_rows, object_array, stack
+from episodia.trees import describe, fresh, map_batch
 
 
 def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> Any:

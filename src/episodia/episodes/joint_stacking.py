@@ -19,7 +19,8 @@ from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.storage import ListStorage, Storage
 from episodia.errors import EpisodiaError
-from episodia.trees import PLAIN_DTYPES, SCALAR_DTYPES, joined_rows
+from episodia.stacking import SCALAR_DTYPES, joined_rows
+from episodia.trees import PLAIN_DTYPES
 
 # Some columns, and what each of them is stored in.
 Stacked: TypeAlias = tuple[list[LookbackBuffer], list[Storage]]

@@ -13,7 +13,7 @@ from episodia.episodes.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.ragged import Ragged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.storage import ListStorage
-from episodia.trees import stack
+from episodia.stacking import stack
 
 _LAST = slice(-1, None)
 

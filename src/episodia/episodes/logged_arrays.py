@@ -9,7 +9,8 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
-from episodia.trees import as_rows, batch_length, describe, equal, map_batch, stack
+from episodia.stacking import stack
+from episodia.trees import as_rows, batch_length, describe, equal, map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode

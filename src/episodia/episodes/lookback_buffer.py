@@ -18,16 +18,8 @@ from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space
 from episodia.space_rules import SpaceRules, rules_of
 from episodia.spaces import as_space, empty_batch, structure_of
-from episodia.trees import (
-    PLAIN_DTYPES,
-    SCALAR_TYPES,
-    describe,
-    equal,
-    joined_rows,
-    map_batch,
-    private,
-    stack,
-)
+from episodia.stacking import joined_rows, stack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, describe, equal, map_batch, private
 
 
 class LookbackBuffer(BufferOverwriting):

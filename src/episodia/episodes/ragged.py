@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from episodia.errors import ShapeError
-from episodia.trees import describe, frozen, leaves, map_batch, object_array, stack, unstack
+from episodia.stacking import object_array, stack, unstack
+from episodia.trees import describe, frozen, leaves, map_batch
 
 
 @final

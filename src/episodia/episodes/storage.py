@@ -17,19 +17,8 @@ from typing import Any, ClassVar, TypeAlias, final
 import numpy as np
 from numpy import ndarray
 
-from episodia.trees import (
-    PLAIN_DTYPES,
-    SCALAR_TYPES,
-    freeze,
-    fresh,
-    frozen,
-    joined_rows,
-    own_info,
-    private,
-    private_all,
-    stack,
-    unstack,
-)
+from episodia.stacking import joined_rows, stack, unstack
+from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, frozen, own_info, private, private_all
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]

@@ -14,7 +14,8 @@ import numpy as np
 from episodia.episodes.single_agent_stepping import as_infos
 from episodia.episodes.storage import ObjectStorage
 from episodia.errors import EpisodeError
-from episodia.trees import describe, object_array, own, own_info
+from episodia.stacking import object_array
+from episodia.trees import describe, own, own_info
 
 
 @final

@@ -12,7 +12,8 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules.random_actions import Range, random_actions
-from episodia.trees import leaves, map_batch, stack, unstack
+from episodia.stacking import stack, unstack
+from episodia.trees import leaves, map_batch
 
 
 class Rule(ABC):

@@ -20,6 +20,7 @@ from episodia.connectors import (
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
+from episodia.stacking import unstack
 from episodia.testing.batch_comparing import same_numbers
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_laws import check_cuts, steady_places
@@ -34,7 +35,7 @@ from episodia.testing.connector_running import (
     run,
 )
 from episodia.testing.connector_subject import Subject
-from episodia.trees import describe, leaves, map_batch, unstack
+from episodia.trees import describe, leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]
 

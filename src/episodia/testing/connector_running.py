@@ -28,9 +28,10 @@ from episodia.connectors.tensors import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.list_columns import NotYetError
 from episodia.errors import BatchError, ConnectorError, PipelineError
+from episodia.stacking import stack
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.connector_subject import Subject
-from episodia.trees import leaves, map_batch, stack
+from episodia.trees import leaves, map_batch
 
 #: Where a piece can stand.
 LEARNER, ENV_TO_MODULE, MODULE_TO_ENV = "learner", "env-to-module", "module-to-env"

@@ -12,10 +12,11 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder import Recorder
+from episodia.stacking import stack
 from episodia.testing.multi_agent_catalogue import scheduled
 from episodia.testing.schedule import Schedule
 from episodia.testing.trajectory import Trajectory
-from episodia.trees import map_batch, stack
+from episodia.trees import map_batch
 
 OBSERVATIONS = spaces.Box(-8.0, 8.0, (2,), np.float32)
 ACTIONS = spaces.Discrete(3)

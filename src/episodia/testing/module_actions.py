@@ -14,9 +14,10 @@ from episodia.connectors import GetActions
 from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.connectors.tensors import as_array
 from episodia.episodes import SingleAgentEpisode
+from episodia.stacking import unstack
 from episodia.testing.checking import NotApplicableError
 from episodia.testing.module_subject import ACTING, ModuleSubject, Rows, batch_for, own_copy, rows_in
-from episodia.trees import describe, leaves, map_batch, unstack
+from episodia.trees import describe, leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]
 

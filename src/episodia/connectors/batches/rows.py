@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from episodia.trees import leaves, map_batch, rebuild_tuple, stack
+from episodia.stacking import stack
+from episodia.trees import leaves, map_batch, rebuild_tuple
 
 
 def rows_of(batch: Any) -> list[Any]:
