@@ -12,14 +12,15 @@ from episodia.dataflow import train
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3, 4))]
 # The recipe of docs/training.md.
-PENDULUM = {"gamma": 0.9, "value_coefficient": 0.01, "num_timesteps": 1024, "num_epochs": 10, "minibatch_size": 128}
+PENDULUM = {"gamma": 0.9, "value_coefficient": 0.01, "num_timesteps": 4096, "num_epochs": 10, "minibatch_size": 128}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ppo_reaches_minus_400_on_pendulum_within_300_000_steps(seed):
-    # Without a `target`: one lucky window of 20 episodes ends it too early. Seed 102 passed -300 after 84,000 steps, and was
-    # then evaluated at -392, which is no margin.
-    with train("ppo", "Pendulum-v1", steps=150_000, seed=seed, progress=False, **PENDULUM) as training:
+    # Without a `target`: one lucky window of 20 episodes ends it too early. And with 4,096 steps for each update: with 1,024
+    # noisy actions did well in the training, but their means let the pendulum whirl round, or held it aslant, from some
+    # starts: -169 to -723 after 150,000 steps, with 8 seeds. Like this it was -160 to -197, with 13 seeds.
+    with train("ppo", "Pendulum-v1", steps=200_000, seed=seed, progress=False, **PENDULUM) as training:
         returns = training.evaluate(100)
 
     # At random it is about -1,200; the best there is is about -150.
