@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypedDict, cast
 
@@ -118,7 +119,8 @@ def main(
     """
     arguments = parse_arguments(description)
     present = installed(quick_peers if arguments.quick and quick_peers is not None else peers)
-    rows, problems = measure(cases, present, efforts[0 if arguments.quick else 1], arguments.only)
+    with started(present) as sides:
+        rows, problems = measure(cases, sides, efforts[0 if arguments.quick else 1], arguments.only)
     report(rows, arguments.json)
     for problem in problems:
         note(problem)
@@ -146,17 +148,19 @@ def installed(peers: Iterable[str]) -> list[str]:
     return present
 
 
-def measure(cases: str, peers: Sequence[str], effort: Effort, only: str = "") -> tuple[list[Row], list[str]]:
-    """Return the rows of all cases, and what kept any of them from being measured."""
+@contextmanager
+def started(peers: Sequence[str]) -> Iterator[list[Side]]:
+    """Start our side and those of `peers`, and end them afterwards."""
     sides = [Side(OURS, sys.executable), *(Side(peer, peer_python(peer)) for peer in peers)]
     try:
-        return _measure(cases, sides, effort, only)
+        yield sides
     finally:
         for side in sides:
             side.close()
 
 
-def _measure(cases: str, sides: Sequence[Side], effort: Effort, only: str) -> tuple[list[Row], list[str]]:
+def measure(cases: str, sides: Sequence[Side], effort: Effort, only: str = "") -> tuple[list[Row], list[str]]:
+    """Return the rows of all cases, and what kept any of them from being measured; ours is the first of `sides`."""
     rows: list[Row] = []
     problems: list[str] = []
     listed: dict[str, dict[str, Any]] = {}

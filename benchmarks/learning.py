@@ -12,12 +12,10 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
-from _harness import OURS, Effort, Row, Side, SideError, installed, measure, note, parse_arguments, report
+from _harness import OURS, Effort, Row, Side, SideError, installed, measure, note, parse_arguments, report, started
 from _learning_settings import SETTINGS
-from _peers import peer_python
 
 PEERS = ("sb3", "rllib")
 
@@ -40,11 +38,9 @@ def main() -> int:
     arguments = parse_arguments(__doc__)
     extent = QUICK if arguments.quick else FULL
     present = installed(PEERS)
-    rows, problems = measure("learning_cases", present, extent.update, arguments.only)
     names = [setting for setting in extent.settings if arguments.only in _row_name(setting)]
-    with ExitStack() as stack:
-        sides = [stack.enter_context(closing(Side(OURS, sys.executable)))] if names else []
-        sides += [stack.enter_context(closing(Side(peer, peer_python(peer)))) for peer in present if names]
+    with started(present) as sides:
+        rows, problems = measure("learning_cases", sides, extent.update, arguments.only)
         for setting in names:
             rows += _solving(setting, sides, extent, problems)
     report(rows, arguments.json)
@@ -63,8 +59,6 @@ def _solving(setting: str, sides: Sequence[Side], extent: Extent, problems: list
     for seed in range(extent.seeds):
         for side in sides if seed % 2 == 0 else reversed(sides):
             try:
-                if not seed:
-                    side.ask("load", module="learning_cases")
                 answer = side.ask("call", function="solve", setting=setting, seed=seed, limit_s=extent.limit_s)
             except SideError as error:
                 problems.append(f"{_row_name(setting)}: {error}")

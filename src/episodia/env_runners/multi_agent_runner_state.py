@@ -43,7 +43,7 @@ def set_state(players: Players, seeds: Seeds, state: Mapping[str, Any]) -> None:
     try:
         numbers = [int(number) for number in state["episode_numbers"]]
         _load(players, seeds, state)
-    except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError) as error:
+    except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         _load(players, seeds, before)
         raise EnvRunnerError(
             f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "
