@@ -1,11 +1,15 @@
-"""Hypothesis profiles: `ci` is the same on every run, `fuzz` searches further with new examples each time.
+"""Interrupts are on, and the Hypothesis profiles: `ci` is the same on every run, `fuzz` searches further with new examples each time.
 
 The environment variable `HYPOTHESIS_PROFILE` chooses; `HYPOTHESIS_MAX_EXAMPLES` sets how far `fuzz` goes.
 """
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# A shell that starts the tests in the background has switched interrupts off, and those who wait for one wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("ci", derandomize=True, deadline=None, database=None)
 settings.register_profile(
