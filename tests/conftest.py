@@ -1,4 +1,4 @@
-"""Interrupts are on, and the Hypothesis profiles: `ci` is the same on every run, `fuzz` searches further with new examples each time.
+"""Interrupts are on; Hypothesis has two profiles: `ci` is the same on every run, `fuzz` searches further each time.
 
 The environment variable `HYPOTHESIS_PROFILE` chooses; `HYPOTHESIS_MAX_EXAMPLES` sets how far `fuzz` goes.
 """
