@@ -10,6 +10,7 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 
 ALL = "__all__"
+FLAGS = ("terminateds", "truncateds")
 
 
 def times(log, column, agent):
@@ -18,11 +19,13 @@ def times(log, column, agent):
 
 
 def flagged(entry, column, agent):
-    return bool(entry[column].get(agent) or entry[column].get(ALL))
+    """Whether an agent ends in one way: as its own flags say, and if they say nothing, as those of all agents."""
+    says = agent if any(entry[flags].get(agent) for flags in FLAGS) else ALL
+    return bool(entry[column].get(says))
 
 
 def has_ended(entry, agent):
-    return flagged(entry, "terminateds", agent) or flagged(entry, "truncateds", agent)
+    return any(flagged(entry, flags, agent) for flags in FLAGS)
 
 
 def rewards_between(log, agent, after, until):

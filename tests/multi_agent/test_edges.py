@@ -130,3 +130,42 @@ def test_the_first_environment_step_is_a_number(start):
 def test_no_agent_has_the_name_of_all():
     with pytest.raises(EpisodeError, match="stands for all agents"):
         MultiAgentEpisode("game").add_env_reset(observations={"__all__": 0})
+
+
+def three_ends():
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0, "b": 0, "c": 0})
+    everybody = {"a": 1, "b": 1, "c": 1}
+    flags = {"a": False, "b": True, "__all__": True}
+    episode.add_env_step(everybody, everybody, everybody, terminateds=flags, truncateds={"a": True, "b": True})
+    return episode
+
+
+def test_an_agent_that_ends_by_a_flag_of_its_own_does_not_end_as_all_others_do():
+    episode = three_ends()
+
+    assert episode.get_terminateds() == {"a": False, "b": True, "c": True, "__all__": True}
+    assert episode.get_truncateds() == {"a": True, "b": True, "c": False, "__all__": False}
+
+
+def test_an_agent_that_terminates_where_all_are_truncated_stays_terminated():
+    episode = two_agents()
+    episode.add_env_step({"b": 2}, {}, {}, terminateds={"b": True}, truncateds={"__all__": True})
+
+    assert episode.get_terminateds() == {"a": False, "b": True, "__all__": False}
+    assert episode.get_truncateds() == {"a": True, "b": False, "__all__": True}
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_an_episode_made_of_its_own_lists_and_flags_ends_as_it_did(steps):
+    episode = three_ends()
+    lists = {
+        "observations": episode.get_observations(return_list=True)[-1 - steps :],
+        "actions": episode.get_actions(return_list=True)[-1:][:steps],
+        "rewards": episode.get_rewards(return_list=True)[-1:][:steps],
+    }
+    ends = episode.get_terminateds(), episode.get_truncateds()
+
+    again = MultiAgentEpisode("game", **lists, terminateds=ends[0], truncateds=ends[1], len_lookback_buffer=0)
+
+    assert (again.get_terminateds(), again.get_truncateds()) == ends

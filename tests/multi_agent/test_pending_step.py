@@ -6,7 +6,7 @@ import pickle
 import pytest
 from hypothesis import given
 
-from agent_lives import life_of
+from agent_lives import flagged, life_of
 from episodia import EpisodeError
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
 from episodia.testing import multi_agent_schedules
@@ -208,15 +208,14 @@ def test_nothing_is_still_nothing_after_a_pickle():
 
 
 def data_of(entry, agent):
-    """What one entry of a log holds for an agent; as for an episode, `"__all__"` counts for everyone."""
-    flags = ((name, entry[f"{name}s"]) for name in ("terminated", "truncated"))
+    """What one entry of a log holds for an agent; as for an episode, `"__all__"` counts for the rest."""
     return AgentData(
         observation=entry["observations"].get(agent, NOTHING),
         action=entry["actions"].get(agent, NOTHING),
         reward=entry["rewards"].get(agent),
         infos=entry["infos"].get(agent),
         extra_model_outputs=entry["extra_model_outputs"].get(agent),
-        **{name: bool(by_agent.get(agent) or by_agent.get("__all__")) for name, by_agent in flags},
+        **{name: flagged(entry, f"{name}s", agent) for name in ("terminated", "truncated")},
     )
 
 

@@ -198,8 +198,8 @@ class MultiAgentEpisode(MultiAgentColumns):
             actions: The actions of the agents that acted.
             rewards: Numbers; also for agents that wait.
             infos: Info dicts; those of an agent without an observation are kept for its next one.
-            terminateds: Agents that have ended; `"__all__"` ends the episode.
-            truncateds: Agents that were stopped; `"__all__"` stops the episode.
+            terminateds: Agents that have ended; `"__all__"` ends the episode, and agents without a flag of their own.
+            truncateds: Agents that were stopped; `"__all__"` stops the episode, and agents without a flag of their own.
             extra_model_outputs: What else the modules computed, as `{agent: {name: output}}`.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gymnasium import Space
@@ -90,6 +90,16 @@ def _space_of(spaces: Any, agent: AgentID) -> Space[Any] | None:
 def has_ended(episode: MultiAgentEpisode, agent: AgentID) -> bool:
     """Tell whether an agent has ended, in this chunk or before it."""
     return agent in episode._gone or (agent in episode.agent_episodes and episode.agent_episodes[agent].is_done)
+
+
+def end_in(agent: AgentID, terminated: Container[AgentID], truncated: Container[AgentID]) -> tuple[bool, bool]:
+    """Return whether an agent terminates and whether it is truncated, where these do: its own flags go before those of all.
+
+    >>> end_in("a", {"b", "__all__"}, {"a"}), end_in("c", {"b", "__all__"}, {"a"})
+    ((False, True), (True, False))
+    """
+    own = agent in terminated, agent in truncated
+    return own if any(own) else (ALL in terminated, ALL in truncated)
 
 
 def end_of(single: SingleAgentEpisode) -> str:

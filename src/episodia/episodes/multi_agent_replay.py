@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.early_rewards import rewards_between
 from episodia.episodes.indexing import as_count
-from episodia.episodes.multi_agent_lives import ALL, end_if_all_ended, start
+from episodia.episodes.multi_agent_lives import ALL, end_if_all_ended, end_in, start
 from episodia.episodes.multi_agent_stepping import check_mapping
 from episodia.episodes.single_agent_columns import move_to_lookback
 from episodia.errors import EpisodeError
@@ -121,14 +121,12 @@ def _last_entries(dicts: list[Any]) -> dict[AgentID, int]:
 
 def _end_at_reset(episode: MultiAgentEpisode, ends: tuple[dict[AgentID, int], dict[AgentID, int]]) -> None:
     """Mark the agents that ended with the reset, and never acted."""
-    for name, at in zip(("is_terminated", "is_truncated"), ends, strict=True):
-        for agent in (agent for agent, t in at.items() if t == 0):
-            for single in episode.agent_episodes.values() if agent == ALL else [episode.agent_episodes[agent]]:
-                setattr(single, name, True)
-                episode._ended[single.agent_id] = episode.env_t
-            if agent == ALL:
-                setattr(episode, name, True)
-    end_if_all_ended(episode, episode.is_terminated, episode.is_truncated)
+    terminated, truncated = ({agent for agent, t in at.items() if t == 0} for at in ends)
+    for agent, single in episode.agent_episodes.items():
+        single.is_terminated, single.is_truncated = end_in(agent, terminated, truncated)
+        if single.is_done:
+            episode._ended[agent] = episode.env_t
+    end_if_all_ended(episode, ALL in terminated, ALL in truncated)
 
 
 def _move_to_lookback(

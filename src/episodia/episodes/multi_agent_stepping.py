@@ -8,7 +8,7 @@ from operator import countOf
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.indexing import as_flag
-from episodia.episodes.multi_agent_lives import ALL, has_ended
+from episodia.episodes.multi_agent_lives import ALL, end_in, has_ended
 from episodia.episodes.multi_agent_storing import Changes, commit, store, store_plain
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -55,7 +55,7 @@ class EnvStep:
             found.update({agent: None for agent in flags if agent != ALL})
         return found
 
-    def of(self, agent: AgentID, ends_terminated: bool, ends_truncated: bool) -> AgentData:
+    def of(self, agent: AgentID) -> AgentData:
         """Return what the step holds for one agent, checked as far as its episode does not do that."""
         reward, column = self.rewards.get(agent), "reward"
         try:
@@ -75,8 +75,7 @@ class EnvStep:
             reward,
             infos,
             extra_model_outputs or None,
-            agent in self.terminateds or ends_terminated,
-            agent in self.truncateds or ends_truncated,
+            *end_in(agent, self.terminateds, self.truncateds),
         )
 
 
@@ -88,7 +87,7 @@ def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
     if any(ends):
         known = set(others)
         others += [agent for agent in episode.agent_episodes if agent not in known]
-    outcomes = _outcomes(episode, step, others, ends) if others else {}
+    outcomes = _outcomes(episode, step, others) if others else {}
     changes = Changes()
     try:
         for agent, single in plain.items():
@@ -134,13 +133,13 @@ def _plain_agents(episode: MultiAgentEpisode, step: EnvStep) -> dict[AgentID, Si
 
 
 def _outcomes(
-    episode: MultiAgentEpisode, step: EnvStep, agents: Iterable[AgentID], ends: tuple[bool, bool]
+    episode: MultiAgentEpisode, step: EnvStep, agents: Iterable[AgentID]
 ) -> dict[AgentID, tuple[AgentData, Outcome]]:
     """Return what the step holds for `agents`, and what it makes of them."""
     outcomes = {}
     for agent in agents:
         try:
-            data = step.of(agent, *ends)
+            data = step.of(agent)
             outcome = _outcome(episode, agent, data)
         except EpisodiaError as error:
             raise type(error)(f"{_where(episode, agent)}: {error}") from error
