@@ -132,6 +132,7 @@ def test_infos_for_all_agents_together_make_no_agent():
     episode.add_env_step({"a": 1}, {"a": 0}, {"a": 0.0}, {"__common__": {"wind": 4}})
 
     assert episode.agent_ids == set(episode.get_infos()) == {"a"}
+    assert not episode._pending
 
 
 def test_the_episode_ends_with_its_last_agent():

@@ -359,3 +359,39 @@ def test_validate_finds_an_agent_whose_clock_does_not_fit():
 
     assert_refused(too_many, lambda e: e.validate(), EpisodeError, "agent 'a'", "one step for each")
     assert_refused(too_late, lambda e: e.validate(), EpisodeError, "agent 'b'", "ascending ones up to 5")
+
+
+NO_INFOS = {"an array": np.array([1, 2]), "a number": 0, "a list": [], "a word": ""}
+
+
+@pytest.mark.parametrize("info", NO_INFOS.values(), ids=NO_INFOS)
+def test_infos_that_are_none_are_refused_wherever_their_agent_is(info):
+    new = MultiAgentEpisode("game")
+    with pytest.raises(EpisodeError, match=r"'a', infos of the reset: .*expected a dict or None"):
+        new.add_env_reset(observations={}, infos={"a": info})
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0, "b": 0})
+    acts, waits, comes = ({}, {"a": 0}, {}, {"a": info}), ({}, {}, {}, {"b": info}), ({}, {}, {}, {"c": info})
+    for step in (acts, waits, comes):
+        with pytest.raises(EpisodeError, match=r"infos: .*expected a dict or None"):
+            episode.add_env_step(*step)
+    episode.add_env_step({}, {"a": 0}, {"a": 1.0})
+    with pytest.raises(EpisodeError, match=r"infos: .*expected a dict or None"):
+        episode.add_env_step({"a": 1}, {}, {}, {"a": info})
+
+    assert not new.is_reset
+    assert (episode.env_t, episode._hanging_rewards_end) == (1, {"a": 1.0})
+
+
+@pytest.mark.parametrize("column", ["observations", "actions", "rewards", "infos", "extra_model_outputs"])
+def test_all_agents_together_have_flags_and_nothing_else(column):
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0})
+    step = {"observations": {}, "actions": {}, "rewards": {}, column: {"__all__": {"x": 1}}}
+
+    with pytest.raises(EpisodeError, match="stands for all agents"):
+        episode.add_env_step(**step)
+    with pytest.raises(EpisodeError, match="stands for all agents"):
+        MultiAgentEpisode("game").add_env_reset(observations={}, infos={"__all__": {"x": 1}})
+
+    assert (episode.env_t, episode._pending, episode._hanging_rewards_begin) == (0, {}, {})

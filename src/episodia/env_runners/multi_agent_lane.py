@@ -19,8 +19,6 @@ from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EnvError, EpisodiaError
 from episodia.trees import private
 
-# What RLlib's environments may have among their infos, beside those of agents.
-_COMMON = "__common__"
 _ALL = "__all__"
 
 
@@ -114,7 +112,7 @@ class Lane:
         self._shown = None
         episode = self._settings.new_episode(f"{self._settings.seeds.seed}-{self.index}-{self.number}")
         try:
-            episode.add_env_reset(observations=observations, infos=_without_common(infos))
+            episode.add_env_reset(observations=observations, infos=infos)
         except EpisodiaError as error:
             raise self._located(error) from error
         self.number += 1
@@ -192,7 +190,7 @@ class Lane:
             observations,
             choice.actions,
             rewards,
-            _without_common(infos),
+            infos,
             terminateds=terminateds,
             truncateds=truncateds,
             extra_model_outputs=choice.extras(),
@@ -318,9 +316,3 @@ def _going_on(observations: Any, infos: Any, terminateds: Any, truncateds: Any) 
     return {agent: private(observations[agent]) for agent in shown}, {
         agent: copy.deepcopy(infos[agent]) for agent in shown if agent in infos
     }
-
-
-def _without_common(infos: Any) -> Any:
-    if infos and _COMMON in infos:
-        return {agent: info for agent, info in infos.items() if agent != _COMMON}
-    return infos

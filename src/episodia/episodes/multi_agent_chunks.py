@@ -201,7 +201,7 @@ def fork(episode: MultiAgentEpisode) -> MultiAgentEpisode:
     forked._split_steps, forked._carried = episode._split_steps, episode._carried
     forked._ended, forked._gone = dict(episode._ended), dict(episode._gone)
     forked._departed = dict(episode._departed)
-    forked._early_rewards = dict(episode._early_rewards)
+    forked._early_rewards = {agent: list(entries) for agent, entries in episode._early_rewards.items()}
     forked._observed_last = set(episode._observed_last)
     forked._weights_versions = episode._weights_versions
     forked._start_time, forked._last_step_time = episode._start_time, episode._last_step_time
@@ -354,7 +354,7 @@ def _settle_late_infos(episode: MultiAgentEpisode) -> None:
 
 
 def _add_early_rewards(
-    episode: MultiAgentEpisode, agent: AgentID, entries: tuple[tuple[int, Any], ...], was_known: bool
+    episode: MultiAgentEpisode, agent: AgentID, entries: list[tuple[int, Any]], was_known: bool
 ) -> None:
     single = episode.agent_episodes.get(agent)
     if was_known and single is not None and single.is_done and len(single):
@@ -362,4 +362,4 @@ def _add_early_rewards(
         total = total_of([single.get_rewards(-1), *(reward for _, reward in entries)])
         single.set_rewards(new_data=total, at_indices=-1)
     else:
-        episode._early_rewards[agent] = (*episode._early_rewards.get(agent, ()), *entries)
+        episode._early_rewards.setdefault(agent, []).extend(entries)

@@ -213,7 +213,7 @@ class MultiAgentEpisode(MultiAgentColumns):
                 check_mapping(self, "observations", observations),
                 check_mapping(self, "actions", actions),
                 check_mapping(self, "rewards", rewards),
-                check_mapping(self, "infos", infos),
+                multi_agent_lives.of_agents(check_mapping(self, "infos", infos)),
                 true_flags(self, "terminateds", terminateds),
                 true_flags(self, "truncateds", truncateds),
                 check_mapping(self, "extra_model_outputs", extra_model_outputs),

@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 
 # Stands for all agents, among flags.
 ALL: Final = "__all__"
+# What RLlib's environments may have among their infos, beside those of agents.
+COMMON: Final = "__common__"
+
+
+def of_agents(infos: Mapping[AgentID, Any]) -> Mapping[AgentID, Any]:
+    """Return the infos of agents, without those that are common to all."""
+    return {agent: info for agent, info in infos.items() if agent != COMMON} if COMMON in infos else infos
+
+
+def check_name(agent: AgentID) -> None:
+    """Refuse an agent with the name that stands for all."""
+    if agent == ALL:
+        raise EpisodeError(
+            f"found an agent named {ALL!r}, expected another name: it stands for all agents, among flags only."
+        )
 
 
 def start(episode: MultiAgentEpisode, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any]) -> None:
@@ -28,7 +43,7 @@ def start(episode: MultiAgentEpisode, observations: Mapping[AgentID, Any], infos
         for agent, observation in observations.items():
             started[agent] = new_agent_episode(episode, agent)
             _reset_agent(episode, started[agent], observation, infos.get(agent))
-        waiting = _waiting_infos(episode, observations, infos)
+        waiting = _waiting_infos(episode, observations, of_agents(infos))
     except BaseException:  # also from the user's mapping function
         episode._agent_to_module_mapping = modules
         raise
@@ -56,18 +71,18 @@ def _waiting_infos(
     """Return the infos of a reset that wait for the first observation of their agent."""
     waiting = {}
     for agent, given in infos.items():
-        if given and agent not in observations:
+        if agent not in observations:
             try:
-                waiting[agent] = PendingStep(reward=None, infos=as_infos(given))
+                check_name(agent)
+                waiting[agent] = PendingStep(infos=as_infos(given))
             except EpisodiaError as error:
                 raise type(error)(f"episode {episode.id_!r}, agent {agent!r}, infos of the reset: {error}") from error
-    return waiting
+    return {agent: step for agent, step in waiting.items() if step.infos}
 
 
 def new_agent_episode(episode: MultiAgentEpisode, agent: AgentID) -> SingleAgentEpisode:
     """Return an empty episode for an agent that comes."""
-    if agent == ALL:
-        raise EpisodeError(f"found an agent named {ALL!r}, expected another name: it stands for all agents.")
+    check_name(agent)
     single = SingleAgentEpisode(
         episode._agent_episode_ids.get(agent, f"{episode.id_}[{agent!r}]"),
         observation_space=_space_of(episode.observation_space, agent),
@@ -110,10 +125,10 @@ def end_of(single: SingleAgentEpisode) -> str:
 def end_if_all_ended(episode: MultiAgentEpisode, terminated: bool, truncated: bool) -> None:
     """Let the episode end as the environment says, or else with the last of its agents."""
     episode.is_terminated, episode.is_truncated = terminated, truncated
-    singles = episode.agent_episodes.values()
-    if terminated or truncated or not episode._ended or not singles or not all(single.is_done for single in singles):
+    # Counted, as asking each agent would make every step as dear as there are agents.
+    if terminated or truncated or not episode._ended or len(episode._ended) < len(episode.agent_episodes):
         return
-    if "terminated" in {*map(end_of, singles), *episode._gone.values()}:
+    if "terminated" in {*map(end_of, episode.agent_episodes.values()), *episode._gone.values()}:
         episode.is_terminated = True
     else:
         episode.is_truncated = True

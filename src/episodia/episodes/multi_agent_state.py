@@ -184,7 +184,7 @@ def _build(
         state, "_pending", lambda data: {agent: PendingStep(**_owned(step)) for agent, step in data}
     )
     episode._early_rewards = _part(
-        state, "_early_rewards", lambda data: {agent: tuple((t, reward) for t, reward in by) for agent, by in data}
+        state, "_early_rewards", lambda data: {agent: [(t, reward) for t, reward in by] for agent, by in data}
     )
     episode._split_steps = _part(state, "_split_steps", tuple)
     episode._carried = _part(state, "_carried", frozenset)

@@ -8,7 +8,7 @@ from operator import countOf
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.indexing import as_flag
-from episodia.episodes.multi_agent_lives import ALL, end_in, has_ended
+from episodia.episodes.multi_agent_lives import ALL, check_name, end_in, has_ended
 from episodia.episodes.multi_agent_storing import Changes, commit, store, store_plain
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -55,8 +55,8 @@ class EnvStep:
             found.update({agent: None for agent in flags if agent != ALL})
         return found
 
-    def of(self, agent: AgentID) -> AgentData:
-        """Return what the step holds for one agent, checked as far as its episode does not do that."""
+    def parts(self, agent: AgentID) -> tuple[Any, Mapping[str, Any] | None, Mapping[str, Any] | None]:
+        """Return the reward, the infos and the extra model outputs of one agent, None for what it has not; refuse others."""
         reward, column = self.rewards.get(agent), "reward"
         try:
             if reward is not None and type(reward) is not float:
@@ -69,12 +69,15 @@ class EnvStep:
                 extra_model_outputs = as_extras(extra_model_outputs)
         except EpisodiaError as error:
             raise type(error)(f"{column}: {error}") from error
+        return reward, infos or None, extra_model_outputs or None
+
+    def of(self, agent: AgentID) -> AgentData:
+        """Return what the step holds for one agent, checked as far as its episode does not do that."""
+        check_name(agent)
         return AgentData(
             self.observations.get(agent, NOTHING),
             self.actions.get(agent, NOTHING),
-            reward,
-            infos,
-            extra_model_outputs or None,
+            *self.parts(agent),
             *end_in(agent, self.terminateds, self.truncateds),
         )
 

@@ -8,12 +8,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.carried_outputs import fitted
-from episodia.episodes.early_rewards import with_reward
 from episodia.episodes.multi_agent_lives import end_if_all_ended, new_agent_episode
 from episodia.episodes.pending_step import NOTHING, AgentData, Outcome, PendingStep, merged
 from episodia.episodes.reward_sums import added
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent_stepping import as_extras, as_infos, as_reward, extra_columns, take_back
+from episodia.episodes.single_agent_stepping import extra_columns, take_back
 from episodia.episodes.timeline import Timeline
 from episodia.errors import EpisodiaError
 from episodia.trees import freeze, own_info
@@ -62,7 +61,9 @@ def store_plain(
     """Store the step of an agent with nothing to decide: `plain_agents` says which they are."""
     reward, infos = step.rewards.get(agent), step.infos.get(agent)
     if agent not in step.observations:
-        changes.pending[agent] = _taken(episode, agent, step, reward, infos)
+        reward, infos, extras = step.parts(agent)
+        taken = PendingStep(step.actions[agent], extras, reward, infos)
+        changes.pending[agent] = _owned(taken, single, carried=agent in episode._carried)
         return
     before = single, single._last_step_time, single.extra_model_outputs
     if agent in step.actions:
@@ -70,13 +71,11 @@ def store_plain(
     else:
         waiting = episode._pending[agent]
         action, extras = waiting.action, waiting.extra_model_outputs
-        if reward is not None and type(reward) is not float:
-            reward = _checked(as_reward, reward, "reward")
+        reward, infos, _ = step.parts(agent)
         reward = added(waiting.reward, reward)
         if reward is None:
             reward = 0.0
-        if waiting.infos:
-            infos = merged(waiting.infos, _checked(as_infos, infos, "infos"))
+        infos = merged(waiting.infos, infos)
         changes.pending[agent] = None
     if extras is not None or single.extra_model_outputs:
         extras = _fit_outputs(episode, agent, single, {} if extras is None else extras, changes)
@@ -97,19 +96,6 @@ def _fit_outputs(
         changes.undo.append(lambda: _set_attributes(single, extra_model_outputs=before))
         single.extra_model_outputs = columns
     return extras
-
-
-def _taken(episode: MultiAgentEpisode, agent: AgentID, step: EnvStep, reward: Any, infos: Any) -> PendingStep:
-    """Return the pending step of an agent that has acted."""
-    single = episode.agent_episodes[agent]
-    action, extras = step.actions[agent], step.extra_model_outputs.get(agent)
-    if type(action) not in single.actions.free_types:
-        action = freeze(_checked(single.actions.admit, action, "action"))
-    if extras is not None or single.extra_model_outputs:
-        extras = _admitted_extras(single, _checked(as_extras, extras, "extra_model_outputs"), agent in episode._carried)
-    if reward is not None and type(reward) is not float:
-        reward = _checked(as_reward, reward, "reward")
-    return PendingStep(action, extras or None, reward, _checked(as_infos, infos, "infos") if infos else None)
 
 
 def _checked(check: Callable[[Any], Any], value: Any, column: str) -> Any:
@@ -148,10 +134,11 @@ def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None, *, ca
         return None
     action, extras = pending.action, pending.extra_model_outputs
     if pending.has_action and single is not None:
-        action = freeze(_checked(single.actions.admit, action, "action"))
+        if type(action) not in single.actions.free_types:
+            action = freeze(_checked(single.actions.admit, action, "action"))
         if extras or single.extra_model_outputs:
             extras = _admitted_extras(single, extras or {}, carried)
-    return PendingStep(action, extras, pending.reward, own_info(pending.infos))
+    return PendingStep(action, extras or None, pending.reward, own_info(pending.infos) if pending.infos else None)
 
 
 def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any], carried: bool) -> dict[str, Any]:
@@ -162,14 +149,20 @@ def _admitted_extras(single: SingleAgentEpisode, extras: Mapping[str, Any], carr
 
 
 def _start(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: Outcome, changes: Changes) -> None:
-    modules = dict(episode._agent_to_module_mapping)
-    changes.undo.append(lambda: setattr(episode, "_agent_to_module_mapping", modules))
+    known = len(episode._agent_to_module_mapping)
+    changes.undo.append(lambda: _forget_modules(episode, known))
     single = new_agent_episode(episode, agent)
     single.add_env_reset(data.observation, outcome.infos)
     if episode.is_finalized:
         single.finalize()
     changes.undo.append(lambda: episode.agent_episodes.pop(agent))
     episode.agent_episodes[agent] = single
+
+
+def _forget_modules(episode: MultiAgentEpisode, known: int) -> None:
+    """Forget the modules of all agents but the first `known` ones; the user's function may have asked for several."""
+    while len(episode._agent_to_module_mapping) > known:
+        episode._agent_to_module_mapping.popitem()
 
 
 def _complete(
@@ -252,7 +245,7 @@ def commit(episode: MultiAgentEpisode, changes: Changes, ends_terminated: bool, 
     for agent in changes.ended:
         episode._ended.setdefault(agent, env_t)
     for agent, reward in changes.early_rewards.items():
-        episode._early_rewards = with_reward(episode._early_rewards, agent, env_t, reward)
+        episode._early_rewards.setdefault(agent, []).append((env_t, reward))
     if episode._weights_versions:
         _update_weights_versions(episode, changes)
     if episode._ended or ends_terminated or ends_truncated:
