@@ -1,8 +1,10 @@
 """Where an agent begins and ends: cases that a random schedule seldom draws."""
 
+import numpy as np
 import pytest
 
 from episodia import EpisodeError, MultiAgentEpisode
+from episodia.testing import assert_same_multi_agent_episode
 
 GAME = {
     "observations": [{"w": 0}, {"b": 1}, {"w": 2}, {"b": 3}],
@@ -169,3 +171,83 @@ def test_an_episode_made_of_its_own_lists_and_flags_ends_as_it_did(steps):
     again = MultiAgentEpisode("game", **lists, terminateds=ends[0], truncateds=ends[1], len_lookback_buffer=0)
 
     assert (again.get_terminateds(), again.get_truncateds()) == ends
+
+
+def test_whatever_is_an_agent_is_that_agent_and_whatever_has_ids_in_it_is_those_agents():
+    pair, team = ("a", "b"), frozenset({"a", "b"})
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": 0, "b": 1, pair: 2, team: 3})
+    everybody = dict.fromkeys(episode.agent_ids, 0)
+    outputs = {agent: {"logp": 0.5, "value": 1.0} for agent in everybody}
+    episode.add_env_step(everybody, everybody, everybody, extra_model_outputs=outputs)
+
+    assert set(episode.get_observations(0, agent_ids=pair)) == {pair}
+    assert set(episode.get_observations(0, agent_ids=team)) == {team}
+    assert set(episode.get_observations(0, agent_ids={"a": 1, "b": 2})) == {"a", "b"}
+    for several in (lambda: (agent for agent in "ab"), lambda: map(str, "ab"), lambda: iter(["a", "b"])):
+        assert set(episode.get_observations(0, agent_ids=several())) == {"a", "b"}
+        assert episode.get_extra_model_outputs(indices=0, agent_ids=several()) == {key: outputs[key] for key in "ab"}
+
+
+@pytest.mark.parametrize("options", [{}, {"env_steps": False}, {"return_list": True}], ids=str)
+def test_an_array_of_one_index_is_that_index(options):
+    episode = two_agents()
+
+    assert episode.get_observations(np.array(-1), "a", **options) == {"a": 1}
+    assert episode.get_rewards(np.array(0), "a", **options) == {"a": 1.0}
+
+
+def test_an_episode_may_begin_at_a_later_environment_step():
+    episode = MultiAgentEpisode("game", env_t_started=5)
+    episode.add_env_reset(observations={"a": 0})
+    episode.add_env_step({"a": 1}, {"a": 0}, {"a": 1.0})
+
+    assert (episode.env_t_started, episode.env_t, len(episode)) == (5, 6, 1)
+    assert episode.get_observations() == {"a": [0, 1]}
+    with pytest.raises(EpisodeError, match="found a second reset"):
+        episode.add_env_reset(observations={"a": 0})
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_joining_gives_a_done_episode_back_wherever_it_was_taken_apart(place):
+    episode = two_agents()
+    episode.add_env_step({"a": 2, "b": 2}, {"a": 0}, {"a": 1.0, "b": 3.0}, terminateds={"__all__": True})
+    first, rest = episode[:place], episode[place:]
+
+    first.concat_episode(rest)
+
+    assert_same_multi_agent_episode(first, episode, ignore=["times"])
+
+
+def test_nothing_is_joined_to_the_end_but_an_end_without_steps():
+    episode = two_agents()
+    running = episode.cut()
+    episode.is_terminated = True
+    with pytest.raises(EpisodeError, match="after the end"):
+        episode.concat_episode(running)
+
+
+PARTS_THAT_DO_NOT_FIT = {
+    "no timelines": {"_timelines": []},
+    "an empty timeline": {"_timelines": [["a", []], ["b", [0]]]},
+    "a timeline too short": {"_timelines": [["a", [1]], ["b", [0]]]},
+    "a timeline of words": {"_timelines": [["a", ["x", 1]], ["b", [0]]]},
+    "somebody who is not there": {"_observed_last": ["zz"]},
+    "a later clock": {"env_t": 99},
+    "a clock before the start": {"env_t_started": 2},
+    "a negative lookback": {"env_lookback": -5},
+    "an end of nobody": {"_ended": [["zz", 1]]},
+    "an end of who goes on": {"_ended": [["a", 1]]},
+    "an action of nobody": {"_pending": [["zz", {"reward": 1.0, "infos": None, "action": 0}]]},
+    "a part of a step of nobody": {"_split_steps": ["zz"]},
+    "an action of nobody before": {"_carried": ["zz"]},
+}
+
+
+@pytest.mark.parametrize("parts", PARTS_THAT_DO_NOT_FIT.values(), ids=PARTS_THAT_DO_NOT_FIT)
+def test_a_state_whose_parts_do_not_belong_together_is_refused(parts):
+    state = two_agents().get_state()
+    assert MultiAgentEpisode.from_state(state).get_state() == state
+
+    with pytest.raises(EpisodeError, match="a multi-agent episode's state"):
+        MultiAgentEpisode.from_state({**state, **parts})

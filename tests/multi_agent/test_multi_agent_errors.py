@@ -372,9 +372,9 @@ def test_infos_that_are_none_are_refused_wherever_their_agent_is(info):
     episode = MultiAgentEpisode("game")
     episode.add_env_reset(observations={"a": 0, "b": 0})
     acts, waits, comes = ({}, {"a": 0}, {}, {"a": info}), ({}, {}, {}, {"b": info}), ({}, {}, {}, {"c": info})
-    for step in (acts, waits, comes):
+    for given in (acts, waits, comes):
         with pytest.raises(EpisodeError, match=r"infos: .*expected a dict or None"):
-            episode.add_env_step(*step)
+            episode.add_env_step(*given)
     episode.add_env_step({}, {"a": 0}, {"a": 1.0})
     with pytest.raises(EpisodeError, match=r"infos: .*expected a dict or None"):
         episode.add_env_step({"a": 1}, {}, {}, {"a": info})

@@ -75,12 +75,12 @@ TO_ACT = {
         {"replaces_observation": True, "infos": {"lives": 3, "goal": 1}},
     ),
     "it ends without having acted": (None, {"terminated": True}, {}),
-    "it is stopped without having acted": (None, {"truncated": True, "reward": 1.0}, {"late_reward": 1.0}),
-    "what waited belongs to the step before": (WAITS, {"terminated": True, "reward": 1.0}, {"late_reward": 3.0}),
+    "it is stopped without having acted": (None, {"truncated": True, "reward": 1.0}, {"reward_after_end": 1.0}),
+    "what waited belongs to the step before": (WAITS, {"terminated": True, "reward": 1.0}, {"reward_after_end": 3.0}),
     "it ends with another observation": (
         WAITS,
         {"terminated": True, "observation": 5},
-        {"replaces_observation": True, "late_reward": 2.0},
+        {"replaces_observation": True, "reward_after_end": 2.0},
     ),
     "it acts and ends, unseen": (
         None,
@@ -278,6 +278,8 @@ def test_every_reward_of_a_drawn_history_is_somewhere(schedule):
         given = [entry["rewards"].get(agent, 0) for entry in log[: len(outcomes)]]
 
         found = [step.completed.reward for step in outcomes if step.completed]
-        found += [reward for step in outcomes for reward in (step.early_reward, step.late_reward) if reward is not None]
+        found += [
+            reward for step in outcomes for reward in (step.early_reward, step.reward_after_end) if reward is not None
+        ]
         waiting = 0 if pending is None or pending.reward is None else pending.reward
         assert sum(found) + waiting == sum(given)

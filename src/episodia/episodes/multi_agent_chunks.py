@@ -243,7 +243,7 @@ def concat(episode: MultiAgentEpisode, other: MultiAgentEpisode) -> None:
         except EpisodiaError as error:
             raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
     joined._pending = dict(other._pending)
-    _settle_late_infos(joined)
+    _settle_infos_after_end(joined)
     for agent, entries in other._early_rewards.items():
         _add_early_rewards(joined, agent, entries, agent in known)
     # Everything fits: from here on nothing can fail.
@@ -268,7 +268,7 @@ def _check_continues(episode: MultiAgentEpisode, other: Any) -> None:
         problem = f"found {other!r}"
     elif other.id_ != episode.id_:
         problem = f"found a chunk of the episode {other.id_!r}"
-    elif episode.is_done:
+    elif episode.is_done and (len(other) or not other.is_done):  # the rest of a whole episode is empty, and done
         problem = f"found a chunk after the end (environment step {episode.env_t})"
     elif other.env_t_started != episode.env_t:
         problem = f"found a chunk that starts at environment step {other.env_t_started}"
@@ -344,7 +344,7 @@ def _in_form_of(joined: MultiAgentEpisode, single: SingleAgentEpisode) -> Single
     return growing
 
 
-def _settle_late_infos(episode: MultiAgentEpisode) -> None:
+def _settle_infos_after_end(episode: MultiAgentEpisode) -> None:
     """Give the agents whose end is here now what was told of them in the later chunk."""
     for agent, step in list(episode._pending.items()):
         single = episode.agent_episodes.get(agent)

@@ -166,7 +166,7 @@ class MultiAgentEpisode(MultiAgentColumns):
         Raises:
             EpisodeError: If the episode was reset before.
         """
-        if self._was_reset or self.is_done or self.env_t:
+        if self._was_reset or self.is_done:
             raise EpisodeError(
                 f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode (this one is at "
                 f"environment step {self.env_t}). "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ def read_extra_outputs(episode: MultiAgentFacts, key: Any, query: Query) -> Any:
         )
     if key is not None:
         return read(episode, extra_output(key), query)
+    if isinstance(query.agent_ids, Iterator):  # which can be gone through once
+        query = query._replace(agent_ids=list(query.agent_ids))
     if not names:
         return read(episode, REWARDS, query._replace(agent_ids=[]))
     return _by_agent({name: read(episode, extra_output(name), query) for name in names}, query.return_list)
@@ -106,9 +108,12 @@ def _check_flags(query: Query) -> None:
 
 
 def _is_collection(agent_ids: Any, episode: MultiAgentFacts) -> bool:
-    # A tuple may be the id of an agent.
-    is_an_agent = isinstance(agent_ids, tuple) and agent_ids in episode.agent_episodes
-    return isinstance(agent_ids, Collection) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
+    # A tuple or a frozenset may be the id of an agent.
+    try:
+        is_an_agent = agent_ids in episode.agent_episodes
+    except TypeError:  # a list, or a tuple of lists
+        is_an_agent = False
+    return isinstance(agent_ids, Iterable) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
 
 
 def _by_agent_steps(
@@ -117,7 +122,7 @@ def _by_agent_steps(
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
     latest = query.indices == -1 if type(query.indices) is int and not query.neg_index_as_lookback else False
-    is_single = isinstance(query.indices, (int, np.integer))
+    is_single = indexing.is_single(query.indices)
     for agent in agents:
         column = column_with_pending(episode, source, agent, only_end=latest)
         if column is None:
@@ -280,7 +285,7 @@ def _env_places(episode: MultiAgentFacts, source: Source, query: Query) -> tuple
         else:
             positions = indexing.positions_of_slice(indices, size, lookback, negative_is_lookback)
     else:
-        single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
+        single = indexing.is_single(indices)
         several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
         positions = indexing.positions_of_list(several, size, lookback, negative_is_lookback)
         if query.fill is None:

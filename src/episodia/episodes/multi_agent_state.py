@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from episodia.episodes import episode_state
 from episodia.episodes.departed_agents import Departed
+from episodia.episodes.multi_agent_lives import check_timeline
 from episodia.episodes.pending_step import PendingStep
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.timeline import Timeline
@@ -122,7 +123,37 @@ def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgen
             raise _no_state(name, state[name])
     episode = _build(cls, state, SingleAgentEpisode.from_state)
     episode._custom_data = _part(state, "custom_data", own_info)
+    _check_fits(episode, state)
     return episode
+
+
+def _check_fits(episode: MultiAgentEpisode, state: dict[str, Any]) -> None:
+    """Refuse a state whose parts do not belong together."""
+    singles = episode.agent_episodes
+    lines = _part(
+        state, "_timelines", lambda _: {agent: line.env_steps[-1] for agent, line in episode._timelines.items()}
+    )
+    acting = [agent for agent, step in episode._pending.items() if step.has_action]
+    fits = {
+        "env_t_started": episode.env_t_started >= 0,
+        "env_t": episode.env_t >= episode.env_t_started,
+        "env_lookback": episode.env_lookback >= 0,
+        "_timelines": lines.keys() == singles.keys(),
+        "_observed_last": episode._observed_last == {agent for agent, last in lines.items() if last == episode.env_t},
+        "_ended": all(agent in singles and singles[agent].is_done for agent in episode._ended),
+        "_pending": all(agent in singles and not singles[agent].is_done for agent in acting),
+        "_split_steps": all(agent in episode._pending for agent in episode._split_steps),
+        "_carried": episode._carried <= singles.keys(),
+    }
+    for name, fit in fits.items():
+        if not fit:
+            raise _no_state(name, state[name])
+    _part(state, "_timelines", lambda _: _check_timelines(episode))
+
+
+def _check_timelines(episode: MultiAgentEpisode) -> None:
+    for agent in episode.agent_episodes:
+        check_timeline(episode, agent)
 
 
 def compact_state(episode: MultiAgentEpisode) -> dict[str, Any]:
@@ -186,7 +217,7 @@ def _build(
     episode._early_rewards = _part(
         state, "_early_rewards", lambda data: {agent: [(t, reward) for t, reward in by] for agent, by in data}
     )
-    episode._split_steps = _part(state, "_split_steps", tuple)
+    episode._split_steps = _part(state, "_split_steps", lambda data: tuple(dict.fromkeys(data)))
     episode._carried = _part(state, "_carried", frozenset)
     episode._observed_last = _part(state, "_observed_last", set)
     episode._weights_versions = _part(

@@ -180,7 +180,7 @@ def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentDa
     # What is told of an agent whose episode is in an earlier chunk waits until the chunks are joined.
     waiting = episode._pending.get(agent, PendingStep())
     infos = merged(waiting.infos, data.infos) if agent in episode._gone else None
-    return Outcome(late_reward=data.reward, infos=data.infos, pending=PendingStep(infos=infos) if infos else None)
+    return Outcome(reward_after_end=data.reward, infos=data.infos, pending=PendingStep(infos=infos) if infos else None)
 
 
 def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:

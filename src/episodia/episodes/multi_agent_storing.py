@@ -124,8 +124,8 @@ def store(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, outcome: 
     changes.pending[agent] = _owned(outcome.pending, single, carried=agent in episode._carried)
     if outcome.early_reward is not None:
         changes.early_rewards[agent] = outcome.early_reward
-    if outcome.late_reward is not None:
-        _add_late_reward(episode, agent, outcome.late_reward, changes)
+    if outcome.reward_after_end is not None:
+        _add_reward_after_end(episode, agent, outcome.reward_after_end, changes)
 
 
 def _owned(pending: PendingStep | None, single: SingleAgentEpisode | None, *, carried: bool) -> PendingStep | None:
@@ -210,7 +210,7 @@ def _end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData, changes: C
         single.is_terminated, single.is_truncated = data.terminated, data.truncated
 
 
-def _add_late_reward(episode: MultiAgentEpisode, agent: AgentID, reward: Any, changes: Changes) -> None:
+def _add_reward_after_end(episode: MultiAgentEpisode, agent: AgentID, reward: Any, changes: Changes) -> None:
     single = episode.agent_episodes.get(agent)
     if single is None or not len(single):
         # The step that it belongs to, if there was one, is in an earlier chunk.

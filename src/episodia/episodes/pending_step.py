@@ -77,7 +77,7 @@ class Outcome:
     # What is pending afterwards.
     pending: PendingStep | None = None
     # A reward for the step before, since the agent has ended and will not act again.
-    late_reward: Any = None
+    reward_after_end: Any = None
     # A reward that belongs to no action at all.
     early_reward: Any = None
     # What the info of the new observation is, or (if there is none) is added to the last one.
@@ -122,7 +122,7 @@ def _with_observation(step: PendingStep, data: AgentData, known: bool) -> Outcom
         step.reward = 0.0 if step.reward is None else step.reward
         return Outcome(completed=step, infos=step.infos)
     if data.terminated or data.truncated:
-        return Outcome(replaces_observation=True, late_reward=step.reward, infos=step.infos)
+        return Outcome(replaces_observation=True, reward_after_end=step.reward, infos=step.infos)
     return Outcome(replaces_observation=True, pending=_waiting(step.reward, None), infos=step.infos)
 
 
@@ -134,7 +134,7 @@ def _without_observation(
     if not (data.terminated or data.truncated):
         return Outcome(pending=step if step.has_action else _waiting(step.reward, step.infos))
     if not step.has_action:
-        return Outcome(late_reward=step.reward, infos=step.infos)
+        return Outcome(reward_after_end=step.reward, infos=step.infos)
     if not data.terminated and missing_final_observation == "error":
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
