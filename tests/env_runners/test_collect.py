@@ -1,6 +1,7 @@
 """Episodes in one line."""
 
 import io
+import re
 import subprocess
 import sys
 import time
@@ -86,9 +87,18 @@ def test_progress_is_shown_when_it_takes_long_and_taken_away_again(monkeypatch):
 
     episodia.collect(lambda: Slow(4), episodes=8, progress=True)
 
-    shown = sys.stderr.getvalue()
-    assert "of 8 episodes" in shown
-    assert shown.endswith("\r")
+    *lines, cleared, end = sys.stderr.getvalue().split("\r")[1:]
+    assert any(re.fullmatch(r"\[#+\.+\] [1-7] of 8 episodes, \d+ steps *", line) for line in lines)
+    assert (cleared.strip(), end) == ("", "")
+
+
+def test_progress_towards_a_number_of_steps_is_shown_too(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr("episodia.env_runners.collect._PATIENCE_S", 0.05)
+
+    episodia.collect(lambda: Slow(4), timesteps=30, progress=True)
+
+    assert re.search(r"\r\[#*\.*\] \d+ episodes, \d+ of 30 steps", sys.stderr.getvalue())
 
 
 def test_nothing_is_shown_where_nobody_watches(capsys):

@@ -25,6 +25,7 @@ Policy = Callable[[Any], Any]
 
 # Nobody needs to see how something goes that is over before.
 _PATIENCE_S = 1.0
+_BAR = 20  # characters
 
 _SETTINGS = frozenset(inspect.signature(SingleAgentEnvRunner).parameters) - {"env", "module", "seed"}
 
@@ -68,7 +69,7 @@ def collect(
         module = _Function(policy)
         settings.setdefault("module_to_env", ModuleToEnvPipeline(connectors=[GetActions(), TensorToNumpy()]))
     if _is_watched() if progress is None else progress:
-        settings["callbacks"] = [*listed(settings.get("callbacks", ())), _Progress(episodes)]
+        settings["callbacks"] = [*listed(settings.get("callbacks", ())), _Progress(episodes, timesteps)]
     with SingleAgentEnvRunner(env, module, seed=seed, **settings) as runner:
         if isinstance(module, _Function):
             module.action_space = runner.env.single_action_space
@@ -120,10 +121,10 @@ def _is_watched() -> bool:
 
 @final
 class _Progress(Callbacks):
-    """A line on stderr that tells how many episodes have ended."""
+    """A bar on stderr, with how many episodes have ended and how many steps they had."""
 
-    def __init__(self, wanted: int | None) -> None:
-        self._wanted = wanted
+    def __init__(self, episodes: int | None, timesteps: int | None) -> None:
+        self._episodes, self._timesteps = episodes, timesteps
         self._ended = self._steps = 0
         self._next_s = time.monotonic() + _PATIENCE_S
         self._width = 0
@@ -134,9 +135,13 @@ class _Progress(Callbacks):
         self._steps += len(episode)
         now = time.monotonic()
         if now >= self._next_s:
-            goal = "" if self._wanted is None else f" of {self._wanted}"
-            self._write(f"{self._ended}{goal} episodes, {self._steps} steps")
+            self._write(self._line())
             self._next_s = now + _PATIENCE_S / 5
+
+    def _line(self) -> str:
+        counts = [_count(self._ended, self._episodes, "episodes"), _count(self._steps, self._timesteps, "steps")]
+        part = self._ended / self._episodes if self._episodes else self._steps / (self._timesteps or 1)
+        return f"[{'#' * int(_BAR * min(part, 1.0)):.<{_BAR}}] {', '.join(counts)}"
 
     def on_sample_end(self, **kwargs: Any) -> None:
         """Take the line away."""
@@ -148,3 +153,8 @@ class _Progress(Callbacks):
         sys.stderr.write(f"\r{line.ljust(self._width)}")
         sys.stderr.flush()
         self._width = max(self._width, len(line))
+
+
+def _count(number: int, wanted: int | None, what: str) -> str:
+    # More are played than wanted where environments end at different times.
+    return f"{number} {what}" if wanted is None else f"{min(number, wanted)} of {wanted} {what}"
