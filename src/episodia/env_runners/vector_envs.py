@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -110,7 +111,8 @@ class EnvSource:
             return SyncLanes([partial(GuardedEnv, limited, lane, settings.max_restarts) for lane in lanes])
         env = make()
         space = env.observation_space
-        env.close()
+        with contextlib.suppress(Exception):  # as in all lanes, see `GuardedEnv`
+            env.close()
         makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts) for lane in lanes]
         return AsyncLanes(makes, timeout_s=settings.step_timeout_s, context=settings.async_context, space=space)
 

@@ -1,0 +1,152 @@
+"""Whatever an environment does to itself or to its process: steps come all the same, and no process is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from episodia.env_runners import SingleAgentEnvRunner
+from scripted_envs import ScriptedEnv, assert_every_step_once
+
+LONGEST = 4
+
+
+class NoPickleError(Exception):
+    """Cannot be sent to another process, because it does not say how it was made."""
+
+    def __init__(self, first, second):
+        super().__init__(first)
+        self.second = lambda: second
+
+
+def recurse():
+    recurse()
+
+
+def stop():
+    raise StopIteration
+
+
+def no_pickle():
+    raise NoPickleError(1, 2)
+
+
+def segmentation_fault():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def end_process():
+    os._exit(1)
+
+
+def leave():
+    sys.exit("enough")
+
+
+class Troubled(ScriptedEnv):
+    """Does something once, in its `place`, wherever it is made."""
+
+    def __init__(self, place, do, done_at):
+        super().__init__(LONGEST)
+        self.place, self.do, self.done_at = place, do, done_at
+
+    def trouble(self, place):
+        if place == self.place and self._episode == 1 and not self.done_at.exists():
+            self.done_at.touch()
+            self.do()
+
+    def reset(self, **kwargs):
+        self.trouble("reset")
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.trouble("step")
+        return super().step(action)
+
+
+IN_ANY = [recurse, stop, no_pickle]
+IN_OTHERS = [segmentation_fault, end_process, leave]
+
+
+@pytest.mark.parametrize("place", ["reset", "step"])
+@pytest.mark.parametrize(
+    ("do", "vectorization"), [*((do, "sync") for do in IN_ANY), *((do, "async") for do in [*IN_ANY, *IN_OTHERS])]
+)
+def test_steps_come_whatever_an_environment_does(place, do, vectorization, tmp_path):
+    make = partial(Troubled, place, do, tmp_path / "done")
+    with SingleAgentEnvRunner(make, num_envs=2, seed=0, vectorization=vectorization) as runner:
+        chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=12)]
+        metrics = runner.get_metrics()
+
+    assert (tmp_path / "done").exists()
+    assert sum(map(len, chunks)) >= 36
+    assert metrics.num_env_restarts > 0
+    assert_every_step_once(chunks, longest=LONGEST, gaps=True)
+
+
+class CannotClose(ScriptedEnv):
+    def close(self):
+        raise OSError("stuck")
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_an_environment_that_cannot_be_closed_is_let_go(vectorization):
+    with SingleAgentEnvRunner(partial(CannotClose, 3), num_envs=2, seed=0, vectorization=vectorization) as runner:
+        assert runner.sample(num_timesteps=4).lengths.sum() >= 4
+
+
+# --- Whole programs ---------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from episodia.env_runners import SingleAgentEnvRunner
+
+if __name__ == "__main__":
+    runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0, vectorization="async")
+    runner.sample(num_timesteps=8)
+    print(*(process.pid for process in runner.env.processes), flush=True)
+    while sys.argv[1] != "end":
+        runner.sample(num_timesteps=100)
+"""
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def have_ended(pids, patience_s=10.0):
+    deadline = time.monotonic() + patience_s
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(map(is_running, pids))
+
+
+@pytest.mark.parametrize("how", ["end", "interrupt", "terminate", "kill"])
+def test_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
+    script = tmp_path / "play.py"
+    script.write_text(SCRIPT)
+    program = subprocess.Popen(
+        [sys.executable, script, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    workers = list(map(int, program.stdout.readline().split()))
+    if how == "interrupt":
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+    elif how != "end":
+        getattr(program, how)()
+    program.wait(timeout=20)
+    program.stdout.close()
+
+    assert len(workers) == 2
+    assert have_ended(workers)
