@@ -10,7 +10,15 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-_BAD_REWARDS: dict[str, Any] = {"nan reward": float("nan"), "text reward": "much"}
+# Where they stand after the observation, and what they are.
+_BAD_PARTS: dict[str, tuple[int, Any]] = {
+    "nan reward": (0, float("nan")),
+    "text reward": (0, "much"),
+    "huge reward": (0, 10**400),
+    "text flag": (1, "no"),
+    "two flags": (1, np.array([True, False])),
+    "list info": (3, [1]),
+}
 
 LOW, HIGH = -1.0, 2.0**31
 
@@ -94,8 +102,9 @@ class FaultyEnv(gym.Wrapper[Any, Any, Any, Any]):
             observation = self._spoiled(observation)
             if self._what == "four parts":
                 return observation, *rest[:3]
-            if self._what in _BAD_REWARDS:
-                rest[0] = _BAD_REWARDS[self._what]
+            if self._what in _BAD_PARTS:
+                place, part = _BAD_PARTS[self._what]
+                rest[place] = part
         return observation, *rest
 
     def _spoiled(self, observation: Any) -> Any:

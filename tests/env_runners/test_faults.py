@@ -145,6 +145,10 @@ def third_episode(lane, episode, _):
             "text reward",
             r"environment 1: found \(float64\[4\], 'much', .* as a step .*expected an observation, a number",
         ),
+        ("huge reward", r"environment 1: found \(.*\) as a step \(int too large"),
+        ("text flag", r"environment 1: found \(.*\) as a step \('no' is no flag"),
+        ("two flags", r"environment 1: found \(.*bool\[2\].*\) as a step"),
+        ("list info", r"environment 1: found \(.*\) as a step \(\[1\] is no info"),
         ("four parts", r"environment 1: found \(.*\) as a step \(not enough values"),
     ],
 )

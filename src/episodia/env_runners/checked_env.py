@@ -10,6 +10,31 @@ from episodia.env_runners.observation_batch import checked_observation
 from episodia.errors import EnvError
 from episodia.trees import describe
 
+# What is raised where the parts of something are looked at that is no step.
+NO_STEP = (EnvError, TypeError, ValueError, OverflowError)
+
+
+def check_flags(terminated: Any, truncated: Any) -> None:
+    """Check flags of which at least one is set: true means True or 1, not just anything.
+
+    Raises:
+        TypeError: If one of them is something else.
+    """
+    for flag in (terminated, truncated):
+        if type(flag) is not bool and flag not in (0, 1):
+            raise TypeError(f"{describe(flag)} is no flag")
+
+
+def checked_info(info: Any) -> dict[Any, Any]:
+    """Return an info that is not empty.
+
+    Raises:
+        TypeError: If it is no dict.
+    """
+    if not isinstance(info, dict):
+        raise TypeError(f"{describe(info)} is no info")
+    return info
+
 
 def no_step(lane: int, found: Any, error: Exception) -> EnvError:
     """Return what to say about something that an environment has returned as a step."""
@@ -44,7 +69,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         made: Any = self.env.step(action)
         try:
             observation, reward, terminated, truncated, info = made
+            check_flags(terminated or False, truncated or False)
             seen = checked_observation(self.observation_space, self._lane, observation)
-            return seen, float(reward), bool(terminated), bool(truncated), info
-        except (EnvError, TypeError, ValueError) as error:
+            return seen, float(reward), bool(terminated), bool(truncated), checked_info(info) if info else {}
+        except NO_STEP as error:
             raise no_step(self._lane, made, error) from error

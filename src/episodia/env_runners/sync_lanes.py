@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from episodia.env_runners.checked_env import no_step
+from episodia.env_runners.checked_env import NO_STEP, check_flags, checked_info, no_step
 from episodia.env_runners.guarded_env import GuardedEnv
 from episodia.env_runners.observation_batch import observation_batch
 from episodia.errors import EnvError, EnvRunnerError
@@ -79,15 +79,15 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
                 observation, reward, terminated, truncated, info = made
                 put(lane, observation)
                 rewards[lane] = reward
-            except (EnvError, TypeError, ValueError) as error:
-                info = self._begun_anew(lane, no_step(lane, made, error))
-                terminated = truncated = False
-            terminateds[lane] = terminated
-            truncateds[lane] = truncated
-            if terminated or truncated:
-                self._ended.add(lane)
-            if info:
-                infos[lane] = info
+                terminateds[lane] = terminated
+                truncateds[lane] = truncated
+                if info:
+                    infos[lane] = checked_info(info)
+                if terminated or truncated:
+                    check_flags(terminated, truncated)
+                    self._ended.add(lane)
+            except NO_STEP as error:
+                infos[lane] = self._begun_anew(lane, no_step(lane, made, error))
         return self._observations.batch(), rewards, terminateds, truncateds, infos
 
     def _begun(self, lane: int) -> Any:
@@ -100,6 +100,7 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         observation, info = self.envs[lane].begin_anew(error)
         self._observations.put(lane, observation)
         self._rewards[lane] = 0.0
+        self._terminateds[lane] = self._truncateds[lane] = False
         return info
 
     def render(self) -> tuple[Any, ...] | None:
