@@ -90,6 +90,44 @@ def test_a_multi_agent_runner_loses_only_the_episode_with_such_an_observation():
     assert (common.num_episodes_dropped, common.num_env_steps_dropped) == (1, 7)
 
 
+def test_a_callback_that_fails_is_not_taken_for_a_failure_to_act():
+    def fail(**_):
+        raise KeyError("mine")
+
+    with SingleAgentEnvRunner(
+        lambda: Counting(bad=True), num_envs=2, seed=0, check_finite=False, callbacks=[{"on_episode_step": fail}]
+    ) as runner:
+        for _ in range(8):
+            with pytest.raises(KeyError, match="mine"):
+                runner.sample(num_timesteps=1_000)
+        dropped = runner.get_metrics().num_episodes_dropped
+
+    assert dropped == 0
+
+
+def test_a_bad_observation_while_rewards_are_waited_for_is_told_at_once():
+    with SingleAgentEnvRunner(
+        only_the_second(Counting), MLPActorCritic(*SPACES), num_envs=3, seed=0, reward_delay=3
+    ) as runner:
+        with pytest.raises(EnvError, match="environment 1: found NaN"):
+            runner.sample(num_timesteps=15)
+        chunks = runner.sample(num_timesteps=15)
+
+    assert "0-1-0" not in {chunk.id_ for chunk in chunks if chunk.t >= 7}
+
+
+def test_numbers_whose_sum_is_too_large_are_finite():
+    class Huge(Counting):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return observation * 0 + np.float32(3e38), *rest
+
+    with SingleAgentEnvRunner(Huge, num_envs=2, seed=0) as runner:
+        chunks = runner.sample(num_timesteps=20)
+
+    assert chunks.lengths.sum() >= 20
+
+
 def test_what_fails_for_another_reason_is_raised_as_it_is():
     module = MLPActorCritic(*SPACES)
     with SingleAgentEnvRunner(Counting, module, num_envs=2, seed=0) as runner:

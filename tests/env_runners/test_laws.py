@@ -172,6 +172,26 @@ def test_asynchronous_environments_without_shared_memory_play_the_same_after_res
     assert_same(played_with("async"), played_with("sync"))
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_where_samples_are_cut_does_not_change_what_is_played(num_envs):
+    env = gym.make("CartPole-v1")
+    module = MLPActorCritic(env.observation_space, env.action_space)
+    played = []
+    for steps in (120, 1):
+        with SingleAgentEnvRunner("CartPole-v1", module, num_envs=num_envs, seed=5) as runner:
+            chunks = [chunk for _ in range(120 // steps) for chunk in runner.sample(num_timesteps=steps * num_envs)]
+        by_id = {}
+        for chunk in chunks:
+            by_id.setdefault(chunk.id_, []).extend(chunk.get_actions().tolist())
+        played.append(by_id)
+
+    whole, parts = played
+    assert all(
+        parts[id_][: len(actions)] == actions[: len(parts[id_])] for id_, actions in whole.items() if id_ in parts
+    )
+    assert len(parts) > 2 * num_envs
+
+
 def test_no_global_generator_is_touched():
     torch.manual_seed(5)
     before = torch.get_rng_state()

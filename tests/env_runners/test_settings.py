@@ -25,6 +25,9 @@ JUNK = {
     "module_to_env": [3],
     "async_context": ["tea", None],
     "step_timeout_s": ["a", 0, float("nan")],
+    "explore": ["no", 1, None],
+    "ignore_terminations": ["no", 0],
+    "check_finite": [3],
 }
 
 
@@ -34,6 +37,13 @@ def test_junk_is_refused_by_both_runners(name, value):
     for runner, env in ((SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)):
         with pytest.raises(EnvRunnerError, match="expected"):
             runner(env, **settings)
+
+
+@pytest.mark.parametrize("junk", [{"explore": "yes"}, {"random_actions": 2}, {"force_reset": "no"}], ids=str)
+def test_flags_that_are_none_are_refused_when_sampling(junk):
+    for kind, env in ((SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)):
+        with kind(env, seed=0) as runner, pytest.raises(EnvRunnerError, match="expected True or False"):
+            runner.sample(num_timesteps=1, **junk)
 
 
 @pytest.mark.parametrize("module", [3, "random", Callbacks()])

@@ -56,6 +56,13 @@ def test_hooks_on_all_modules_are_called():
     assert seen == [nn.Linear, nn.Tanh, nn.Linear, Tower]
 
 
+def test_a_forward_that_was_replaced_is_called():
+    tower = _tower()
+    tower[0].forward = lambda inputs: torch.ones(len(inputs), 8)
+
+    assert torch.equal(passed(tower, _rows()), nn.Sequential(*tower)(_rows()))
+
+
 def test_weights_that_are_swapped_for_a_call_are_used():
     tower = _tower()
     swapped = {name: torch.zeros_like(weight) for name, weight in tower.named_parameters()}

@@ -145,7 +145,8 @@ def _is_finite_leaf(array: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return True
     # A finite sum has finite terms: one cheap reduction for the usual case.
-    return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
+    with np.errstate(all="ignore"):
+        return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
 
 
 def _not_finite(chunk: SingleAgentEpisode, what: str, array: np.ndarray, lookback: int) -> str:

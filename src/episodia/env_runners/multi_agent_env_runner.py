@@ -22,7 +22,7 @@ from episodia.env_runners.pipelines import Pieces, commit, delay_of, shapers_of
 from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings
 from episodia.env_runners.sampling import BatchMode, wanted
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_open, check_whole
+from episodia.env_runners.setting_checks import check_flags, check_open, check_whole
 from episodia.episodes import EpisodeList
 from episodia.errors import EnvRunnerError
 
@@ -228,7 +228,9 @@ class MultiAgentEnvRunner:
         settings = self._settings
         goal = wanted(num_timesteps, num_episodes, settings.batch_mode, settings.rollout_fragment_length, self.num_envs)
         count_steps_by = checked_count(count_steps_by or self._count_steps_by)
-        manner = Manner(settings.explore if explore is None else explore, random_actions, count_steps_by)
+        explore = settings.explore if explore is None else explore
+        check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
+        manner = Manner(explore, random_actions, count_steps_by)
         players = self._players
         players.actor.shapers = shapers_of(self.env_to_module)
         with torch.no_grad():

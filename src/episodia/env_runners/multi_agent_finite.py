@@ -39,7 +39,8 @@ def _is_finite_leaf(array: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return True
     # A finite sum has finite terms: one cheap reduction for the usual case.
-    return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
+    with np.errstate(all="ignore"):
+        return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
 
 
 def _first_bad(array: np.ndarray, column: LookbackBuffer) -> int:

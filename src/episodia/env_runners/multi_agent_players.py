@@ -129,10 +129,6 @@ class Players:
             complete = len(self._harvest)
             self._settle_rewards(reward_delay)
             return self._harvest.take_first(complete, self._metrics)
-        except Exception as error:
-            self._bulk.flush()
-            self._drop_bad_observations(error)
-            raise
         finally:
             self._bulk.flush()
             self._metrics.common.sample_time_s += perf_counter() - started
@@ -143,6 +139,7 @@ class Players:
         Raises:
             EnvError: If there are any, instead of `error`.
         """
+        self._bulk.flush()
         running = [(lane, lane.running) for lane in self.lanes if lane.is_running]
         bad = [(lane, episode) for lane, episode in running if not is_finite(episode.get_observations(-1))]
         for lane, episode in bad:
@@ -179,7 +176,12 @@ class Players:
         self._begin_all()
 
     def _observe(self) -> None:
-        self.actor.observe([lane.running for lane in self.lanes], explore=self._manner.explore, ahead=len(self._bulk))
+        episodes = [lane.running for lane in self.lanes]
+        try:
+            self.actor.observe(episodes, explore=self._manner.explore, ahead=len(self._bulk))
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
 
     def _settle_rewards(self, delay: int) -> None:
         """Play on until no reward is open in what waits; what is played is the beginning of the next sample."""
@@ -235,13 +237,17 @@ class Players:
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
         episodes = [lane.running for lane in lanes]
-        choices = self.actor.act(
-            episodes,
-            lambda position, agent: lanes[position].env.get_action_space(agent),
-            explore=self._manner.explore,
-            at_random=self._manner.at_random,
-            ahead=len(self._bulk),
-        )
+        try:
+            choices = self.actor.act(
+                episodes,
+                lambda position, agent: lanes[position].env.get_action_space(agent),
+                explore=self._manner.explore,
+                at_random=self._manner.at_random,
+                ahead=len(self._bulk),
+            )
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
         common, started = self._metrics.common, perf_counter()
         outcomes: list[StepResult | Exception] = []
         try:

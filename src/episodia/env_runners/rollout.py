@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from episodia.columns import Columns
+from episodia.connectors import ConnectorV2
 from episodia.env_runners.acting import Actor
 from episodia.env_runners.async_lanes import LOST_WORKER, close, pass_over_ends
 from episodia.env_runners.bad_observations import cannot_act_on, lanes_not_finite
@@ -76,8 +77,8 @@ class Rollout:
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
-        self._last_chosen: Chosen  # and in which manner:
-        self._last_manner: Manner | None = None
+        self._last_chosen: Chosen  # and in which way: in what manner, through which pieces
+        self._last_way: tuple[Manner, tuple[ConnectorV2, ...]] | None = None
         self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
@@ -110,15 +111,11 @@ class Rollout:
             steps: How many there are already, beside those in the recorder.
             on_complete: Called after the last step, before its observations go through the pipeline.
         """
-        try:
-            with torch.no_grad():
-                if goal.steps is not None:
-                    self._play_steps(goal.steps, manner, steps, on_complete)
-                else:
-                    self._play_episodes(goal.episodes or 0, manner, on_complete)
-        except Exception as error:
-            self._drop_bad_observations(error)
-            raise
+        with torch.no_grad():
+            if goal.steps is not None:
+                self._play_steps(goal.steps, manner, steps, on_complete)
+            else:
+                self._play_episodes(goal.episodes or 0, manner, on_complete)
 
     def _drop_bad_observations(self, error: Exception) -> None:
         """Drop running episodes on whose last observation nobody can act: the next call would fail at it again.
@@ -153,7 +150,7 @@ class Rollout:
             if steps >= wanted:
                 on_complete()
             if count is not None:
-                self.actor.observe(self._live, self._stepper.began, manner.explore)
+                self._observe(manner)
 
     def _play_episodes(self, wanted: int, manner: Manner, on_complete: Callable[[], None]) -> None:
         self._get_ready(manner)
@@ -166,13 +163,13 @@ class Rollout:
             is_reached = bool(self._stepper.ended) and self.order.is_ready(wanted)
             if is_reached:
                 on_complete()
-            self.actor.observe(self._live, self._stepper.began, manner.explore)
+            self._observe(manner)
 
     def _get_ready(self, manner: Manner) -> None:
         if self.needs_reset:
             self.reset(manner)
         elif not self.actor.has_observed:
-            self.actor.observe(self._live, self._stepper.began, manner.explore)
+            self._observe(manner)
 
     def play_on(self, manner: Manner, ticks: int) -> None:
         """Play some ticks more, unless all lanes have to be reset."""
@@ -182,7 +179,7 @@ class Rollout:
             for _ in range(ticks):
                 if self._step(manner) is None:
                     return
-                self.actor.observe(self._live, self._stepper.began, manner.explore)
+                self._observe(manner)
 
     def _step(self, manner: Manner) -> int | None:
         """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
@@ -215,13 +212,26 @@ class Rollout:
     def _choose(self, manner: Manner) -> Chosen:
         """Return what to do in all lanes."""
         actor, stepper = self.actor, self._stepper
-        if len(stepper.ignored) == self.recorder.num_lanes and manner is self._last_manner:
+        way = manner, actor.module_to_env.connectors
+        if len(stepper.ignored) == self.recorder.num_lanes and way == self._last_way:
             # All lanes are reset with the next step, and nobody looks at the actions.
             return self._last_chosen
         is_random, explore = manner
-        chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
-        self._last_manner, self._last_chosen = manner, chosen
+        try:
+            chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
+        self._last_way, self._last_chosen = way, chosen
         return chosen
+
+    def _observe(self, manner: Manner) -> None:
+        """Let the pipeline in front of the module see what was recorded last."""
+        try:
+            self.actor.observe(self._live, self._stepper.began, manner.explore)
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
 
     def _refuse(self) -> None:
         """Raise what is to be said about environments that have returned no steps; all lanes can go on."""
@@ -286,7 +296,7 @@ class Rollout:
         self.needs_reset = False
         self._note_began(self._stepper.began)
         self.actor.forget()
-        self.actor.observe(self._live, self._stepper.began, manner.explore)
+        self._observe(manner)
 
     def _is_reset(self) -> bool:
         """Try to reset all lanes, in new environments if need be, and return whether it worked."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 from episodia.env_runners.sampling import BatchMode, check_settings
-from episodia.env_runners.setting_checks import check_context, check_timeout, check_whole
+from episodia.env_runners.setting_checks import check_context, check_flags, check_timeout, check_whole
 from episodia.errors import EnvRunnerError
 
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
@@ -46,6 +46,7 @@ class RunnerSettings:
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
+        check_flags(explore=self.explore, ignore_terminations=self.ignore_terminations, check_finite=self.check_finite)
         check_timeout(self.step_timeout_s)
         check_context(self.async_context)
         if self.on_env_error not in ("drop", "truncate"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from episodia.arguments import checked_whole, is_number
+from episodia.arguments import checked_flag, checked_whole, is_number
 from episodia.errors import EnvRunnerError
 
 _NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
@@ -26,6 +26,16 @@ def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
         if or_none and value is None:
             continue
         checked_whole(EnvRunnerError, "runner", name, value, least)
+
+
+def check_flags(**settings: Any) -> None:
+    """Check settings that are True or False.
+
+    Raises:
+        EnvRunnerError: If one of them is not; "no" would count as true.
+    """
+    for name, value in settings.items():
+        checked_flag(EnvRunnerError, "runner", name, value)
 
 
 def check_timeout(step_timeout_s: Any) -> None:

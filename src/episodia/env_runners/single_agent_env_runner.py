@@ -21,7 +21,7 @@ from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings, Vec
 from episodia.env_runners.sampler import Sampler
 from episodia.env_runners.sampling import BatchMode, wanted
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_acts, check_open, check_whole
+from episodia.env_runners.setting_checks import check_acts, check_flags, check_open, check_whole
 from episodia.env_runners.vector_envs import AnyEnv, EnvSource
 from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
@@ -212,6 +212,7 @@ class SingleAgentEnvRunner:
         check_open("sample", is_closed=self._is_closed)
         goal = wanted(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
         explore = self.explore if explore is None else explore
+        check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
         manner = Manner(random_actions or self.module is None, explore)
         episodes = self._sampler.sample(goal, manner, force_reset=force_reset)
         self._watcher.on_sample_end(self._rollout, episodes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import numpy as np
+
 from episodia.episodes.recorded_episode import growing_episode
 from episodia.episodes.recorder import Recorder
 from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -78,11 +80,13 @@ def is_surely_finite(recorder: Recorder) -> bool:
     tape, layout = recorder._tape, recorder._layout
     if tape.cursor is None or tape.has_chained or layout.observations is None or layout.rewards is None:
         return False
-    return all(
-        leaf.is_object or leaf.array.dtype.kind != "f" or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
-        for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
-        for leaf in tape.block.leaves(column)
-    )
+    # A sum may overflow where all terms are finite: then somebody takes a closer look.
+    with np.errstate(all="ignore"):
+        return all(
+            leaf.is_object or leaf.array.dtype.kind != "f" or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
+            for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
+            for leaf in tape.block.leaves(column)
+        )
 
 
 def is_whole(recorder: Recorder, lane: int) -> bool:

@@ -52,9 +52,10 @@ _PLAIN = frozenset({nn.Linear, nn.Tanh, Tower})
 
 
 def is_hooked(layer: nn.Module) -> bool:
-    """Tell whether somebody wants to know of calls of `layer`, or of all modules."""
+    """Tell whether somebody wants to know of calls of `layer` or of all modules, or has replaced its `forward`."""
     return bool(
-        layer._forward_hooks
+        "forward" in layer.__dict__
+        or layer._forward_hooks
         or layer._forward_pre_hooks
         or layer._backward_hooks
         or layer._backward_pre_hooks
