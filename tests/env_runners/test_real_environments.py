@@ -191,3 +191,14 @@ def test_taxi_never_takes_a_step_that_its_infos_forbid():
         masks = [info["action_mask"] for info in chunk.get_infos()]
         assert all(mask[action] == 1 for mask, action in zip(masks, chunk.get_actions(), strict=False))
         np.testing.assert_array_equal(chunk.get_extra_model_outputs(Columns.ACTION_MASK), masks[: len(chunk)])
+
+
+def test_what_a_runner_records_of_real_valued_actions_is_valid():
+    env = gym.make("Pendulum-v1")
+    module = MLPActorCritic(env.observation_space, env.action_space)
+    with SingleAgentEnvRunner("Pendulum-v1", module, seed=1) as runner:
+        chunk = runner.sample(num_timesteps=200)[0]
+    chunk.validate()
+
+    # What is stored is what was drawn; the environment received it within its bounds.
+    assert abs(chunk.get_actions()).max() > env.action_space.high[0]

@@ -17,6 +17,7 @@ from episodia.env_runners.pipelines import (
     env_to_module_for,
     module_to_env_for,
     real_range_of,
+    recorded_action_space,
 )
 from episodia.env_runners.random_batches import RandomActions
 from episodia.env_runners.rollout import Rollout
@@ -69,9 +70,10 @@ def _new_actor(env: VectorEnv[Any, Any, Any], acting: Acting, seeds: Seeds, faul
 
 def _new_recorder(source: EnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
     settings = source.settings
+    action_space = action_space_of(actor.module, actor.module_to_env, env.single_action_space)
     recorder = Recorder(
         env.single_observation_space,
-        action_space_of(actor.module, actor.module_to_env, env.single_action_space),
+        action_space if actor.module is None else recorded_action_space(action_space),
         env.num_envs,
         lookback=max(
             settings.lookback, settings.reward_delay, actor.env_to_module.lookback, actor.module_to_env.lookback

@@ -10,8 +10,8 @@ import torch
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
-from episodia.env_runners.multi_agent_sources import SpacesOfAgents, joint, recorded_action_space, spaces_of
-from episodia.env_runners.pipelines import Pieces, action_space_of, as_pieces, device_of
+from episodia.env_runners.multi_agent_sources import SpacesOfAgents, joint, spaces_of
+from episodia.env_runners.pipelines import Pieces, action_space_of, as_pieces, device_of, recorded_action_space
 from episodia.episodes import MultiAgentEpisode
 from episodia.modules import MultiModule
 

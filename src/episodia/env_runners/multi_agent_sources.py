@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, final
 
-import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.env_runners.pettingzoo_envs import from_pettingzoo
@@ -90,18 +89,3 @@ def spaces_of(env: Any) -> tuple[SpacesOfAgents, SpacesOfAgents]:
 def joint(by_agent: SpacesOfAgents) -> Space[Any] | None:
     """Return the spaces of all agents as one, as pipelines take them."""
     return None if by_agent is None else spaces.Dict(by_agent)
-
-
-def recorded_action_space(space: Space[Any]) -> Space[Any]:
-    """Return the space of the actions that are recorded: what a module puts out is not bound to a `Box`'s bounds.
-
-    >>> recorded_action_space(spaces.Box(0.0, 1.0, (2,)))
-    Box(-inf, inf, (2,), float32)
-    """
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict([(key, recorded_action_space(child)) for key, child in space.spaces.items()])
-    if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([recorded_action_space(child) for child in space.spaces])
-    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
-        return spaces.Box(-np.inf, np.inf, space.shape, np.dtype(space.dtype).type)
-    return space

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from gymnasium import Space
+from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from episodia.connectors import (
@@ -108,6 +109,21 @@ def action_space_of(module: Any, module_to_env: ConnectorV2, space: Space[Any]) 
     """Return the space of the actions that are recorded: that of the environment, unless a module acts in one of its own."""
     decoder = None if module is None else decoder_of(module_to_env)
     return space if decoder is None else decoder.module_action_space
+
+
+def recorded_action_space(space: Space[Any]) -> Space[Any]:
+    """Return the space of the actions that are recorded: what a module puts out is not bound to a `Box`'s bounds.
+
+    >>> recorded_action_space(spaces.Box(0.0, 1.0, (2,)))
+    Box(-inf, inf, (2,), float32)
+    """
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(key, recorded_action_space(child)) for key, child in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([recorded_action_space(child) for child in space.spaces])
+    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
+        return spaces.Box(-np.inf, np.inf, space.shape, np.dtype(space.dtype).type)
+    return space
 
 
 def _pieces(connectors: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
