@@ -344,6 +344,26 @@ def test_an_interrupt_of_asynchronous_environments_takes_no_late_answer():
     assert_every_step_once(chunks, longest=LONGEST, gaps=True)
 
 
+class Sleepy(ScriptedEnv):
+    def step(self, action):
+        time.sleep(0.02)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_an_evaluation_after_one_that_was_interrupted_works(vectorization):
+    with SingleAgentEnvRunner(partial(Sleepy, LONGEST), num_envs=2, seed=0, vectorization=vectorization) as runner:
+        runner.evaluate(num_episodes=2)
+        timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))
+        timer.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            runner.evaluate(num_episodes=10**6)
+        timer.join()
+        episodes = runner.evaluate(num_episodes=4)
+
+    assert len(assert_every_step_once(episodes, longest=LONGEST, gaps=True)) == 4
+
+
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_a_runner_can_be_closed_twice_and_then_does_not_sample(vectorization):
     runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0, vectorization=vectorization)

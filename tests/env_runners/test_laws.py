@@ -192,6 +192,14 @@ def test_where_samples_are_cut_does_not_change_what_is_played(num_envs):
     assert len(parts) > 2 * num_envs
 
 
+def test_evaluations_one_after_another_are_those_of_synchronous_environments():
+    def played_with(vectorization):
+        with SingleAgentEnvRunner(Steps, num_envs=2, seed=3, vectorization=vectorization) as runner:
+            return [episode for _ in range(3) for episode in runner.evaluate(num_episodes=3)]
+
+    assert_same(played_with("async"), played_with("sync"))
+
+
 def test_no_global_generator_is_touched():
     torch.manual_seed(5)
     before = torch.get_rng_state()

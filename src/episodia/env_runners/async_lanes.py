@@ -136,13 +136,16 @@ def end_workers(env: AsyncVectorEnv, *, by_force: bool) -> None:
         errors.cancel_join_thread()
 
 
-def pass_over_ends(env: VectorEnv[Any, Any, Any], lanes: Sequence[int]) -> None:
-    """Let `lanes` of asynchronous environments, whose episodes have ended, begin the next ones, before all are reset.
-
-    Without shared memory gymnasium's workers do not notice a reset then, and would swallow the first step after it.
-    """
+def forgets_resets(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Tell whether lanes of `env` that have ended swallow their first step after a reset: a fault of gymnasium's workers."""
     ready = env.unwrapped
-    if not lanes or not isinstance(ready, AsyncVectorEnv) or ready.shared_memory:
+    return isinstance(ready, AsyncVectorEnv) and not ready.shared_memory
+
+
+def pass_over_ends(env: VectorEnv[Any, Any, Any], lanes: Sequence[int]) -> None:
+    """Let `lanes`, whose episodes have ended, begin the next ones before all are reset, if `env` would forget the reset."""
+    ready = env.unwrapped
+    if not lanes or not isinstance(ready, AsyncVectorEnv) or not forgets_resets(env):
         return
     pipes = [ready.parent_pipes[lane] for lane in lanes]
     for pipe in pipes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
-from episodia.env_runners.async_lanes import close
+from episodia.env_runners.async_lanes import close, forgets_resets
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.errors import EnvRunnerError
 
@@ -27,8 +28,9 @@ class Evaluator:
         self._mask_key = mask_key
         self._env: VectorEnv[Any, Any, Any] | None = None
 
-    def runner(self, make_runner: Callable[..., Any], like: Any, seed: int) -> Any:
-        """Return a runner with the module of `like`, copies of its pipelines, and the seed `seed`.
+    @contextlib.contextmanager
+    def runner(self, make_runner: Callable[..., Any], like: Any, seed: int) -> Iterator[Any]:
+        """Lend the environments to a runner with the module of `like`, copies of its pipelines, and the seed `seed`.
 
         Raises:
             EnvRunnerError: If there is a ready vector environment only.
@@ -42,7 +44,7 @@ class Evaluator:
         settings = {**vars(self._source.settings), "vectorization": "sync", "step_timeout_s": None}
         if self._source.limits_itself(self._lent()):
             settings["horizon"] = None
-        return make_runner(
+        twin = make_runner(
             self._lent,
             like.module,
             env_to_module=copy.deepcopy(like.env_to_module),
@@ -51,13 +53,21 @@ class Evaluator:
             action_mask_key=self._mask_key,
             **settings,
         )
+        try:
+            yield twin
+        except BaseException:
+            # Some may be in the middle of a step.
+            self.close(by_force=True)
+            raise
+        if forgets_resets(self._lent()):
+            self.close()
 
     def _lent(self) -> VectorEnv[Any, Any, Any]:
         if self._env is None or self._env.closed:
             self._env = self._source.build()
         return self._env
 
-    def close(self) -> None:
-        """Close the environments, if there are any."""
+    def close(self, *, by_force: bool = False) -> None:
+        """Close the environments, if there are any; they are made anew when they are needed."""
         if self._env is not None:
-            close(self._env)
+            close(self._env, by_force=by_force)

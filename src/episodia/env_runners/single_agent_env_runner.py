@@ -235,9 +235,10 @@ class SingleAgentEnvRunner:
         check_open("evaluate", is_closed=self._is_closed)
         check_whole(1, num_episodes=num_episodes)
         seed = self._seeds.next_evaluation() if seed is None else seed
-        twin: SingleAgentEnvRunner = self._evaluator.runner(SingleAgentEnvRunner, self, seed)
-        twin._rollout.recorder.weights_version = self.weights_version
-        return twin.sample(num_episodes=num_episodes, explore=explore)
+        with self._evaluator.runner(SingleAgentEnvRunner, self, seed) as twin:
+            twin._rollout.recorder.weights_version = self.weights_version
+            played: EpisodeList = twin.sample(num_episodes=num_episodes, explore=explore)
+        return played
 
     def get_metrics(self) -> RunnerMetrics:
         """Return what has happened since the last call."""
