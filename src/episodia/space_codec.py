@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.errors import EpisodeError
-from episodia.spaces import ById
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.space_rules import rules_of
+from episodia.spaces import Containers, containers_of, have_same_parts
+from episodia.trees import frozen
 
 
 def encode_space(space: Space[Any] | None) -> Any:
@@ -28,16 +30,19 @@ def encode_space(space: Space[Any] | None) -> Any:
 
 def encoded_once(space: Space[Any] | None) -> Any:
     """Return what `encode_space` returns, worked out once for each space object: not to be changed."""
-    return space if type(space) not in _ENCODERS else _encoded(ById(space))  # type: ignore[arg-type]  # not None
-
-
-@lru_cache(maxsize=256)
-def _encoded(key: ById) -> Any:
-    return encode_space(key.space)
+    if space is None or type(space) not in _ENCODERS:
+        return space
+    rules = rules_of(space)
+    if rules.encoded is None:
+        rules.encoded = encode_space(space)
+    return rules.encoded
 
 
 def decode_space(data: Any) -> Space[Any] | None:
-    """Return the space that `encode_space` turned into `data`."""
+    """Return the space that `encode_space` turned into `data`; its bounds are read-only.
+
+    Equal data gives the same object, as episodes of one environment share its spaces, unless someone has changed its parts.
+    """
     return None if data is None else _decode_any(data)
 
 
@@ -45,9 +50,10 @@ def _decode_any(data: Any) -> Space[Any]:
     if isinstance(data, Space):
         return data
     try:
-        return _decode_cached(_hashable(data))
+        space, containers = _decode_cached(_hashable(data))
     except TypeError:  # arrays of bounds
         return _decode(data)
+    return space if have_same_parts(containers) else _decode(data)
 
 
 def _hashable(data: Any) -> Any:
@@ -61,8 +67,9 @@ class _Encoded(tuple[Any, ...]):
 
 
 @lru_cache(maxsize=256)
-def _decode_cached(data: Any) -> Space[Any]:
-    return _decode(_thawed(data))
+def _decode_cached(data: Any) -> tuple[Space[Any], Containers]:
+    space = _decode(_thawed(data))
+    return space, containers_of(space)
 
 
 def _thawed(data: Any) -> Any:
@@ -78,7 +85,15 @@ def _decode(data: Any) -> Space[Any]:
             f"found {data!r}, expected a space made by `encode_space`, one of {sorted(_DECODERS)}. "
             "The state was written by something else or is damaged."
         )
-    return decoder(data)  # type: ignore[no-any-return]  # a space
+    try:
+        return decoder(data)  # type: ignore[no-any-return]  # a space
+    except EpisodiaError:
+        raise
+    except Exception as error:  # whatever gymnasium raises
+        raise EpisodeError(
+            f"found {data!r}, expected a space made by `encode_space` ({type(error).__name__}: {error}). "
+            "The state was written by something else or is damaged."
+        ) from error
 
 
 def _constant(array: np.ndarray) -> Any:
@@ -86,6 +101,11 @@ def _constant(array: np.ndarray) -> Any:
     if array.size and (array == array.flat[0]).all():
         return array.flat[0].item()
     return array.copy()
+
+
+def _constant_or_list(array: np.ndarray) -> Any:
+    constant = _constant(array)
+    return constant.tolist() if isinstance(constant, np.ndarray) else constant
 
 
 _ENCODERS: dict[type, Any] = {
@@ -96,7 +116,12 @@ _ENCODERS: dict[type, Any] = {
         "dtype": s.dtype.name,
     },
     spaces.Discrete: lambda s: {"n": int(s.n), "start": int(s.start), "dtype": s.dtype.name},
-    spaces.MultiDiscrete: lambda s: {"nvec": s.nvec.tolist(), "start": s.start.tolist(), "dtype": s.dtype.name},
+    spaces.MultiDiscrete: lambda s: {
+        "nvec": _constant_or_list(s.nvec),
+        "start": _constant_or_list(s.start),
+        "shape": list(s.shape),
+        "dtype": s.dtype.name,
+    },
     spaces.MultiBinary: lambda s: {"n": s.n if isinstance(s.n, int) else list(map(int, s.n))},
     spaces.Text: lambda s: {
         "min_length": s.min_length,
@@ -118,15 +143,28 @@ def _decode_box(data: dict[str, Any]) -> spaces.Box:
         np.full(shape, data[side], dtype) if np.ndim(data[side]) == 0 else np.asarray(data[side], dtype)
         for side in ("low", "high")
     )
-    return spaces.Box(low, high, shape, dtype.type)
+    box = spaces.Box(low, high, shape, dtype.type)
+    frozen(box.low)
+    frozen(box.high)
+    return box
+
+
+def _decode_multi_discrete(data: dict[str, Any]) -> spaces.MultiDiscrete:
+    # States of earlier versions have no shape, but whole lists.
+    nvec, start = (
+        np.full(data["shape"], data[name]) if "shape" in data and np.ndim(data[name]) == 0 else np.array(data[name])
+        for name in ("nvec", "start")
+    )
+    space = spaces.MultiDiscrete(nvec, start=start, dtype=np.dtype(data["dtype"]).type)
+    frozen(space.nvec)
+    frozen(space.start)
+    return space
 
 
 _DECODERS: dict[Any, Any] = {
     "Box": _decode_box,
     "Discrete": lambda d: spaces.Discrete(d["n"], start=d["start"], **_integer_dtype(d["dtype"])),
-    "MultiDiscrete": lambda d: spaces.MultiDiscrete(
-        np.array(d["nvec"]), start=np.array(d["start"]), dtype=np.dtype(d["dtype"]).type
-    ),
+    "MultiDiscrete": _decode_multi_discrete,
     "MultiBinary": lambda d: spaces.MultiBinary(d["n"]),
     "Text": lambda d: spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
     "Dict": lambda d: spaces.Dict([(key, _decode_any(child)) for key, child in d["spaces"]]),

@@ -10,8 +10,16 @@ from gymnasium import Space, spaces
 from numpy import ndarray
 
 from episodia.errors import SpaceError
-from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, filled_item, object_leaves, short_name
-from episodia.trees import describe, own, private
+from episodia.spaces import (
+    ARRAY_SPACES,
+    OTHER_SPACE,
+    containers_of,
+    filled_item,
+    have_same_parts,
+    object_leaves,
+    short_name,
+)
+from episodia.trees import array_from, describe, frozen, own, private
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -61,7 +69,7 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
         (key, _admission(child, f"{path}[{key!r}]"), _free_types(child), *_rows_of(child))
         for key, child in space.spaces.items()
     )
-    keys, count = space.spaces.keys(), len(children)
+    keys, count = dict(space.spaces).keys(), len(children)  # as they are now
 
     def admit(item: Any) -> Any:
         if type(item) is dict and len(item) == count:
@@ -137,11 +145,13 @@ def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) 
     if isinstance(item, Mapping) or item is None or isinstance(item, (str, bytes)):
         raise _refuse(path, item, f"an array for {short_name(space)}", "Pass a NumPy array.")
     if not isinstance(item, (list, tuple)):
-        return np.asarray(item)
+        return array_from(item)
     try:
         array = np.asarray(item)
     except ValueError:
         raise _refuse(path, item, f"an array for {short_name(space)}", "The list is not rectangular.") from None
+    except (RuntimeError, TypeError):  # of tensors that are no arrays
+        raise _refuse(path, item, f"an array for {short_name(space)}", "Pass a list of numbers.") from None
     if array.dtype.kind not in "iubf":
         return array
     with np.errstate(over="ignore", invalid="ignore"):
@@ -223,6 +233,7 @@ def _array_check(space: Space[Any], path: str) -> Check:
     # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
     kinds = "biuf" if dtype.kind == "f" else "biu"
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    is_float = dtype.kind == "f"
     cannot_be_below, cannot_be_above = bool(np.all(low <= lowest)), bool(np.all(high >= highest))
 
     def check(batch: Any) -> None:
@@ -230,8 +241,12 @@ def _array_check(space: Space[Any], path: str) -> Check:
             raise _refuse(path, batch[0] if len(batch) else batch, f"items of {short_name(space)}", OTHER_SPACE)
         if not batch.size:
             return
+        if is_float and batch.dtype.kind == "f" and batch.dtype.itemsize > dtype.itemsize:
+            # 0.7 is above a bound of 0.7 that was rounded to float32.
+            with np.errstate(over="ignore"):
+                batch = batch.astype(dtype)
         # Two reductions are several times faster than two comparisons. They are false for NaN, which is looked at closely.
-        is_own_dtype = batch.dtype == dtype or dtype.kind == "f"
+        is_own_dtype = batch.dtype == dtype or is_float
         above = (cannot_be_below and is_own_dtype) or all_hold(np.minimum.reduce(batch, axis=axis) >= low)
         below = (cannot_be_above and is_own_dtype) or all_hold(np.maximum.reduce(batch, axis=axis) <= high)
         if not (above and below):
@@ -285,15 +300,19 @@ def _shorten(item: Any) -> str:
 class SpaceRules:
     """What a space says about items, worked out once for a column and all its continuations.
 
+    They are those of the space as it was then: `are_current` tells whether its parts are still the same.
+
     `free_types` may be stored as they are; arrays of `row_dtype` and `row_shape` need a copy only; all else goes through
     `admit`. Vectors have a `row_length` besides, because two numbers are compared faster than two shapes.
     """
 
     __slots__ = (
+        "_containers",
         "_fillings",
         "_space",
         "admit",
         "check_bounds",
+        "encoded",
         "free_types",
         "nested",
         "objects",
@@ -305,6 +324,8 @@ class SpaceRules:
     def __init__(self, space: Space[Any]) -> None:
         """Work out the rules of `space`."""
         self._space = space
+        self._containers = containers_of(space)
+        self.encoded: Any = None  # the space as plain data, once `encoded_once` was asked for it
         self._fillings: dict[Any, Any] = {}
         self.admit = admission(space)
         self.check_bounds = bounds_check(space)
@@ -313,20 +334,26 @@ class SpaceRules:
         self.free_types = _free_types(space)
         self.row_dtype, self.row_shape, self.row_length = _rows_of(space)
 
+    def are_current(self) -> bool:
+        """Tell whether the space still has the parts that it had when the rules were worked out."""
+        return not self._containers or have_same_parts(self._containers)
+
     def filling(self, fill: Any) -> Any:
-        """Return an item of `fill`; for spaces of one array always the same one, which is read-only."""
+        """Return a new item of `fill`, which is read-only."""
         if self.nested or type(fill) not in (int, float):
             return filled_item(self._space, fill)
         key = type(fill), fill
         if key not in self._fillings:
             self._fillings = {key: filled_item(self._space, fill)}
-        return self._fillings[key]
+        filling = self._fillings[key]
+        # A copy: torch, for one, writes into memory that is read-only.
+        return frozen(filling.copy()) if type(filling) is ndarray else filling
 
 
 def rules_of(space: Space[Any]) -> SpaceRules:
     """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
     rules = _KNOWN_RULES.get(id(space))
-    if rules is None:
+    if rules is None or not rules.are_current():
         if len(_KNOWN_RULES) >= _MOST_RULES:
             _KNOWN_RULES.pop(next(iter(_KNOWN_RULES)), None)
         rules = _KNOWN_RULES[id(space)] = SpaceRules(space)

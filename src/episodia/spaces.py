@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -76,6 +76,28 @@ def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(map_space(function, child) for child in space.spaces)
     return function(space)
+
+
+# The Dict and Tuple spaces within a space, each with the parts that it had.
+Containers: TypeAlias = tuple[tuple[Any, Any], ...]
+
+
+def containers_of(space: Space[Any]) -> Containers:
+    """Return the Dict and Tuple spaces within `space` with their parts, for `have_same_parts`."""
+    if isinstance(space, spaces.Dict):
+        parts: Any = dict(space.spaces)
+        children = parts.values()
+    elif isinstance(space, spaces.Tuple):
+        parts = children = space.spaces
+    else:
+        return ()
+    return ((space, parts), *(inner for child in children for inner in containers_of(child)))
+
+
+def have_same_parts(containers: Containers) -> bool:
+    """Tell whether each of `containers` has the parts that it had: a Dict space lets one put in others."""
+    # The same objects are found equal before they are compared.
+    return all(space.spaces == parts for space, parts in containers)
 
 
 def empty_batch(space: Space[Any]) -> Any:
@@ -180,7 +202,8 @@ def one_hot(space: Space[Any], batch: Any) -> Any:
         return tuple(one_hot(child, part) for child, part in zip(space.spaces, batch, strict=True))
     if isinstance(space, spaces.Discrete):
         if type(batch) is int and 0 <= batch - space.start < space.n:
-            return _identity(int(space.n))[batch - space.start]
+            # A copy: torch, for one, writes into memory that is read-only.
+            return frozen(_identity(int(space.n))[batch - space.start].copy())
         return frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
     if isinstance(space, spaces.MultiDiscrete):
         return frozen(_one_hot_parts(np.asarray(batch) - space.start, space))

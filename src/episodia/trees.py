@@ -84,7 +84,7 @@ def _private_unusual(item: Any) -> Any:
     elif not isinstance(item, np.ndarray):
         if not hasattr(item, "__array__") or isinstance(item, np.generic):
             return item  # an opaque object: a leaf of its own
-        item = _array_from(item)  # a tensor, for example
+        item = array_from(item)  # a tensor, for example
     if item.dtype.hasobject:
         copy = np.empty(item.shape, object)
         for position in np.ndindex(item.shape):
@@ -95,7 +95,12 @@ def _private_unusual(item: Any) -> Any:
     return copy
 
 
-def _array_from(item: Any) -> np.ndarray:
+def array_from(item: Any) -> np.ndarray:
+    """Return `item`, a tensor for example, as an array.
+
+    Raises:
+        EpisodeError: If it does not become one.
+    """
     try:
         return np.asarray(item)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -108,7 +113,7 @@ def _array_from(item: Any) -> np.ndarray:
 def _array_from_list(items: list[Any]) -> np.ndarray:
     try:
         array = np.array(items)
-    except ValueError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
             f"found a list that is no rectangular array ({error}), expected one: lists are taken as arrays. "
             "Pass a tuple or a dict for nested items."
@@ -122,6 +127,8 @@ def as_rows(column: Any) -> np.ndarray:
     Raises:
         ShapeError: If its rows have different shapes.
     """
+    if hasattr(column, "__array__"):
+        return array_from(column)
     try:
         return np.asarray(column)
     except ValueError as error:
@@ -148,22 +155,24 @@ def own_info(value: Any) -> Any:
 
 
 def fresh(item: Any) -> Any:
-    """Return `item` in new containers, so that whoever gets it cannot change ours; leaves are shared."""
+    """Return `item` in new containers and views, so that whoever gets it cannot change ours; memory is shared."""
+    if type(item) is np.ndarray and not item.dtype.hasobject:
+        return item[...]
     if isinstance(item, dict):
         return {key: fresh(value) for key, value in item.items()}
     if isinstance(item, tuple):
         return rebuild_tuple(item, map(fresh, item))
     if isinstance(item, list):
         return [fresh(value) for value in item]
-    if isinstance(item, np.ndarray) and item.dtype.hasobject:
-        return fresh_objects(item)
+    if isinstance(item, np.ndarray):
+        return fresh_objects(item) if item.dtype.hasobject else item[...]
     return item
 
 
 def fresh_objects(array: np.ndarray) -> np.ndarray:
     """Return an object array with new containers for those that it holds."""
     if SCALAR_TYPES.issuperset(map(type, array.flat)):
-        return array
+        return array[...]
     copy = np.empty(array.shape, object)
     for place in np.ndindex(array.shape):
         copy[place] = fresh(array[place])

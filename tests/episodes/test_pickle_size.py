@@ -131,3 +131,14 @@ def test_a_finalized_buffer_leaves_its_pickle_out_of_band():
 
     assert len(data) < CONSTANT
     assert sum(buffer.raw().nbytes for buffer in buffers) == 32_000
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_classes_that_are_as_many_everywhere_take_no_more_space_in_a_pickle_than_one(start):
+    nvec = np.full((40, 40), 7)
+    episode = SingleAgentEpisode(action_space=spaces.MultiDiscrete(nvec, start=np.full((40, 40), start)))
+
+    dumped = pickle.dumps(episode)
+
+    assert len(dumped) < CONSTANT
+    assert pickle.loads(dumped).action_space == episode.action_space
