@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from episodia.episodes import indexing
 from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.buffer_reading import BufferReading
@@ -77,7 +75,7 @@ class BufferOverwriting(BufferReading):
             indices = slice(None)
         if isinstance(indices, slice):
             return list(range(size)[indexing.clip_slice(indices, size, self.lookback, negative_is_lookback)]), False
-        single = not isinstance(indices, (list, tuple, range)) and np.ndim(indices) == 0
+        single = not isinstance(indices, (list, tuple, range)) and indexing.num_axes(indices) == 0
         several: Any = [indexing.as_int(indices)] if single else indexing.as_list(indices)
         found = indexing.positions_of_list(several, size, self.lookback, negative_is_lookback)
         for index, position in zip(several, found, strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from numpy import ndarray
 
 from episodia.episodes import indexing
 from episodia.episodes.array_storage import ArrayStorage
@@ -88,7 +89,8 @@ class BufferReading:
             if not 0 <= position < size or hot:
                 return self._one(position, indices, fill, hot)
             if plain and position < storage._frozen and not storage._nested:
-                return storage._items[position]
+                item = storage._items[position]
+                return item[...] if type(item) is ndarray else item
             return storage.item(position)
         if indices is None:
             return self._pick(slice(self.lookback, len(storage)), hot)
@@ -97,7 +99,7 @@ class BufferReading:
                 key = indexing.clip_slice(indices, len(storage), self.lookback, negative_is_lookback)
                 return storage.batch(key) if self.finalized else storage.items(key)
             return self._span(indices, negative_is_lookback, fill, hot)
-        if type(indices) is list or isinstance(indices, (tuple, range)) or np.ndim(indices) == 1:
+        if type(indices) is list or isinstance(indices, (tuple, range)) or indexing.num_axes(indices) == 1:
             several = indices if type(indices) is list else indexing.as_list(indices)
             return self._several(several, negative_is_lookback, fill, hot)
         return self._get(indexing.as_int(indices), negative_is_lookback, fill, hot)
@@ -138,7 +140,9 @@ class BufferReading:
                 break
             found.append(source[position])
         else:
-            return found if is_plain else self._pick(found, hot)
+            if not is_plain:
+                return self._pick(found, hot)
+            return [item[...] if type(item) is ndarray else item for item in found] if storage._has_arrays else found
         return self._several_with_care(indices, negative_is_lookback, fill, hot)
 
     def _several_with_care(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
@@ -176,6 +180,9 @@ class BufferReading:
             filling = self._filling(fill, hot)
             if isinstance(filling, (dict, tuple, list)):  # containers are the caller's own, each of them
                 return [fresh(filling) for _ in range(before)] + found + [fresh(filling) for _ in range(after)]
+            if type(filling) is ndarray:  # memory of its own for each, as other items have
+                fillings = [frozen(filling.copy()) for _ in range(before + after)]
+                return fillings[:before] + found + fillings[before:]
             return [filling] * before + found + [filling] * after
         if not len(self._storage) and self._space is None:
             # Nothing is known of the items yet.

@@ -12,11 +12,11 @@ from episodia.episodes.array_storage import ArrayStorage
 from episodia.episodes.indexing import as_count, as_flag
 from episodia.episodes.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent_columns import check_lengths
-from episodia.episodes.storage import ListStorage, ObjectStorage, Storage
+from episodia.episodes.storage import ListStorage, ObjectStorage, Storage, may_nest
 from episodia.errors import EpisodeError
 from episodia.space_codec import decode_space, encode_space, encoded_once
 from episodia.stacking import stack, unstack
-from episodia.trees import SCALAR_TYPES, describe, freeze, is_nested, map_batch
+from episodia.trees import SCALAR_TYPES, describe, freeze, map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent_episode import SingleAgentEpisode
@@ -156,7 +156,7 @@ def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
     if finalized:
         return ArrayStorage(map_batch(freeze, data), owned=False)
     items = _unpack(data)
-    return ListStorage(items, nested=any(map(is_nested, items)))
+    return ListStorage(items, nested=may_nest(items))
 
 
 def _pack(items: list[Any]) -> tuple[str, Any]:

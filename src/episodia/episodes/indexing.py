@@ -116,7 +116,19 @@ def is_single(index: object) -> bool:
     """
     if isinstance(index, (bool, np.bool_)):
         return False
-    return type(index) is int or (hasattr(index, "__index__") and not np.ndim(index))  # type: ignore[arg-type]
+    return type(index) is int or (hasattr(index, "__index__") and not num_axes(index))
+
+
+def num_axes(index: object) -> int:
+    """Return how many axes `index` has as an array; 0 for an int.
+
+    Raises:
+        IndexTypeError: If it does not become an array.
+    """
+    try:
+        return np.ndim(index)  # type: ignore[arg-type]  # refusing the rest is the point
+    except (RuntimeError, TypeError, ValueError):
+        raise _wrong_type(index) from None
 
 
 def as_list(indices: object) -> Sequence[int] | np.ndarray:

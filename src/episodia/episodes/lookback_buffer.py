@@ -39,11 +39,12 @@ class LookbackBuffer(BufferOverwriting):
 
     __slots__ = ("free_types", "push", "row_dtype", "row_length", "row_shape")
 
-    # Store what was admitted; this cannot fail.
+    # Store what was admitted; this fails only for lack of memory.
     push: Callable[[Any], None]
     # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items. Arrays
-    # have just this dtype object, as most arrays of one dtype do, and this shape; any shape, if that is None. Of vectors
-    # also the length is known, which is compared faster than a shape.
+    # have just this dtype object, as most arrays of one dtype do, and this shape. Without a dtype there is no short cut for
+    # arrays; with a dtype and no shape, which is so without a space only, any shape will do. Of vectors also the length is
+    # known, which is compared faster than a shape.
     free_types: frozenset[type]
     row_dtype: np.dtype[Any] | None
     row_shape: tuple[int, ...] | None

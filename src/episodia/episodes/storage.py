@@ -3,7 +3,7 @@
 A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. All that is handed out is
 read-only or in containers of its own, so no reader can change what is stored.
 
-`admit` checks and copies an item without storing it; `push` stores what was admitted, and cannot fail.
+`admit` checks and copies an item without storing it; `push` stores what was admitted, and fails only for lack of memory.
 """
 
 from __future__ import annotations
@@ -91,11 +91,12 @@ class ListStorage(Storage):
     of one kind that came all at once are copied into one, and become a list when the first of them is read or changed: by
     then, most have been finalized.
 
-    While `alike` is true, all items are arrays with the dtype and the shape of the column's space. The column sees to that
-    where it stores them one by one; what comes otherwise is not looked at, and `alike` is false from then on.
+    While `alike` is true, all items came one by one, and each was found to be just what the column's space asks for. If these
+    are arrays of one shape (`LookbackBuffer.row_shape`), all items have this shape and its dtype; of others it tells nothing.
+    What comes otherwise is not looked at, and `alike` is false from then on.
     """
 
-    __slots__ = ("_frozen", "_items", "_nested", "alike", "push")
+    __slots__ = ("_frozen", "_has_arrays", "_items", "_nested", "alike", "push")
 
     def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
@@ -105,6 +106,7 @@ class ListStorage(Storage):
         self._items: Any = items
         self._nested = nested
         self._frozen = 0  # how many items, from the first on, are read-only
+        self._has_arrays = False  # whether any of those may be an array
         self.alike = not len(items)
         # Called at every step, so without a Python frame of its own.
         self.push = items.append if isinstance(items, list) else self._push_to_list
@@ -118,7 +120,7 @@ class ListStorage(Storage):
         if are_scalars(items):
             return cls(list(items), nested=False)
         mine = [private(item) for item in items]
-        return cls(mine, nested=_may_nest(mine))
+        return cls(mine, nested=may_nest(mine))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -126,13 +128,16 @@ class ListStorage(Storage):
     def item(self, position: int) -> Any:
         if position >= self._frozen:
             self._freeze()
-        return fresh(self._items[position]) if self._nested else self._items[position]
+        return fresh(self._items[position]) if self._nested or self._has_arrays else self._items[position]
 
     def items(self, positions: Positions) -> list[Any]:
         if self._frozen < len(self._items):
             self._freeze()
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
-        return [fresh(item) for item in items] if self._nested else items
+        if self._nested:
+            return [fresh(item) for item in items]
+        # Views, because a reader could give an array another shape or dtype, although it is read-only.
+        return [item[...] if type(item) is ndarray else item for item in items] if self._has_arrays else items
 
     def _list(self) -> list[Any]:
         """Return the items, from now on in a list."""
@@ -146,11 +151,16 @@ class ListStorage(Storage):
 
     def _freeze(self) -> None:
         for item in self._list()[self._frozen :]:
-            if type(item) is np.ndarray:
+            if type(item) is ndarray:
                 item.setflags(write=False)
+                self._has_arrays = True
             elif self._nested:
                 freeze(item)
         self._frozen = len(self._items)
+
+    def _freeze_one(self, item: Any) -> None:
+        freeze(item)
+        self._has_arrays = self._has_arrays or type(item) is ndarray
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
@@ -166,7 +176,7 @@ class ListStorage(Storage):
             return item.copy()
         item = private(item)
         if not self._nested:
-            self._nested = _may_nest([item])
+            self._nested = may_nest([item])
         return item
 
     def expect_nested(self) -> None:
@@ -181,7 +191,7 @@ class ListStorage(Storage):
             items = unstack(items)
         self._list().extend(items)
         self.alike = False
-        self._nested = self._nested or _may_nest(items)
+        self._nested = self._nested or may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
         is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
@@ -191,7 +201,7 @@ class ListStorage(Storage):
         if position == self._frozen - 1:
             self._frozen = position
         elif position < self._frozen:
-            freeze(item)
+            self._freeze_one(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         mine, admitted = self._list(), [self.admit(item) for item in items]
@@ -199,7 +209,7 @@ class ListStorage(Storage):
         for position, item in zip(positions, admitted, strict=True):
             mine[position] = item
             if position < self._frozen:
-                freeze(item)
+                self._freeze_one(item)
 
     def delete(self, position: int) -> None:
         del self._list()[position]
@@ -210,7 +220,7 @@ class ListStorage(Storage):
         items = self._items[positions]
         shared = ListStorage(items if len(items) else [], nested=self._nested)
         if self._frozen >= len(self._items):
-            shared._frozen = len(shared)
+            shared._frozen, shared._has_arrays = len(shared), self._has_arrays
         shared.alike = self.alike or shared.alike
         return shared
 
@@ -223,7 +233,7 @@ def are_scalars(items: Sequence[Any]) -> bool:
     return SCALAR_TYPES.issuperset(map(type, items))
 
 
-def _may_nest(items: Sequence[Any]) -> bool:
+def may_nest(items: Sequence[Any]) -> bool:
     """Tell whether any of `items` is, or holds, a container."""
     kinds = set(map(type, items))
     if np.ndarray in kinds and len(kinds) == 1:
