@@ -34,7 +34,7 @@ def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
         ShapeError: If the items of a column do not fit together.
         SpaceError: If an item lies outside of its space.
     """
-    growing = [episode for episode in episodes if not episode.observations.finalized]
+    growing = [episode for episode in episodes if not episode.is_finalized]
     if not growing:
         return
     stacked: list[Stacked] = []

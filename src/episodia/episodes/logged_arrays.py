@@ -132,6 +132,10 @@ def _as_batch(key: str, column: Any) -> Any:
         batch_length(column)
     except EpisodiaError as error:
         raise type(error)(f"{key!r}: {error}") from error
+    except (RuntimeError, TypeError) as error:  # of tensors that are no arrays
+        raise EpisodeError(
+            f"{key!r}: found {describe(column)}, which does not become an array ({error}); expected arrays or numbers."
+        ) from error
     return column
 
 
@@ -165,6 +169,12 @@ def _flag_at_end(columns: dict[str, Any], key: str, steps: int) -> bool:
     if flags.shape != (steps,):
         raise EpisodeError(
             f"found {key!r} with the shape {list(flags.shape)}, expected [{steps}]: one flag for each step."
+        )
+    # NumPy takes everything for a flag: the text "False" is true, and so is NaN.
+    if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
+        raise EpisodeError(
+            f"found {key!r} with {describe(flags.tolist())}, expected flags: booleans, or numbers that are 0 or 1. "
+            "Turn them into booleans first."
         )
     early = np.flatnonzero(flags[:-1])
     if len(early):

@@ -99,7 +99,8 @@ class SingleAgentAccess:
         rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
         if isinstance(rewards, np.ndarray):
             rewards = rewards.tolist()
-        total = sum(rewards)
+        with np.errstate(over="ignore"):  # of sums that are not used
+            total = sum(rewards)
         # Anything but a float comes of NumPy's scalars, which add up in a precision of their own: the sum is that of
         # Python's floats in both forms, however the rewards were stored.
         return total if type(total) is float else sum(map(float, rewards), 0.0)
@@ -123,9 +124,6 @@ class SingleAgentAccess:
         try:
             several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and not is_single(at_indices)
             columns.check_rewards(new_data if several else [new_data])
-        except EpisodiaError as error:
-            stepping.raise_with_place(self, error, "rewards")
-        try:
             self.rewards._set(new_data, at_indices, neg_index_as_lookback)
         except EpisodiaError as error:
             stepping.raise_with_place(self, error, "rewards")

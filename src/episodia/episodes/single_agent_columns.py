@@ -174,6 +174,16 @@ def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer
     ]
 
 
+def are_finalized(episode: SingleAgentEpisode) -> bool:
+    """Tell whether all columns are arrays; somebody may have finalized some of them alone."""
+    return (
+        episode.observations.finalized
+        and episode.actions.finalized
+        and episode.rewards.finalized
+        and all(column.finalized for column in episode.extra_model_outputs.values())
+    )
+
+
 def stacked(episode: SingleAgentEpisode) -> list[Storage]:
     """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
     storages = []

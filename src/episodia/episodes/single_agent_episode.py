@@ -285,7 +285,7 @@ class SingleAgentEpisode(SingleAgentAccess):
             ShapeError: If the items of a column differ in structure or shape.
             SpaceError: If an observation or action lies outside of its space.
         """
-        if not self.is_finalized:
+        if not columns.are_finalized(self):
             columns.adopt_stacked(self, columns.stacked(self))
         return self
 
@@ -294,7 +294,7 @@ class SingleAgentEpisode(SingleAgentAccess):
     @property
     def is_finalized(self) -> bool:
         """Whether getters return arrays."""
-        return self.observations.finalized
+        return columns.are_finalized(self)
 
     is_numpy = is_finalized
 
