@@ -141,6 +141,25 @@ def test_a_lookback_that_is_no_number_of_steps_is_refused(lookback):
         ConnectorPipelineV2(connectors=[Tiny(lookback=lookback)])
 
 
+@pytest.mark.parametrize("kind", ["causal", None, Kind])
+def test_a_kind_that_is_none_is_refused(kind):
+    piece = Tiny()
+    piece.kind = kind
+
+    with pytest.raises(PipelineError, match=r"piece 'Tiny' at 0: found `kind = .*expected one of Kind.CAUSAL, "):
+        ConnectorPipelineV2(connectors=[piece])
+
+
+@pytest.mark.parametrize("writes", [None, set(), {"y"}])
+@pytest.mark.parametrize("attribute", ["fills", "alters"])
+def test_what_a_piece_fills_or_alters_it_writes(attribute, writes):
+    piece = Tiny(reads=frozenset(), writes=writes)
+    setattr(piece, attribute, {"x"})
+
+    with pytest.raises(PipelineError, match=rf"piece 'Tiny' at 0: found \['x'\] in `{attribute}` and not in `writes`"):
+        ConnectorPipelineV2(connectors=[piece])
+
+
 # --- Lookback -------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ class ConnectorV2(SpaceFlow, ABC):
             columns another form (lists to arrays, arrays to tensors) writes nothing.
         fills: The columns among `writes` that the piece makes itself where no earlier piece has; it may stand at either side
             of another writer of these, since it leaves, or changes, what it finds.
+        alters: The columns among `writes` to which the piece gives other values where it finds them; None for those that it
+            does not fill. They may not come after a forward-looking piece that has read them.
         lookback: How many steps before the first row of a chunk the piece reads from the episode; 1 if not declared.
         kind: On which other rows a row depends, for the laws that the piece has to obey.
         is_stateful: Whether the piece keeps something from one call to the next.
@@ -56,6 +58,8 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def fills(self) -> Collection[str]: ...
         @property
+        def alters(self) -> Collection[str] | None: ...
+        @property
         def lookback(self) -> int: ...
         @property
         def kind(self) -> Kind: ...
@@ -65,6 +69,7 @@ class ConnectorV2(SpaceFlow, ABC):
         reads = None
         writes = None
         fills = frozenset()
+        alters = None
         lookback = 1
         kind = Kind.CAUSAL
         is_stateful = False

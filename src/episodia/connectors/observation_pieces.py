@@ -64,7 +64,7 @@ class ObservationChanger(ObservationPiece):
     """
 
     reads = frozenset[str]()
-    writes = fills = frozenset({Columns.OBS})
+    writes = fills = alters = frozenset({Columns.OBS})
 
     @abstractmethod
     def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:

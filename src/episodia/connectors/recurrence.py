@@ -131,6 +131,7 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
 
     writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
+    alters = frozenset[str]()  # The same values with another axis.
 
     def check_module(self, rl_module: Any) -> None:
         """Refuse to work without a module: nobody else tells whether it is recurrent."""

@@ -94,6 +94,16 @@ class _Watched(ConnectorV2):
         return self.piece.fills
 
     @property
+    def alters(self) -> Collection[str] | None:
+        """What the piece declares."""
+        return self.piece.alters
+
+    @property
+    def kind(self) -> Kind:
+        """What the piece declares."""
+        return self.piece.kind
+
+    @property
     def lookback(self) -> int:
         """What the piece declares."""
         return self.piece.lookback

@@ -33,6 +33,12 @@ def module_of(rl_module: Any, module_id: Any) -> Any:
     return rl_module[module_id] if module_id in rl_module else None  # noqa: SIM401  # `nn.ModuleDict` has no `get`
 
 
+def is_stateful(module: Any) -> bool:
+    """Tell whether a module is recurrent; one that does not say so is not."""
+    stateful = getattr(module, "is_stateful", False)
+    return bool(stateful() if callable(stateful) else stateful)
+
+
 def needed_module(piece: str, rl_module: Any) -> Any:
     """Return the module or container that a piece was given, and cannot do without.
 

@@ -1,4 +1,4 @@
-"""What is checked when a pipeline is built: that each piece finds the columns that it reads.
+"""What is checked when a pipeline is built: that each piece finds the columns that it reads, and as it was meant to find them.
 
 A piece that does not declare what it writes may write anything, so the checks after it are looser: no column is missed there,
 and no two writers clash across it.
@@ -10,11 +10,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from episodia.columns import Columns
-from episodia.connectors.batches.served_modules import is_container, members
+from episodia.connectors.batches.served_modules import is_container, is_stateful, members
+from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.places import Place, leaves
 from episodia.errors import PipelineError
 
 if TYPE_CHECKING:
+    from episodia.connectors.base import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
@@ -23,7 +25,8 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
 
     Raises:
         PipelineError: If a piece reads a column that no earlier piece writes, if a piece overwrites a column that it does
-            not read, if a declaration is not what it should be, or if a piece says that it cannot work there.
+            not read, if a piece changes a column from which an earlier one has already derived something, if a declaration
+            is not what it should be, or if a piece says that it cannot work there.
     """
     places = leaves(pipeline)
     for place in places:
@@ -42,6 +45,7 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
         if reads is not None:
             _check_writes(pipeline, place, writers)
         writers |= dict.fromkeys(writes, place)
+    _check_order(pipeline, places)
 
 
 def _check_reads(pipeline: ConnectorPipelineV2, place: Place, known: Collection[str], later: list[Place]) -> None:
@@ -71,20 +75,74 @@ def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str
         )
 
 
+def _check_order(pipeline: ConnectorPipelineV2, places: list[Place]) -> None:
+    """Check that no column gets other values after something was derived from it along the time axis.
+
+    Advantages of raw observations beside filtered ones would be wrong in silence. A forward-looking piece that itself writes
+    what it reads (n-step rewards in place of rewards) gives the column another meaning: what was derived before stays right,
+    and nobody may look ahead in that column, or alter it, any more.
+    """
+    readers: dict[str, Place] = {}
+    replacers: dict[str, Place] = {}
+    for place in places:
+        looks_ahead = place.piece.kind is Kind.FORWARD_LOOKING
+        reads, altered = set(place.piece.reads or ()), _altered(place.piece)
+        for column in sorted(reads if looks_ahead else altered):
+            first = (replacers if looks_ahead else readers).get(column)
+            if first is not None:
+                raise _misordered(pipeline, place, first, column)
+        if looks_ahead:
+            # The first reader is the one to go before.
+            readers = dict.fromkeys(reads, place) | readers
+            replacers |= dict.fromkeys(reads & altered, place)
+
+
+def _altered(piece: ConnectorV2) -> set[str]:
+    """Return the columns to which a piece gives other values where it finds them."""
+    return set(piece.writes or ()) - set(piece.fills) if piece.alters is None else set(piece.alters)
+
+
+def _misordered(pipeline: ConnectorPipelineV2, place: Place, first: Place, column: str) -> PipelineError:
+    is_replaced = column in _altered(first.piece)
+    done = "replaced by what it makes of later steps" if is_replaced else "derived something from, looking ahead"
+    does = "looks ahead in" if place.piece.kind is Kind.FORWARD_LOOKING else "changes"
+    return PipelineError(
+        f"{type(pipeline).__name__}, {place}: it {does} the column {column!r}, which {first} has already {done}: the two would "
+        f"not fit together. Move {place.path!r} before {first.path!r}."
+    )
+
+
 def _check_declarations(pipeline: ConnectorPipelineV2, place: Place) -> None:
-    for attribute in ("reads", "writes", "fills"):
+    for attribute in ("reads", "writes", "fills", "alters"):
         declared = getattr(place.piece, attribute)
         if declared is not None and not _are_columns(declared):
             raise PipelineError(
                 f"{type(pipeline).__name__}, {place}: found `{attribute} = {declared!r}`, expected a set of column names, such "
                 'as `frozenset({"obs"})`, or None if it is not declared. Correct the declaration.'
             )
+    _check_parts_of_writes(pipeline, place)
+    kind: Any = place.piece.kind
+    if not isinstance(kind, Kind):
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: found `kind = {kind!r}`, expected one of {', '.join(map(str, Kind))}. "
+            "Correct the declaration."
+        )
     lookback: Any = place.piece.lookback
     if not isinstance(lookback, int) or isinstance(lookback, bool) or lookback < 0:
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: found `lookback = {lookback!r}`, expected a number of steps, 0 or more. "
             "Correct the declaration."
         )
+
+
+def _check_parts_of_writes(pipeline: ConnectorPipelineV2, place: Place) -> None:
+    for attribute in ("fills", "alters"):
+        others = sorted(set(getattr(place.piece, attribute) or ()) - set(place.piece.writes or ()))
+        if others:
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {place}: found {others} in `{attribute}` and not in `writes`, expected some of "
+                "the columns that it writes. Declare them in `writes` too."
+            )
 
 
 def _are_columns(declared: Any) -> bool:
@@ -139,15 +197,10 @@ def _check_states(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
     if written is None or Columns.STATE_IN in written:
         return
     named = {repr(key) if is_container(rl_module) else key: module for key, module in members(rl_module).items()}
-    stateful = [name for name, module in named.items() if _is_stateful(module)]
+    stateful = [name for name, module in named.items() if is_stateful(module)]
     if stateful:
         raise PipelineError(
             f"{type(pipeline).__name__}: found a stateful module ({', '.join(stateful)}), expected a piece that writes the "
             f"column {Columns.STATE_IN!r}, and there is none among {[place.path for place in leaves(pipeline)]}. Insert "
             "`AddStatesFromEpisodesToBatch()`, after the piece that adds the observations."
         )
-
-
-def _is_stateful(module: Any) -> bool:
-    is_stateful = getattr(module, "is_stateful", False)
-    return bool(is_stateful() if callable(is_stateful) else is_stateful)
