@@ -11,6 +11,7 @@ from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unbatching import UnBatchToIndividualItems
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
 from episodia.episodes import EpisodeList
+from episodia.errors import BatchError
 from episodia.trees import map_batch
 from module_columns import ACTION_SPACES, Acting, module_actions, row, same, started, started_match
 
@@ -55,6 +56,21 @@ def test_of_several_modules_only_stateful_ones_have_a_time_axis():
 
     assert after["plain"][Columns.ACTIONS].shape == (3, 1)
     assert after["recurrent"][Columns.ACTIONS].shape == (2,)
+
+
+@pytest.mark.parametrize("shared_data", [None, {}])
+def test_a_stateful_module_needs_the_note_whether_an_axis_was_added(shared_data):
+    module, actions = Acting(None, stateful=True), np.zeros((3, 1))
+    several = {"plain": Acting(None), "recurrent": module}
+
+    for modules, batch, name in [
+        (module, {Columns.ACTIONS: actions}, "Acting"),
+        (several, {"plain": {Columns.ACTIONS: actions}, "recurrent": {Columns.ACTIONS: actions}}, "'recurrent'"),
+    ]:
+        with pytest.raises(BatchError, match=rf"module {name}: found no note.*Pass one dict as `shared_data=`"):
+            _run(RemoveSingleTsTimeRankFromBatch(), batch, shared_data=shared_data, module=modules)
+    without = {"plain": {Columns.ACTIONS: actions}}
+    assert _run(RemoveSingleTsTimeRankFromBatch(), without, shared_data=shared_data, module=several) == without
 
 
 def test_a_column_without_the_axis_is_refused_and_nothing_is_changed():
