@@ -114,8 +114,9 @@ def test_an_unknown_name_is_refused_and_nothing_is_changed(bad):
 def test_a_state_that_a_piece_refuses_changes_nothing():
     pipeline = nested(calls=1)
 
-    with pytest.raises(KeyError):
+    with pytest.raises(ConnectorStateError, match=r"piece 'Count_2' at 3: found a state.*KeyError: 'calls'") as caught:
         pipeline.set_state({"Count": {"calls": 5}, "Count_2": {}})
+    assert isinstance(caught.value.__cause__, KeyError)
     assert pipeline.get_state() == state(1, 1, 1)
 
 

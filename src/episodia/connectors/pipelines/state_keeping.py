@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.connectors.pipelines.names import SEPARATOR
+from episodia.connectors.pipelines.places import walk
 from episodia.errors import ConnectorStateError
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ def _state_of(piece: ConnectorV2, components: Names, not_components: Names) -> d
 
 
 def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
-    """Give each piece that `states` names its state; the others keep theirs. If one fails, all are as before."""
+    """Give each piece that `states` names its state; the others keep theirs. If one fails, all are as before.
+
+    Raises:
+        ConnectorStateError: If a name is none of a piece, or if a piece cannot take its state.
+    """
     _check_by_name(pipeline, states)
     pieces = _pieces_for(pipeline, states)
     done: list[tuple[ConnectorV2, dict[str, Any]]] = []
@@ -75,10 +80,20 @@ def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
         for name, piece in pieces.items():
             done.append((piece, piece.get_state()))
             piece.set_state(states[name])
-    except Exception:
-        for piece, before in reversed(done):
-            piece.set_state(before)
-        raise
+    except Exception as error:
+        for changed, before in reversed(done):
+            changed.set_state(before)
+        if isinstance(error, ConnectorStateError):
+            raise
+        raise _cannot_take(pipeline, done[-1][0], error) from error
+
+
+def _cannot_take(pipeline: ConnectorPipelineV2, piece: ConnectorV2, error: Exception) -> ConnectorStateError:
+    place = next(place for place in walk(pipeline) if place.piece is piece)
+    return ConnectorStateError(
+        f"{type(pipeline).__name__}, {place}: found a state that it cannot take ({type(error).__name__}: {error}), expected "
+        "one that its `get_state` has made. Pass such a state, or correct its `set_state`; all pieces are as before."
+    )
 
 
 def merged_states(pipeline: ConnectorPipelineV2, states: Any) -> dict[str, Any]:
