@@ -72,9 +72,13 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
+# In lists, plain arrays are the read-only ones that are stored: a view of each would take longer than all else.
+ONE_ITEM = [name for name in READERS if name in ("one", "one again", "overwritten")]
+
+
+@pytest.mark.parametrize("reader", ONE_ITEM)
 @pytest.mark.parametrize("space", [VECTORS, None], ids=["space", "no space"])
-def test_what_a_growing_episode_hands_out_are_views_that_can_be_reshaped_and_retyped(reader, space):
+def test_an_item_of_a_growing_episode_is_a_view_that_can_be_reshaped_and_retyped(reader, space):
     episode = growing(space=space)
     chunk = episode.cut(3)
 

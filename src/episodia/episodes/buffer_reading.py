@@ -140,9 +140,7 @@ class BufferReading:
                 break
             found.append(source[position])
         else:
-            if not is_plain:
-                return self._pick(found, hot)
-            return [item[...] if type(item) is ndarray else item for item in found] if storage._has_arrays else found
+            return found if is_plain else self._pick(found, hot)
         return self._several_with_care(indices, negative_is_lookback, fill, hot)
 
     def _several_with_care(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:

@@ -99,8 +99,8 @@ class SingleAgentAccess:
         rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
         if isinstance(rewards, np.ndarray):
             rewards = rewards.tolist()
-        with np.errstate(over="ignore"):  # of sums that are not used
-            total = sum(rewards)
+        # Beginning with a float, so that no narrow number of NumPy's is added to another.
+        total = sum(rewards, 0.0)
         # Anything but a float comes of NumPy's scalars, which add up in a precision of their own: the sum is that of
         # Python's floats in both forms, however the rewards were stored.
         return total if type(total) is float else sum(map(float, rewards), 0.0)

@@ -96,7 +96,7 @@ class ListStorage(Storage):
     What comes otherwise is not looked at, and `alike` is false from then on.
     """
 
-    __slots__ = ("_frozen", "_has_arrays", "_items", "_nested", "alike", "push")
+    __slots__ = ("_frozen", "_items", "_nested", "alike", "push")
 
     def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
@@ -106,7 +106,6 @@ class ListStorage(Storage):
         self._items: Any = items
         self._nested = nested
         self._frozen = 0  # how many items, from the first on, are read-only
-        self._has_arrays = False  # whether any of those may be an array
         self.alike = not len(items)
         # Called at every step, so without a Python frame of its own.
         self.push = items.append if isinstance(items, list) else self._push_to_list
@@ -128,16 +127,14 @@ class ListStorage(Storage):
     def item(self, position: int) -> Any:
         if position >= self._frozen:
             self._freeze()
-        return fresh(self._items[position]) if self._nested or self._has_arrays else self._items[position]
+        return fresh(self._items[position])
 
     def items(self, positions: Positions) -> list[Any]:
         if self._frozen < len(self._items):
             self._freeze()
         items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
-        if self._nested:
-            return [fresh(item) for item in items]
-        # Views, because a reader could give an array another shape or dtype, although it is read-only.
-        return [item[...] if type(item) is ndarray else item for item in items] if self._has_arrays else items
+        # Read-only arrays leave in lists as they are: a view of each takes thirty times as long as the list itself.
+        return [fresh(item) for item in items] if self._nested else items
 
     def _list(self) -> list[Any]:
         """Return the items, from now on in a list."""
@@ -153,14 +150,9 @@ class ListStorage(Storage):
         for item in self._list()[self._frozen :]:
             if type(item) is ndarray:
                 item.setflags(write=False)
-                self._has_arrays = True
             elif self._nested:
                 freeze(item)
         self._frozen = len(self._items)
-
-    def _freeze_one(self, item: Any) -> None:
-        freeze(item)
-        self._has_arrays = self._has_arrays or type(item) is ndarray
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
@@ -201,7 +193,7 @@ class ListStorage(Storage):
         if position == self._frozen - 1:
             self._frozen = position
         elif position < self._frozen:
-            self._freeze_one(item)
+            freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         mine, admitted = self._list(), [self.admit(item) for item in items]
@@ -209,7 +201,7 @@ class ListStorage(Storage):
         for position, item in zip(positions, admitted, strict=True):
             mine[position] = item
             if position < self._frozen:
-                self._freeze_one(item)
+                freeze(item)
 
     def delete(self, position: int) -> None:
         del self._list()[position]
@@ -220,7 +212,7 @@ class ListStorage(Storage):
         items = self._items[positions]
         shared = ListStorage(items if len(items) else [], nested=self._nested)
         if self._frozen >= len(self._items):
-            shared._frozen, shared._has_arrays = len(shared), self._has_arrays
+            shared._frozen = len(shared)
         shared.alike = self.alike or shared.alike
         return shared
 
