@@ -178,9 +178,6 @@ class BufferReading:
             filling = self._filling(fill, hot)
             if isinstance(filling, (dict, tuple, list)):  # containers are the caller's own, each of them
                 return [fresh(filling) for _ in range(before)] + found + [fresh(filling) for _ in range(after)]
-            if type(filling) is ndarray:  # memory of its own for each, as other items have
-                fillings = [frozen(filling.copy()) for _ in range(before + after)]
-                return fillings[:before] + found + fillings[before:]
             return [filling] * before + found + [filling] * after
         if not len(self._storage) and self._space is None:
             # Nothing is known of the items yet.
