@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from episodia import SingleAgentEpisode
 from episodia.errors import LearnerError
-from episodia.learners import A2CConfig, Learner, PPOConfig, ReinforceConfig
+from episodia.learners import A2CConfig, AlgorithmConfig, Evaluation, Learner, PPOConfig, ReinforceConfig
 from episodia.learners.ppo import clipped_surrogates
+from episodia.modules import dist_for
 from tables import Table, softmax
 
 LOGITS = [[0.0, 1.0], [2.0, -1.0]]
@@ -209,3 +212,83 @@ def test_targets_reach_the_loss_through_the_pipeline():
     # Differences: 1 + 0.5 · (−0.25) − 0.5 = 0.375 and 3 − (−0.25) = 3.25; the first advantage adds 0.25 · 3.25.
     assert estimates["default_policy"]["advantages"].tolist() == [0.375 + 0.25 * 3.25, 3.25]
     assert estimates["default_policy"]["value_targets"].tolist() == [0.375 + 0.25 * 3.25 + 0.5, 3.0]
+
+
+# --- One number for each step ---------------------------------------------------------------------------------------
+
+ONE_EACH = {
+    "advantages": (A2CConfig(), PPOConfig()),
+    "value_targets": (A2CConfig(), PPOConfig()),
+    "action_logp": (PPOConfig(),),
+    "returns_to_go": (ReinforceConfig(),),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [(name, config) for name, configs in ONE_EACH.items() for config in configs]
+)
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (1,), (3, 2)])
+def test_a_column_with_another_shape_than_one_number_for_each_step_is_refused(name, config, shape):
+    # torch would stretch [3] and [3, 1] to [3, 3], and take the mean of that.
+    columns = batch(action_logp=torch.zeros(3)) | {name: torch.ones(shape)}
+
+    with pytest.raises(LearnerError, match=rf"as the column '{name}', expected .* each of the 3 steps") as raised:
+        gradients(config, columns)
+
+    assert raised.value.__notes__ == ["in the loss of 'default_policy'"]
+
+
+@pytest.mark.parametrize("config", [A2CConfig(), PPOConfig()], ids=type)
+def test_values_with_an_axis_too_many_are_refused(config):
+    class Columned(Table):
+        def forward_train(self, batch):
+            outputs = super().forward_train(batch)
+            return outputs | {"vf_preds": outputs["vf_preds"].unsqueeze(-1)}
+
+    with pytest.raises(LearnerError, match=r"float32\[3, 1\] as 'vf_preds' of `Columned.forward_train`.*squeeze"):
+        Learner(Columned(LOGITS, VALUES), config).compute_gradients(
+            {"default_policy": batch(action_logp=torch.zeros(3))}
+        )
+
+
+@pytest.mark.parametrize("method", ["logp", "entropy"])
+def test_a_distribution_that_answers_with_an_axis_too_many_is_refused(method):
+    class Wide:
+        def __init__(self, inner):
+            self._inner = inner
+
+        def logp(self, actions):
+            return self._inner.logp(actions).unsqueeze(-1 if method == "logp" else 0).squeeze(0)
+
+        def entropy(self):
+            return self._inner.entropy().unsqueeze(-1 if method == "entropy" else 0).squeeze(0)
+
+        @classmethod
+        def from_logits(cls, logits):
+            return cls(dist_for(spaces.Discrete(2)).from_logits(logits))
+
+    module = Table(LOGITS, VALUES)
+    module.get_train_action_dist_cls = lambda: Wide
+
+    with pytest.raises(
+        LearnerError, match=r"found tensor float32\[3, 1\] as the (log-probabilities|entropies) of action"
+    ):
+        Learner(module, ReinforceConfig()).compute_gradients({"default_policy": batch()})
+
+
+@pytest.mark.parametrize("part", ["loss", "metric"])
+def test_a_loss_or_a_metric_with_axes_is_refused(part):
+    @dataclass(frozen=True, kw_only=True)
+    class Wide(AlgorithmConfig):
+        def targets(self, device):
+            return []
+
+        def coefficients(self):
+            return {}
+
+        def loss(self, module, batch, coefficients):
+            logp = Evaluation(module, batch).logp()
+            return (logp, {}) if part == "loss" else (logp.mean(), {"metric": logp})
+
+    with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], and not that of one number"):
+        gradients(Wide(), batch())

@@ -64,10 +64,12 @@ class A2CConfig(AlgorithmConfig):
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
         steps = Evaluation(module, batch)
-        advantages = steps.column(Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`")
+        advantages = steps.numbers(
+            Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
+        )
         policy_loss = -(steps.logp() * advantages).mean()
-        value_loss = mse_loss(steps.values, steps.column(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
-        entropy = steps.distribution.entropy().mean()
+        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        entropy = steps.entropy().mean()
         loss = (
             policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from episodia.columns import Columns
+from episodia.connectors.batches.describing import describe_column
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.batch_checks import check_is_dict
 from episodia.trees import map_batch
@@ -21,7 +22,8 @@ class Evaluation:
     """The steps of a batch that count for the loss, one after another, and what the module puts out for them.
 
     Padding, burn-in and whatever else `loss_mask` excludes is left out before anything is computed of it. So a loss is written
-    once, for columns `[N, ...]`, whether the module is recurrent or not.
+    once, for columns `[N, ...]`, whether the module is recurrent or not. What a loss multiplies or subtracts has the shape
+    `[N]`, and that is checked: of `[N]` and `[N, 1]` torch makes `[N, N]`, and a loss that looks like one.
 
     Args:
         module: The module; its `forward_train` is called once, with gradients.
@@ -51,7 +53,9 @@ class Evaluation:
         self._axes = inputs.dim() - 1
         self._rows = _counted_rows(batch)
         self._mask = self._action_mask()
-        self.distribution = self.distribution_of(self._flat(inputs))
+        flat = self._flat(inputs)
+        self._num_steps = len(flat)
+        self.distribution = self.distribution_of(flat)
 
     def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Any:
         """Return a column of the batch; `writer` is what usually puts it there.
@@ -61,6 +65,14 @@ class Evaluation:
         """
         return map_batch(self._flat, _needed(self._batch, name, writer))
 
+    def numbers(self, name: str, writer: str = "a piece of the learner pipeline") -> Tensor:
+        """Return a column of the batch that has one number for each step, see `column`.
+
+        Raises:
+            LearnerError: If it is not there, or has another shape.
+        """
+        return self._one_each(self.column(name, writer), f"the column {name!r}")
+
     def has(self, name: str) -> bool:
         """Tell whether the batch has a column."""
         return name in self._batch
@@ -68,16 +80,18 @@ class Evaluation:
     @property
     def values(self) -> Tensor:
         """How good the module takes each step's observation to be."""
-        found: Tensor = self._flat(
-            _needed(self._outputs, Columns.VF_PREDS, f"`{type(self._module).__name__}.forward_train`")
-        )
-        return found
+        writer = f"`{type(self._module).__name__}.forward_train`"
+        found = self._flat(_needed(self._outputs, Columns.VF_PREDS, writer))
+        return self._one_each(found, f"{Columns.VF_PREDS!r} of {writer}")
 
     def logp(self) -> Tensor:
         """Return the log-probability that the actions have now."""
         actions = self.column(Columns.ACTIONS, "`AddColumnsFromEpisodesToTrainBatch`")
-        found: Tensor = self.distribution.logp(actions)
-        return found
+        return self._one_each(self.distribution.logp(actions), "the log-probabilities of actions")
+
+    def entropy(self) -> Tensor:
+        """Return the entropy of the distribution over actions at each step."""
+        return self._one_each(self.distribution.entropy(), "the entropies of action distributions")
 
     def distribution_of(self, inputs: Tensor) -> Any:
         """Return the distributions with these `inputs`, one for each step, over the actions that are allowed there."""
@@ -101,6 +115,15 @@ class Evaluation:
         if isinstance(observations, dict) and _MASK_KEY in observations:
             return map_batch(self._flat, observations[_MASK_KEY])
         return None
+
+    def _one_each(self, found: Any, what: str) -> Tensor:
+        if isinstance(found, Tensor) and found.shape == (self._num_steps,):
+            return found
+        raise LearnerError(
+            f"loss: found {describe_column(found)} as {what}, expected a tensor with one number for each of the "
+            f"{self._num_steps} steps that count, [{self._num_steps}]. Take away the axes that are too many, by "
+            "`.squeeze(-1)` for example, where it is made."
+        )
 
     def _flat(self, leaf: Any) -> Any:
         """Return the steps that count, without the time axis."""

@@ -79,12 +79,14 @@ class PPOConfig(AlgorithmConfig):
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
         steps = Evaluation(module, batch)
-        advantages = steps.column(Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`")
-        log_ratios = steps.logp() - steps.column(Columns.ACTION_LOGP, "the episodes, where `GetActions` has left it")
+        advantages = steps.numbers(
+            Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
+        )
+        log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, where `GetActions` has left it")
         ratios, clip = log_ratios.exp(), coefficients.get("clip", torch.inf)
         policy_loss = -clipped_surrogates(ratios, advantages, clip).mean()
-        value_loss = mse_loss(steps.values, steps.column(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
-        entropy = steps.distribution.entropy().mean()
+        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        entropy = steps.entropy().mean()
         kl = (
             _divergence(steps, log_ratios)
             if coefficients["kl_coefficient"]

@@ -52,8 +52,8 @@ class ReinforceConfig(AlgorithmConfig):
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · R − c · H."""
         steps = Evaluation(module, batch)
-        returns = steps.column(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
+        returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
         policy_loss = -(steps.logp() * returns).mean()
-        entropy = steps.distribution.entropy().mean()
+        entropy = steps.entropy().mean()
         loss = policy_loss - coefficients["entropy_coefficient"] * entropy
         return loss, {"policy_loss": policy_loss, "entropy": entropy}
