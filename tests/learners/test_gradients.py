@@ -22,7 +22,7 @@ from episodia.learners import (
     PPOConfig,
     ReinforceConfig,
 )
-from episodia.learners.gradients import averaged
+from episodia.learners.gradient_averages import averaged
 from episodia.learners.minibatches import taken
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from tables import Table
@@ -200,6 +200,26 @@ def test_weights_that_do_not_fit_are_an_error(weights):
         averaged(places, weights)
 
 
+@pytest.mark.parametrize(
+    ("weights", "problem"),
+    [
+        ({"left": 1, "rihgt": 2}, r"none for \['right'\], and some for \['rihgt'\]"),
+        ({"left": 1}, r"none for \['right'\]"),
+        ({}, r"none for \['left', 'right'\]"),
+        ({"left": 1, "right": 1, "third": 0}, r"some for \['third'\]"),
+    ],
+)
+def test_weights_by_module_that_miss_a_module_are_an_error_and_change_nothing(weights, problem):
+    learner = Learner(two(shared_module=False), ReinforceConfig())
+    gradients = {"left.logits": torch.ones(1, 2), "right.logits": torch.ones(1, 2)}
+    before = str(learner.get_state())
+
+    with pytest.raises(LearnerError, match=problem):
+        learner.apply_gradients([gradients], weights=[weights])
+
+    assert str(learner.get_state()) == before
+
+
 def test_gradients_of_unknown_parameters_change_nothing():
     learner = Learner(Table([[0.0, 0.0]]), ReinforceConfig())
     before = learner.get_state()
@@ -234,6 +254,58 @@ def test_the_stateless_function_computes_what_the_learner_does():
         found, expected = function(state, first), learner.compute_gradients(first)
         assert all(torch.equal(found[name], expected[name]) for name in expected)
         learner.update_batch(first, num_epochs=2)
+
+
+# --- What is measured on the way ------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_at_several_places_is_what_an_update_with_the_whole_measures():
+    learner = Learner(mlp(), PPOConfig(kl_coefficient=0.1))
+    batch = batch_of(learner)
+    shards = [{"default_policy": shard} for shard in shards_of(batch["default_policy"], [12, 5])]
+
+    gradients = [learner.compute_gradients(shard) for shard in shards]
+    # Metrics travel with the gradients, to other processes too.
+    found = learner.apply_gradients(pickle.loads(pickle.dumps(gradients)), weights=[12, 5])["default_policy"]
+
+    expected = Learner(mlp(), learner.config).update_batch(batch)["default_policy"]
+    assert {"loss", "policy_loss", "kl", "entropy", "gradient_norm"} <= found.keys() <= expected.keys()
+    assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-4, abs=1e-6)
+
+
+def test_gradients_that_come_without_metrics_are_applied_without():
+    learner = Learner(Table([[0.0, 0.0]]), ReinforceConfig())
+
+    metrics = learner.apply_gradients([{"logits": np.ones((1, 2))}], weights=[1])
+
+    assert metrics["default_policy"] == {"gradient_norm": pytest.approx(2**0.5), "num_skipped": 0}
+
+
+def test_coefficients_adapt_to_what_gradients_were_measured_with_as_they_do_in_an_update():
+    config = PPOConfig(kl_coefficient=AdaptiveKL(initial=1.0, target=1e-9))
+    whole, shared = Learner(mlp(), config), Learner(mlp(), config)
+    batch = batch_of(whole)
+
+    for _ in range(3):
+        whole.update_batch(batch, num_epochs=2)
+        for _ in range(2):
+            metrics = shared.apply_gradients([shared.compute_gradients(batch)], weights=[17])
+        shared.adapt(metrics)
+
+    found = shared.get_state(["coefficients"])
+    assert found == whole.get_state(["coefficients"]) == {"coefficients": {"default_policy": {"kl_coefficient": 8.0}}}
+
+
+@pytest.mark.parametrize(
+    "metrics", [None, 3, {"defualt_policy": {"kl": 1.0}}, {"default_policy": {"kl": "1"}}, {"x": 1}]
+)
+def test_metrics_that_are_none_change_no_coefficient(metrics):
+    learner = Learner(mlp(), PPOConfig(kl_coefficient=AdaptiveKL()))
+
+    with pytest.raises(LearnerError, match="metrics: found"):
+        learner.adapt(metrics)
+
+    assert learner.get_state(["coefficients"])["coefficients"] == {"default_policy": {"kl_coefficient": 0.2}}
 
 
 def test_the_stateless_function_leaves_state_and_modules_alone_and_can_be_sent_away():

@@ -235,10 +235,13 @@ def test_the_junk_that_is_most_likely_is_refused(call):
 
 
 def test_a_loss_that_fails_is_told_with_its_module_and_its_columns():
+    broken = module()
+    broken.forward_train = lambda batch: batch["obs"] @ torch.zeros(7, 7)
+
     with pytest.raises(
-        LearnerError, match=r"loss of 'default_policy'.*PPOConfig.*RuntimeError.*'advantages'.*\[5, 7\]"
+        LearnerError, match=r"loss of 'default_policy'.*PPOConfig.*RuntimeError.*'obs'.*\[5, 2\]"
     ) as raised:
-        LEARNER.compute_gradients(with_column("advantages", torch.zeros(5, 7)))
+        Learner(broken, CONFIG).compute_gradients(BATCH)
 
     assert isinstance(raised.value.__cause__, RuntimeError)
 

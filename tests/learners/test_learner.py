@@ -219,7 +219,91 @@ def test_averages_that_are_not_finite_are_skipped_too():
     assert weights(learner)["logits"].tolist() == [[0.0, 0.0]]
 
 
+@pytest.mark.parametrize("lost", ["outputs", "loss"])
+def test_a_place_where_a_module_is_lost_is_noticed_where_its_gradients_are_applied(lost):
+    learner = Learner(mlp(), ReinforceConfig())
+    before = weights(learner)
+    sound, broken = (learner.batch_of([drive(3, seed)]) for seed in (0, 1))
+    if lost == "outputs":
+        broken["default_policy"]["obs"][1] = math.nan
+    else:
+        broken["default_policy"]["returns_to_go"] = torch.full((3,), math.inf)
+
+    metrics = learner.apply_gradients([learner.compute_gradients(batch) for batch in (sound, broken)], weights=[3, 3])
+
+    assert metrics["default_policy"] == {"num_skipped": 1}
+    assert metrics[ALL_MODULES]["num_skipped"] == 1
+    assert same_weights(weights(learner), before)
+
+
+def test_a_lost_module_is_an_error_where_its_gradients_are_applied_by_choice():
+    learner = Learner(mlp(), ReinforceConfig(on_non_finite="raise"))
+    batch = learner.batch_of([drive(3)])
+    batch["default_policy"]["obs"][1] = math.nan
+    gradients = learner.compute_gradients(batch)
+
+    with pytest.raises(NonFiniteError, match="gradients of norm nan for 'default_policy'"):
+        learner.apply_gradients([gradients], weights=[3])
+
+
+def test_a_lost_place_without_steps_does_not_count():
+    learner = Learner(Table([[0.0, 0.0]]), ReinforceConfig())
+    gradients = [learner.compute_gradients({"default_policy": rows([number])}) for number in (1.0, math.nan)]
+
+    metrics = learner.apply_gradients(gradients, weights=[1, 0])
+
+    assert metrics["default_policy"]["num_skipped"] == 0
+    assert math.isfinite(metrics["default_policy"]["loss"])
+    assert weights(learner)["logits"][0, 1] > 0.0
+
+
+def _spoiled(module_id):
+    def spoil(gradients):
+        return {
+            key: [tensor * (math.nan if key == module_id else 1.0) for tensor in tensors]
+            for key, tensors in gradients.items()
+        }
+
+    return spoil
+
+
+def test_what_a_gradient_processor_spoils_is_skipped_and_counted():
+    config = ReinforceConfig(gradient_processors=(_spoiled("left"),))
+    learner = Learner({"left": Table([[0.0, 0.0]]), "right": Table([[0.0, 0.0]])}, config)
+
+    metrics = learner.update_batch({"left": rows([1.0]), "right": rows([1.0])})
+
+    found = learner.get_weights()
+    assert found["left"]["logits"].tolist() == [[0.0, 0.0]]
+    assert found["right"]["logits"][0, 1] > 0.0
+    assert (metrics["left"]["num_skipped"], metrics["right"]["num_skipped"]) == (1, 0)
+
+
+def test_what_a_gradient_processor_spoils_is_an_error_by_choice():
+    config = ReinforceConfig(gradient_processors=(_spoiled("default_policy"),), on_non_finite="raise")
+    learner = Learner(Table([[0.0, 0.0]]), config)
+
+    with pytest.raises(NonFiniteError, match="gradients of norm nan for 'default_policy'"):
+        learner.update_batch({"default_policy": rows([1.0])})
+
+    assert weights(learner)["logits"].tolist() == [[0.0, 0.0]]
+
+
 # --- What is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ids", [("left", "left.arm"), ("a.b.c", "x", "a.b")])
+def test_ids_that_would_not_tell_parameters_apart_are_refused(ids):
+    with pytest.raises(LearnerError, match="expected that none begins with another one and a dot"):
+        Learner({module_id: Table([[0.0, 0.0]]) for module_id in ids}, ReinforceConfig())
+
+
+def test_ids_may_have_dots_as_long_as_they_tell_parameters_apart():
+    ids = ("team.left", "team.right", "team2")
+
+    learner = Learner({module_id: Table([[0.0, 0.0]]) for module_id in ids}, ReinforceConfig())
+
+    assert list(learner.compute_gradients({"team.right": rows([1.0])})) == ["team.right.logits"]
 
 
 @pytest.mark.parametrize("arguments", [{"num_epochs": 0}, {"minibatch_size": 0}, {"num_epochs": 1.5}])

@@ -6,6 +6,7 @@ from episodia.learners.adaptive_kl import AdaptiveKL
 from episodia.learners.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.coefficients import Adaptive
 from episodia.learners.evaluation import Evaluation
+from episodia.learners.gradient_averages import MeasuredGradients
 from episodia.learners.gradient_function import GradientFunction
 from episodia.learners.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue, GradientProcessor
 from episodia.learners.learner import Learner
@@ -31,6 +32,7 @@ __all__ = [
     "GradientProcessor",
     "Learner",
     "LossAndMetrics",
+    "MeasuredGradients",
     "Metrics",
     "Minibatch",
     "OptimizerConfig",

@@ -11,7 +11,8 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.batch_checks import check_batch
 from episodia.learners.coefficients import Coefficients
-from episodia.learners.gradients import Gradients, compute, flattened
+from episodia.learners.gradient_averages import MeasuredGradients, measured
+from episodia.learners.gradients import compute
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import trained_names
 from episodia.learners.state_checks import check_part
@@ -53,8 +54,8 @@ class GradientFunction:
         self._trained = self._networks.chosen(trained_names(self._networks.parameters, config.optimizers))
         self._coefficients = Coefficients(config.coefficients(), self._trained)
 
-    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> Gradients:
-        """Return the gradients of the loss on `batch`, by parameter name.
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> MeasuredGradients:
+        """Return the gradients of the loss on `batch`, by parameter name, and what was measured.
 
         Args:
             state: What `Learner.get_state` returned; only `components` of it are read.
@@ -80,7 +81,7 @@ class GradientFunction:
         t = state["progress"]["num_steps"]
         own = {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
         coefficients = {module_id: self._coefficients.at(module_id, t) for module_id in own}
-        return flattened(compute(self._networks.modules, self._trained, self.config, own, coefficients).gradients)
+        return measured(compute(self._networks.modules, self._trained, self.config, own, coefficients), self._trained)
 
 
 def _check_steps(progress: Mapping[str, Any]) -> None:

@@ -105,6 +105,15 @@ def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
     return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))
 
 
+def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
+    """Tell whether finite gradients surely stay so: ours only make them smaller; of others nobody knows.
+
+    >>> keep_finite([ClipByNorm(1.0)]), keep_finite([lambda gradients: gradients])
+    (True, False)
+    """
+    return all(isinstance(processor, (ClipByValue, ClipByNorm, ClipByGlobalNorm)) for processor in processors)
+
+
 def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradients) -> ModuleGradients:
     """Return `gradients` after all `processors`, one after another.
 

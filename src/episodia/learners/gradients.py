@@ -1,29 +1,29 @@
-"""Gradients: computed for a batch, averaged over several, put where optimizers look for them."""
+"""Gradients: computed for a batch, put where optimizers look for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from episodia.arguments import checked_each, is_number
 from episodia.connectors.batches.describing import describe_column
 from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithm import AlgorithmConfig
 
 # By parameter name; parameters that a loss does not depend on are left out.
 Gradients: TypeAlias = dict[str, Tensor]
-# How much a set of gradients counts: for all modules alike, or for each; the number of steps it was computed from.
-Weight: TypeAlias = float | Mapping[str, float]
 
 Named = TypeVar("Named")
 
 
 class Computed(NamedTuple):
-    """What a backward pass gave, by module: gradients by name, the loss, and metrics. A loss that is NaN has no gradients."""
+    """What a backward pass gave, by module: gradients by name, the loss, and metrics.
+
+    Where what a module puts out is NaN already, its loss is NaN, and there are no gradients.
+    """
 
     gradients: dict[str, Gradients]
     losses: dict[str, Tensor]
@@ -54,10 +54,12 @@ def compute(
     for module_id, columns in batch.items():
         try:
             loss, found = config.loss(modules[module_id], columns, coefficients[module_id])
-            losses[module_id], metrics[module_id] = loss, {key: value.detach() for key, value in found.items()}
+            losses[module_id] = _without_axes("loss", loss)
+            metrics[module_id] = {key: _without_axes(key, value).detach() for key, value in found.items()}
         except NonFiniteError:
             losses[module_id], metrics[module_id] = torch.tensor(torch.nan), {}
-        except EpisodiaError:
+        except EpisodiaError as error:
+            error.add_note(f"in the loss of {module_id!r}")
             raise
         except Exception as error:
             raise _failed(module_id, config, columns, error) from error
@@ -75,6 +77,12 @@ def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any],
         f"loss of {module_id!r}: found that `{type(config).__name__}.loss` failed ({type(error).__name__}: {error}) with the "
         f"columns {shapes}, expected a loss and a dict of metrics. Correct the loss, the module or the learner pipeline."
     )
+
+
+def _without_axes(name: str, number: Tensor) -> Tensor:
+    if number.dim():
+        raise ValueError(f"{name!r} has the shape {list(number.shape)}, and not that of one number, []")
+    return number
 
 
 def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
@@ -100,127 +108,6 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
 def _are_disjoint(parameters: Mapping[str, Mapping[str, Parameter]]) -> bool:
     ids = [id(parameter) for named in parameters.values() for parameter in named.values()]
     return len(ids) == len(set(ids))
-
-
-def by_module(
-    places: Sequence[Mapping[str, Any]], trained: Mapping[str, Mapping[str, Parameter]]
-) -> list[dict[str, Gradients]]:
-    """Return gradients that come by parameter name, as tensors or arrays, by module and name, each beside its parameter.
-
-    Args:
-        places: Gradients from several places.
-        trained: The parameters that can have some, by module and name.
-
-    Raises:
-        LearnerError: If a name is unknown, a shape is another one, or something is no gradient.
-    """
-    checked_each(LearnerError, "apply_gradients", "gradients", places, _is_named, "dicts by parameter name")
-    return [_of_place(gradients, trained) for gradients in places]
-
-
-def _is_named(gradients: object) -> bool:
-    return isinstance(gradients, Mapping)
-
-
-def _of_place(gradients: Mapping[str, Any], trained: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
-    unknown = sorted(map(str, set(gradients) - set(flattened(trained))))
-    if unknown:
-        raise LearnerError(
-            f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
-            f"{sorted(flattened(trained))}. Compute them with the same modules and the same config."
-        )
-    return {
-        module_id: {name: _like(parameters[name], name, gradients[name]) for name in parameters if name in gradients}
-        for module_id, parameters in trained.items()
-    }
-
-
-def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
-    """Return a gradient as a tensor beside its parameter."""
-    try:
-        found = torch.as_tensor(gradient)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise LearnerError(
-            f"apply_gradients: found {type(gradient).__name__} as the gradient of {name!r}, expected a tensor or an array of "
-            "numbers. Pass what `compute_gradients` returned."
-        ) from error
-    if found.shape != parameter.shape:
-        raise LearnerError(
-            f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
-            f"{list(parameter.shape)}. Compute it with the same modules."
-        )
-    return found.to(parameter.device, parameter.dtype)
-
-
-def averaged(gradients: Sequence[Mapping[str, Gradients]], weights: Sequence[Weight]) -> dict[str, Gradients]:
-    """Return what one computation over all batches together would have given, by module and name.
-
-    Each module is averaged on its own, over those places that had steps of it.
-
-    Args:
-        gradients: From several places, by module and name.
-        weights: How many steps each of them was computed from.
-
-    Raises:
-        LearnerError: If there is not one weight for each, or if a weight is negative.
-
-    >>> places = [{"a": {"w": torch.tensor([1.0])}}, {"a": {"w": torch.tensor([4.0])}}]
-    >>> averaged(places, weights=[10, 20])
-    {'a': {'w': tensor([3.])}}
-    """
-    _check_weights(len(gradients), weights)
-    found: dict[str, Gradients] = {}
-    for module_id in dict.fromkeys(module_id for place in gradients for module_id in place):
-        shares = [
-            (place[module_id], _weight_of(weight, module_id))
-            for place, weight in zip(gradients, weights, strict=True)
-            if place.get(module_id)
-        ]
-        total = sum(weight for _, weight in shares)
-        if total > 0.0:
-            found[module_id] = _weighted(shares, total)
-    return found
-
-
-def _weighted(shares: Sequence[tuple[Gradients, float]], total: float) -> Gradients:
-    result: Gradients = {}
-    for name in dict.fromkeys(name for place, _ in shares for name in place):
-        parts = [(place[name], weight) for place, weight in shares if name in place and weight > 0.0]
-        if parts:
-            # In double precision, so that equal parts give exactly what each of them is.
-            whole = torch.stack([part.double() * weight for part, weight in parts]).sum(0) / total
-            result[name] = whole.to(parts[0][0].dtype)
-    return result
-
-
-def _weight_of(weight: Weight, module_id: str) -> float:
-    return float(weight.get(module_id, 0.0) if isinstance(weight, Mapping) else weight)
-
-
-def total_weight(weight: Weight) -> float:
-    """Return how much a set of gradients counts for all modules together.
-
-    >>> total_weight({"left": 3, "right": 4})
-    7.0
-    """
-    return float(sum(weight.values()) if isinstance(weight, Mapping) else weight)
-
-
-def _check_weights(count: int, weights: Sequence[Weight]) -> None:
-    given: object = weights
-    each = list(given) if isinstance(given, (list, tuple)) else None
-    numbers = [
-        number for weight in each or () for number in (weight.values() if isinstance(weight, Mapping) else [weight])
-    ]
-    if (
-        each is None
-        or len(each) != count
-        or not all(is_number(number) and 0 <= number < torch.inf for number in numbers)
-    ):
-        raise LearnerError(
-            f"average of gradients: found {count} sets of gradients and the weights {weights!r}, expected a weight from 0 "
-            "on for each set: the number of steps that it was computed from, or a dict of such numbers by module."
-        )
 
 
 def flattened(by_module: Mapping[str, Mapping[str, Named]]) -> dict[str, Named]:

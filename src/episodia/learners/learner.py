@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium import Space
 from torch import Tensor
+from torch.nn import Parameter
 
 from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole
 from episodia.connectors import LearnerConnectorPipeline
@@ -18,14 +19,30 @@ from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.finiteness import non_finite_error, not_finite
-from episodia.learners.gradient_processing import norm_of, processed
-from episodia.learners.gradients import Gradients, Weight, averaged, by_module, compute, flattened, merged, total_weight
+from episodia.learners.gradient_averages import (
+    MeasuredGradients,
+    Weight,
+    averaged,
+    averaged_metrics,
+    by_module,
+    measured,
+    total_weight,
+)
+from episodia.learners.gradient_processing import keep_finite, norm_of, processed
+from episodia.learners.gradients import Gradients, compute, flattened, merged
 from episodia.learners.metrics import ALL_MODULES, Log, Metrics
 from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.pipelines import default_pipeline
-from episodia.learners.state_checks import check_components, check_names, check_part, check_progress, generator_with
+from episodia.learners.state_checks import (
+    check_components,
+    check_metrics,
+    check_names,
+    check_part,
+    check_progress,
+    generator_with,
+)
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
 
@@ -164,8 +181,7 @@ class Learner:
         log, rng = Log(), self._rng if shuffle else None
         for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
             self._learn(parts, coefficients, log)
-        for module_id in own:
-            self._coefficients.adapt(module_id, log.means(module_id, epoch=num_epochs - 1))
+        self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += sum(counts.values())
         found: Metrics = {
@@ -194,22 +210,26 @@ class Learner:
 
     # --- Gradients, from here and elsewhere -------------------------------------------------------------------------
 
-    def compute_gradients(self, batch: Mapping[str, ModuleBatch]) -> Gradients:
+    def compute_gradients(self, batch: Mapping[str, ModuleBatch]) -> MeasuredGradients:
         """Return the gradients of the loss on a whole batch, by parameter name; nothing is changed, nothing clipped.
 
-        `GradientFunction` does the same without a learner.
+        Those of a module whose loss is not finite are NaN, so that it is noticed where they are applied. `GradientFunction`
+        does the same without a learner.
         """
         own = {module_id: on_device(columns, self.device) for module_id, columns in self._learnable(batch).items()}
         coefficients, _ = self._at_present()
-        return flattened(compute(self.modules, self._trained, self.config, own, coefficients).gradients)
+        return measured(compute(self.modules, self._trained, self.config, own, coefficients), self._trained)
 
     def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""
         counts = {module_id: step_counts(module_id, columns) for module_id, columns in self._learnable(batch).items()}
         return {module_id: int(found.sum()) for module_id, found in counts.items()}
 
-    def apply_gradients(self, gradients: Sequence[Gradients], *, weights: Sequence[Weight]) -> Metrics:
+    def apply_gradients(self, gradients: Sequence[Mapping[str, Any]], *, weights: Sequence[Weight]) -> Metrics:
         """Take one gradient step with the average of several gradients: what their batches together would have given.
+
+        Coefficients that adapt stay as they are: only the caller knows after which of several steps an update ends. Call
+        `adapt` then.
 
         Args:
             gradients: What `compute_gradients` has returned at several places.
@@ -217,47 +237,72 @@ class Learner:
                 returns them.
 
         Returns:
-            The norm of each module's gradients, before they are clipped.
+            The norm of each module's gradients, before they are clipped, and averages of what was measured with them.
 
         Raises:
             LearnerError: If a name is unknown, a shape is another one, or weights are missing.
             NonFiniteError: See `update`.
         """
         mean = averaged(by_module(gradients, self._trained), weights)
+        metrics = averaged_metrics(gradients, weights)
         _, rates = self._at_present()
         norms = self._apply(mean, {})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))
         found: Metrics = {
             module_id: {
-                **({"gradient_norm": float(norms[module_id])} if module_id in norms else {}),
+                **(
+                    {**metrics.get(module_id, {}), "gradient_norm": float(norms[module_id])}
+                    if module_id in norms
+                    else {}
+                ),
                 "num_skipped": int(module_id not in norms),
             }
             for module_id in mean
         }
         return {**found, ALL_MODULES: {**rates, **self._progress}}
 
+    def adapt(self, metrics: Metrics) -> None:
+        """Let the coefficients that adapt, such as an `AdaptiveKL`, follow what was measured; `update` does so at its end.
+
+        Args:
+            metrics: By module, as `apply_gradients` returns them. A coefficient whose measure is missing stays as it is.
+
+        Raises:
+            LearnerError: If they are something else, or those of another module.
+        """
+        check_metrics(metrics, self.modules)
+        for module_id in self._trained:
+            if module_id in metrics:
+                self._coefficients.adapt(module_id, metrics[module_id])
+
     def _apply(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
         norms = {module_id: norm_of(list(named.values())) for module_id, named in gradients.items()}
         bad = not_finite(losses, norms)
+        usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
+        pairs = merged(usable, flattened(self._trained))
+        raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
+        final_ones = processed(self.config.gradient_processors, raw) if raw else {}
+        if not keep_finite(self.config.gradient_processors):
+            bad |= not_finite({}, {module_id: norm_of(found) for module_id, found in final_ones.items()})
         if bad and self.config.on_non_finite == "raise":
             raise non_finite_error(bad)
         self._progress["num_skipped"] += len(bad)
-        usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
-        if usable:
-            self._step(usable)
-            self._progress["num_gradient_steps"] += 1
+        self._step({module_id: pairs[module_id] for module_id in pairs if module_id not in bad}, final_ones)
         return {module_id: norm for module_id, norm in norms.items() if module_id not in bad}
 
-    def _step(self, gradients: Mapping[str, Gradients]) -> None:
-        pairs = merged(gradients, flattened(self._trained))
-        raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
-        final_ones = processed(self.config.gradient_processors, raw)
+    def _step(
+        self, pairs: Mapping[str, Sequence[tuple[Parameter, Tensor]]], gradients: Mapping[str, Sequence[Tensor]]
+    ) -> None:
+        """Let the optimizers change these parameters by what has become of their gradients."""
+        if not pairs:
+            return
         for module_id, found in pairs.items():
-            for (parameter, _), gradient in zip(found, final_ones[module_id], strict=True):
+            for (parameter, _), gradient in zip(found, gradients[module_id], strict=True):
                 parameter.grad = gradient
         self._optimizers.step()
+        self._progress["num_gradient_steps"] += 1
 
     # --- What holds at the moment -----------------------------------------------------------------------------------
 

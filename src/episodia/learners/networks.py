@@ -25,6 +25,7 @@ class Networks:
 
     Raises:
         ModuleError: If something is not a module.
+        LearnerError: If the names would not tell the modules apart.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
@@ -41,6 +42,7 @@ class Networks:
         # A container of our own may say which of its members do not learn.
         self.modules = given if isinstance(given, MultiModule) else MultiModule(given)
         self._single = modules if self.is_single else None
+        _check_ids(list(self.modules))
 
     @property
     def rl_module(self) -> Any:
@@ -111,6 +113,17 @@ class Networks:
         self.check_weights(weights)
         for module_id, module in self.torch_modules.items():
             module.load_state_dict(dict(weights[module_id]))
+
+
+def _check_ids(module_ids: list[str]) -> None:
+    """Check that no id is the beginning of another one up to a dot, as then their parameters could have the same names."""
+    for short in module_ids:
+        longer = [module_id for module_id in module_ids if module_id.startswith(f"{short}.")]
+        if longer:
+            raise LearnerError(
+                f"learner: found the module ids {short!r} and {longer[0]!r}, expected that none begins with another one and a "
+                f"dot: is `{longer[0]}.weight` a parameter of the one or of the other? Write {longer[0].replace('.', '_')!r}."
+            )
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:

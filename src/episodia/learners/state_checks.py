@@ -1,4 +1,4 @@
-"""What is checked of a learner's state before any of it is taken over."""
+"""What is checked of a learner's state, or of metrics that it is to follow, before any of it is taken over."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from episodia.errors import EpisodiaError, LearnerError
+from episodia.learners.metrics import ALL_MODULES
 
 
 def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
@@ -66,6 +67,29 @@ def check_progress(found: Mapping[str, Any], own: Mapping[str, int]) -> None:
             f"state of a learner: found {dict(found)} as `progress`, expected counts of {sorted(own)}. Load what `get_state` "
             "returned."
         )
+
+
+def check_metrics(metrics: Mapping[str, Any], module_ids: Collection[str]) -> None:
+    """Check that `metrics` has numbers by name for some of these modules, and for no others.
+
+    Raises:
+        LearnerError: If it is something else.
+    """
+    given: object = metrics
+    if (
+        not isinstance(given, Mapping)
+        or not {*given} <= {*module_ids, ALL_MODULES}
+        or not all(isinstance(named, Mapping) and all(map(_is_real, named.values())) for named in given.values())
+    ):
+        raise LearnerError(
+            f"metrics: found {given!r}, expected numbers by name for each of {list(module_ids)}. Pass what `apply_gradients` "
+            "returned."
+        )
+
+
+def _is_real(number: object) -> bool:
+    # NaN is something that can be measured, too.
+    return isinstance(number, (int, float, np.integer, np.floating)) and not isinstance(number, bool)
 
 
 def generator_with(state: Mapping[str, Any]) -> np.random.Generator:
