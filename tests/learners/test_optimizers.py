@@ -130,3 +130,66 @@ def test_fused_kernels_are_left_to_who_asks_otherwise():
 
     assert made._optimizers._optimizers[0].param_groups[0]["fused"] is None
     assert fused._optimizers._optimizers[0].param_groups[0]["fused"] is True
+
+
+# --- What they remember ---------------------------------------------------------------------------------------------
+
+REMEMBERING = {
+    "Adam": OptimizerConfig(),
+    "Adam, amsgrad": OptimizerConfig(options={"amsgrad": True}),
+    "SGD": OptimizerConfig(optimizer=SGD),
+    "SGD, momentum": OptimizerConfig(optimizer=SGD, options={"momentum": 0.9}),
+    "RMSprop": OptimizerConfig(optimizer=torch.optim.RMSprop),
+    # Remembers vectors for a matrix.
+    "Adafactor": OptimizerConfig(optimizer=torch.optim.Adafactor),
+}
+
+
+def resumed_and_not(config):
+    """Return a learner that goes on from a state, and the one that the state is of."""
+    one, other = learner(config), learner(config)
+    one.update([drive(6)])
+    other.set_state(one.get_state())
+    return other, one
+
+
+@pytest.mark.parametrize("config", REMEMBERING.values(), ids=REMEMBERING)
+def test_optimizers_go_on_with_what_they_remember(config):
+    resumed, going_on = resumed_and_not(config)
+
+    weights = []
+    for each in (resumed, going_on):
+        each.update([drive(5, seed) for seed in range(3)], num_epochs=2)
+        weights.append(each.get_weights()["default_policy"])
+
+    assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
+
+
+@pytest.mark.parametrize("config", REMEMBERING.values(), ids=REMEMBERING)
+def test_a_memory_that_lacks_something_is_refused_and_changes_nothing(config):
+    made, other = resumed_and_not(config)
+    other.update([drive(3)])
+    state, before = other.get_state(), str(made.get_state())
+    memory = state["optimizers"][0]["parameters"].get("actor.0.weight", {})
+    names = [name for name, value in memory.items() if value is not None]
+
+    for name in names:
+        kept = memory.pop(name)
+        with pytest.raises(LearnerError, match=rf"memory of 'actor.0.weight', expected .*{name}"):
+            made.set_state(state)
+        memory[name] = kept
+
+    assert str(made.get_state()) == before
+    assert names or config.optimizer is SGD
+
+
+def test_an_optimizer_that_cannot_take_a_step_by_itself_may_remember_anything():
+    class Closed(SGD):
+        def step(self, closure=None):
+            if all(parameter.grad.count_nonzero() == 0 for parameter in self.param_groups[0]["params"]):
+                raise RuntimeError("wants more than gradients")
+            return super().step(closure)
+
+    resumed, going_on = resumed_and_not(OptimizerConfig(optimizer=Closed, options={"momentum": 0.9}))
+
+    assert str(resumed.get_state()) == str(going_on.get_state())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast, final
 
 import torch
 from torch.nn import Parameter
 
-from episodia.connectors.batches.describing import describe_column
 from episodia.connectors.schedules import Schedule, as_schedule
 from episodia.errors import LearnerError
 from episodia.learners.config_checks import check_within
+from episodia.learners.optimizer_memory import check_memory, usual_shapes
 from episodia.trees import map_batch
 
 # One kernel for each parameter instead of a dozen: several times faster for small networks, on the CPU too.
@@ -92,6 +93,7 @@ class Optimizers:
             as_schedule(learning_rate if config.learning_rate is None else config.learning_rate) for config in configs
         ]
         self._parameters = parameters
+        self._configs = configs
         self.set_learning_rates(0)
 
     @property
@@ -137,7 +139,7 @@ class Optimizers:
                 f"state of optimizers: found {[part['class'] for part in state]}, expected {expected}. Load the state of a "
                 "learner with the same optimizers."
             )
-        for part, names in zip(state, self._names, strict=True):
+        for config, part, names in zip(self._configs, state, self._names, strict=True):
             own = _without_aliases(names, self._parameters)
             unknown = [name for name in part["parameters"] if name not in own]
             if unknown:
@@ -145,8 +147,9 @@ class Optimizers:
                     f"state of optimizers: found memories of {unknown}, expected only some of {own}. Load the state of a "
                     "learner with the same modules and optimizers."
                 )
+            usual = usual_shapes(partial(_made, config), [self._parameters[name] for name in own])
             for name, memory in part["parameters"].items():
-                _check_memory(name, memory, self._parameters[name].shape)
+                check_memory(name, memory, usual[own.index(name)])
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Go on as the optimizers with this state would, see `check_state`."""
@@ -164,22 +167,6 @@ class Optimizers:
         own = _without_aliases(self._names[position], self._parameters)
         found = self._optimizers[position].state_dict()["state"]
         return {own[index]: map_batch(_copied, memory) for index, memory in found.items()}
-
-
-def _check_memory(name: str, memory: Any, shape: torch.Size) -> None:
-    """Check what an optimizer remembers of one parameter: numbers, and tensors that are numbers or as large as it."""
-    if isinstance(memory, Mapping) and all(_is_remembered(value, shape) for value in memory.values()):
-        return
-    raise LearnerError(
-        f"state of optimizers: found {describe_column(memory)} as the memory of {name!r}, expected a dict of numbers and of "
-        f"tensors with the shape {list(shape)}. Load what `get_state` returned."
-    )
-
-
-def _is_remembered(value: object, shape: torch.Size) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.shape in (shape, ())
-    return value is None or isinstance(value, (int, float))
 
 
 def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> frozenset[str]:
