@@ -315,3 +315,22 @@ def test_shapes_of_weights_are_known_without_their_memory():
         net = module(IMAGES["small image"], recurrent="lstm")
 
     assert all(weight.is_meta for weight in net.parameters())
+
+
+# --- Sizes that no memory holds -------------------------------------------------------------------------------------
+
+TWO = spaces.Discrete(2)
+TOO_LARGE = {
+    "classes of observations": (spaces.Discrete(2**40), TWO, {}, r"1,099,511,627,776 classes"),
+    "classes together": (spaces.Dict(a=spaces.MultiDiscrete([2**30] * 3)), TWO, {}, r"\['a'\]: found 3,221,225,472"),
+    "actions": (TWO, spaces.Discrete(2**40), {}, r"70,368,744,177,664 weights"),
+    "several actions": (TWO, spaces.MultiDiscrete([2**30] * 3), {}, "weights"),
+    "units": (TWO, TWO, {"hidden": (2**30,)}, "weights"),
+    "a memory": (TWO, TWO, {"hidden": (2**16,), "recurrent": "lstm"}, "weights"),
+}
+
+
+@pytest.mark.parametrize(("shown", "actions", "options", "problem"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_networks_that_no_memory_holds_are_refused_before_it_is_taken(shown, actions, options, problem):
+    with pytest.raises(ModuleError, match=f"{problem}.*expected at most.*of your own"):
+        DefaultActorCritic(shown, actions, **options)

@@ -18,6 +18,9 @@ from episodia.errors import ModuleError
 from episodia.modules.distributions.base import describe
 from episodia.spaces import short_name
 
+# One-hot vectors of more classes than this would fill the memory with zeros.
+MOST_CLASSES = 2**22
+
 
 def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) -> Features:
     """Return what turns batches of observations of `space` into `[..., num_features]`.
@@ -100,6 +103,12 @@ class _OneHot(Features):
         self._path = path
         self._shape = shape
         self.num_features = sum(size for _, size in choices)
+        if self.num_features > MOST_CLASSES:
+            raise ModuleError(
+                f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number in a "
+                "one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
+                "numbers of them."
+            )
         sources = [place for place, (_, size) in enumerate(choices) for _ in range(size)]
         values = [value for start, size in choices for value in range(start, start + size)]
         # They follow the module to its device, and are no weights.

@@ -16,12 +16,13 @@ from episodia.modules.layer_calls import Tower
 # Keeps the size of activations under tanh.
 HIDDEN_GAIN = math.sqrt(2.0)
 
+# 1 GiB. One-hot vectors of a large space, or a slip in a size, would otherwise take all memory there is.
+MOST_WEIGHTS = 2**28
+
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Linear:
     """Return a layer with orthogonal weights, scaled by `gain`, and biases of 0."""
-    # Layers are made without memory first, or torch would draw weights of its own from the global generator.
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device=torch.get_default_device())
-    return _filled(layer, gain, generator)
+    return _filled(nn.Linear(inputs, outputs, device="meta"), gain, generator)
 
 
 def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None) -> Tower:
@@ -41,8 +42,7 @@ def convolution(
     channels: tuple[int, int], kernel: int, stride: int, padding: int, generator: torch.Generator | None
 ) -> nn.Conv2d:
     """Return a convolution from and to so many `channels`, with orthogonal weights and biases of 0."""
-    layer = nn.Conv2d(*channels, kernel, stride, padding, device="meta")
-    return _filled(layer.to_empty(device=torch.get_default_device()), HIDDEN_GAIN, generator)
+    return _filled(nn.Conv2d(*channels, kernel, stride, padding, device="meta"), HIDDEN_GAIN, generator)
 
 
 def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
@@ -59,8 +59,7 @@ def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator
     """
     checked_choice(ModuleError, "memory", "recurrent", kind, RECURRENT)
     units = check_size("cell_size", cell_size)
-    layer = RECURRENT[kind](inputs, units, batch_first=True, device="meta")
-    return _filled(layer.to_empty(device=torch.get_default_device()), 1.0, generator)
+    return _filled(RECURRENT[kind](inputs, units, batch_first=True, device="meta"), 1.0, generator)
 
 
 RECURRENT: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -69,7 +68,12 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Layer:
-    """Return `layer` with orthogonal weights and biases of 0; as it is on the meta device, where nothing has values."""
+    """Return `layer`, made without memory, with orthogonal weights and biases of 0; on the meta device it stays without.
+
+    Otherwise torch would draw weights of its own first, from the global generator.
+    """
+    _check_weights(layer)
+    layer = layer.to_empty(device=torch.get_default_device())
     for name, parameter in layer.named_parameters():
         if parameter.is_meta:
             continue
@@ -78,6 +82,16 @@ def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Lay
         else:
             nn.init.zeros_(parameter)
     return layer
+
+
+def _check_weights(layer: nn.Module) -> None:
+    most = max(parameter.numel() for parameter in layer.parameters())
+    if most > MOST_WEIGHTS:
+        raise ModuleError(
+            f"network: found a layer with {most:,} weights ({layer}), expected at most {MOST_WEIGHTS:,}. Choose smaller "
+            "sizes; or, where a space has so many classes or numbers, write a module of your own, with an `nn.Embedding` for "
+            "example."
+        )
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
