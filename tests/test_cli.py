@@ -11,6 +11,8 @@ import pytest
 
 from episodia import SingleAgentEpisode, cli
 from episodia.cli import collecting, drawing
+from episodia.dataflow import load_training
+from episodia.learners import ClipByNorm
 from episodia.state import load_state
 
 
@@ -270,6 +272,10 @@ class _Impatient(_Endless):
         (["train", "--resume", "run", "--seed", "0"], "--seed beside --resume"),
         (["train", "--resume", "run", "--set", "gamma=0.9", "--out", "other"], "--out, --set beside --resume"),
         (["train", "ppo", "CartPole-v1", "--set", "seed=1", "--set", "steps=2"], "--steps, --seed instead"),
+        (["train", "ppo", "CartPole-v1", "--set", "algorithm=a2c"], "train ALGORITHM ENV instead"),
+        (["train", "ppo", "CartPole-v1", "--set", "env=x", "--set", "steps=2"], "train ALGORITHM ENV, --steps instead"),
+        (["train", "ppo", "CartPole-v1", "--set", 'learning_rate={"schedule": "x"}'], "PiecewiseLinearSchedule"),
+        (["train", "ppo", "CartPole-v1", "--set", 'learning_rate={"part": "x"}'], "ClipByNorm"),
         (["train", "ppo", "CartPole-v1", "--set", "squashed=no"], "True or False"),
         (["train", "ppo", "CartPole-v1", "--set", "standardize_advantages=no"], "True or False"),
         (["train", "ppo", "CartPole-v1", "--target", "nan"], "target"),
@@ -286,6 +292,22 @@ def test_what_cannot_be_trained_is_one_line_and_exit_code_2(arguments, complaint
     assert complaint in shown.err
     assert shown.err.count("\n") == 1
     assert not list(folder.iterdir())
+
+
+def test_settings_may_be_schedules_and_other_parts_and_are_resumed(tmp_path, capsys):
+    schedule = 'learning_rate={"schedule": "PiecewiseLinearSchedule", "points": [[0, 0.001], [1000, 0.0]]}'
+    clip = 'gradient_processors=[{"part": "ClipByNorm", "limit": 1.0}]'
+    out = str(tmp_path / "run")
+
+    first = cli.main(
+        ["train", "ppo", "CartPole-v1", "--steps", "40", "--out", out, "--set", schedule, "--set", clip, *SMALL]
+    )
+    second = cli.main(["train", "--resume", out, "--steps", "80"])
+
+    assert (first, second) == (0, 0), capsys.readouterr().err
+    with load_training(out) as training:
+        assert training.learner.config.gradient_processors == (ClipByNorm(1.0),)
+        assert training.learner.config.learning_rate.at(500) == 0.0005
 
 
 def test_a_setting_is_a_name_and_a_value(capsys):

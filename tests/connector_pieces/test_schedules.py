@@ -64,7 +64,9 @@ def test_no_step_leaves_the_extremes(schedule):
     assert all(low <= schedule.at(t) <= high for t in range(200))
 
 
-@pytest.mark.parametrize("points", [[], [(5, 1.0), (5, 2.0)], [(5, 1.0), (4, 2.0)], [(0, math.nan)], [(0, True)]])
+@pytest.mark.parametrize(
+    "points", [[], [(5, 1.0), (5, 2.0)], [(5, 1.0), (4, 2.0)], [(0, math.nan)], [(0, True)], 3, [3], None]
+)
 def test_points_that_are_not_in_order_or_no_numbers_are_refused(points):
     with pytest.raises(EpisodiaError, match="points"):
         PiecewiseLinearSchedule(points)

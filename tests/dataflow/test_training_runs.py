@@ -9,15 +9,18 @@ import signal
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
+from episodia.connectors import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 from episodia.dataflow import Setup, StoppedBy, load_training, resume, save_training, train, training_runs
 from episodia.dataflow.learning_curve import learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
-from episodia.errors import CheckpointError, MissingExtraError, TrainingError
-from episodia.learners import PPOConfig
+from episodia.errors import CheckpointError, EpisodiaError, MissingExtraError, TrainingError
+from episodia.learners import AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig, PPOConfig
+from episodia.learners.config_codec import decoded
 from episodia.state import save_state
 
 SMALL = {
@@ -132,6 +135,81 @@ def test_a_setup_survives_being_plain_data():
 
     assert Setup.from_dict(data) == setup
     assert Setup.of("ppo", lambda: None).to_dict() is None
+
+
+CONFIGS = {
+    "no processors": {"gradient_processors": []},
+    "processors": {"gradient_processors": (ClipByValue(2.0), ClipByNorm(1.0), ClipByGlobalNorm(0.5))},
+    "a schedule": {"learning_rate": PiecewiseLinearSchedule([(0, 1e-3), (200, 1e-4)]), "entropy_coefficient": 0.01},
+    "schedules": {"clip": ExponentialSchedule(0.2, 0.1, half_life=50), "value_coefficient": ConstantSchedule(0.3)},
+    "an adaptive coefficient": {"kl_coefficient": AdaptiveKL(target=0.02), "clip": None},
+    "optimizers": {
+        "optimizers": [
+            OptimizerConfig(components=("actor", "actor_head"), optimizer=torch.optim.SGD, options={"momentum": 0.5}),
+            OptimizerConfig(
+                components=("critic", "critic_head"),
+                learning_rate=ConstantSchedule(0.01),
+                options={"betas": (0.8, 0.9)},
+            ),
+        ]
+    },
+    "numbers of NumPy": {"gamma": np.float32(0.5), "burn_in": np.int64(0)},
+}
+
+
+@pytest.mark.parametrize("options", CONFIGS.values(), ids=CONFIGS)
+def test_a_run_with_any_config_of_the_library_goes_on_without_being_told(options, tmp_path):
+    options = {**SMALL, "checkpoint_every": 80, **options}
+    with (
+        train("ppo", "CartPole-v1", steps=160, out=tmp_path / "whole", **options) as whole,
+        train("ppo", "CartPole-v1", steps=80, out=tmp_path / "parts", **options),
+        resume(tmp_path / "parts", steps=160, checkpoint_every=80, progress=False) as resumed,
+    ):
+        weights = [training.learner.get_weights()["default_policy"] for training in (whole, resumed)]
+        assert resumed.setup.to_dict() == whole.setup.to_dict()
+
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+class Steps(Schedule):
+    extremes = (0.1, 0.1)
+
+    def at(self, t):
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient_processors": [lambda gradients: gradients]},
+        {"learning_rate": Steps()},
+        {"optimizers": [OptimizerConfig(optimizer=lambda parameters, lr: torch.optim.Adam(parameters, lr=lr))]},
+    ],
+    ids=["a function", "a schedule of someone else", "an optimizer of someone else"],
+)
+def test_what_has_no_name_is_no_plain_data(options):
+    assert Setup.of("ppo", "CartPole-v1", **options).to_dict() is None
+
+
+JUNK_PARTS = {
+    "an unknown part": {"part": "subprocess.Popen", "args": ["true"]},
+    "no name": {"part": 3},
+    "no part": {"limit": 3},
+    "unknown arguments": {"part": "ClipByNorm", "limit": 1.0, "more": 2},
+    "missing arguments": {"part": "ClipByNorm"},
+    "a number out of range": {"part": "ClipByNorm", "limit": -1.0},
+    "an unknown schedule": {"schedule": "os.system"},
+    "missing arguments of a schedule": {"schedule": "ConstantSchedule"},
+    "points that are none": {"schedule": "PiecewiseLinearSchedule", "points": 3},
+    "an unknown optimizer": {"part": "OptimizerConfig", "optimizer": "Popen"},
+    "options that are none": {"part": "OptimizerConfig", "options": 3},
+}
+
+
+@pytest.mark.parametrize("data", JUNK_PARTS.values(), ids=JUNK_PARTS)
+def test_parts_of_a_config_that_are_none_are_refused(data):
+    with pytest.raises(EpisodiaError, match="expected"):
+        decoded([data])
 
 
 @pytest.mark.parametrize("data", [{}, {"algorithm": "ppo"}, {"env": 1}])

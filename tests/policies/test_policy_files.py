@@ -137,8 +137,8 @@ CHANGES = {
     "chosen device": (set_at("env_to_module", "pieces", -1, "arguments", to={"device": "cuda"}), "its own arguments"),
     "no pieces": (set_at("env_to_module", "pieces", to=None), "expected a list of saved pieces"),
     "unknown config": (set_at("module", "config", "nothing", to=1), "nothing"),
-    "huge layers": (set_at("module", "config", "hidden", to=[10**9]), "names and shapes"),
-    "many huge layers": (set_at("module", "config", "hidden", to=[10**5] * 50), "names and shapes"),
+    "other layers": (set_at("module", "config", "hidden", to=[10**4] * 50), "names and shapes"),
+    "huge layers": (set_at("module", "config", "hidden", to=[10**9]), "expected at most 268,435,456"),
     "huge space": (set_at("module", "spaces", 0, to=HUGE_BOX), "more than 16777216 elements"),
     "huge space of a piece": (
         set_at("env_to_module", "pieces", 0, "spaces", to=[{"space": "Tuple", "spaces": [HUGE_BOX]}, None]),

@@ -20,8 +20,10 @@ from episodia.errors import TrainingError
 if TYPE_CHECKING:
     from episodia.dataflow import Training
 
-# Arguments of the function `train` that have an option of their own.
+# Arguments of the function `train` that are said in another way.
 OPTIONS = {
+    "algorithm": "train ALGORITHM ENV",
+    "env": "train ALGORITHM ENV",
     "steps": "--steps",
     "target": "--target",
     "seed": "--seed",
@@ -112,14 +114,16 @@ def _check_resumed(options: argparse.Namespace) -> None:
 
 
 def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    from episodia.learners.config_codec import decoded  # noqa: PLC0415  # see `_demo`
+
     settings = dict(pairs)
     taken = [name for name in OPTIONS if name in settings]
     if taken:
         raise TrainingError(
             f"train: found {taken} behind --set, expected settings of the algorithm, the recipe and the network. Write "
-            f"{', '.join(OPTIONS[name] for name in taken)} instead."
+            f"{', '.join(dict.fromkeys(OPTIONS[name] for name in taken))} instead."
         )
-    return settings
+    return {name: decoded(value) for name, value in settings.items()}
 
 
 def _show_training(training: Training, out: Path, limits: Mapping[str, Any]) -> int:

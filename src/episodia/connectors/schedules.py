@@ -67,11 +67,12 @@ class PiecewiseLinearSchedule(Schedule):
     """
 
     def __init__(self, points: Sequence[tuple[int, float]]) -> None:
-        self.points = tuple((_finite("points", t), _finite("points", value)) for t, value in points)
+        pairs = points if isinstance(points, (list, tuple)) and all(map(_is_pair, points)) else ()
+        self.points = tuple((_finite("points", t), _finite("points", value)) for t, value in pairs)
         times = [t for t, _ in self.points]
         if not times or any(late <= early for early, late in pairwise(times)):
             raise PipelineError(
-                f"PiecewiseLinearSchedule: found `points={list(points)}`, expected at least one pair of a step and a number, "
+                f"PiecewiseLinearSchedule: found `points={points!r}`, expected at least one pair of a step and a number, "
                 "with steps in ascending order. Sort them, and give each step one number."
             )
         self._times, self._values = np.array(self.points).T
@@ -125,6 +126,10 @@ class ExponentialSchedule(Schedule):
 
     def __repr__(self) -> str:
         return f"ExponentialSchedule({self.start}, {self.end}, half_life={self.half_life})"
+
+
+def _is_pair(point: object) -> bool:
+    return isinstance(point, (list, tuple)) and len(point) == 2
 
 
 def as_schedule(value: float | Schedule) -> Schedule:

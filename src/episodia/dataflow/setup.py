@@ -19,13 +19,13 @@ from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.learners.algorithm import check_algorithm
+from episodia.learners.config_codec import decoded, encoded
 from episodia.modules import default_module
 from episodia.modules.devices import usable_device
 from episodia.trees import describe
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
-_PLAIN = (bool, int, float, str, type(None))
 _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
 
@@ -75,6 +75,8 @@ class Setup:
                 f"training: found `recipe={recipe!r}` and `network={network!r}`, expected a `Recipe` and a dict with some of "
                 f"{list(_MODULE_OPTIONS)}. Use `Setup.of`, which makes both."
             )
+        sizes = {name: tuple(value) if isinstance(value, list) else value for name, value in network.items()}
+        object.__setattr__(self, "network", sizes)
 
     @classmethod
     def of(
@@ -161,14 +163,12 @@ class Setup:
     def to_dict(self) -> dict[str, Any] | None:
         """Return JSON values that `from_dict` understands; None if something is no plain value, as a function is none."""
         name = name_of(self.algorithm)
-        numbers = _changed(self.algorithm)
-        pieces = _encoded(self.connectors)
-        if (
-            name is None
-            or pieces is None
-            or not isinstance(self.env, str)
-            or not all(isinstance(each, _PLAIN) for each in numbers.values())
-        ):
+        if name is None or not isinstance(self.env, str):
+            return None
+        try:
+            config = {field: encoded(value) for field, value in _changed(self.algorithm).items()}
+            pieces = [encoded_piece(piece) for piece in self.connectors]
+        except (LearnerError, PipelineError):  # Something in them is no plain value, or not registered.
             return None
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
         network = {key: list(value) if key == "hidden" else value for key, value in self.network.items()}
@@ -178,7 +178,7 @@ class Setup:
             "connectors": pieces,
             "seed": self.seed,
             "device": self.device,
-            "options": {**numbers, **recipe, **network},
+            "options": {**config, **recipe, **network},
         }
 
     @classmethod
@@ -201,14 +201,7 @@ class Setup:
         named(data["algorithm"])
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
-        return cls.of(**others, connectors=pieces, **options)
-
-
-def _encoded(pieces: Sequence[ConnectorV2]) -> list[dict[str, Any]] | None:
-    try:
-        return [encoded_piece(piece) for piece in pieces]
-    except PipelineError:  # One of them is not registered.
-        return None
+        return cls.of(**others, connectors=pieces, **{name: decoded(value) for name, value in options.items()})
 
 
 def _changed(config: AlgorithmConfig) -> dict[str, Any]:

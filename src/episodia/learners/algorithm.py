@@ -57,11 +57,14 @@ class AlgorithmConfig(ABC):
         checked_whole(LearnerError, where, "burn_in", self.burn_in, 0)
         if self.max_seq_len is not None:
             checked_whole(LearnerError, where, "max_seq_len", self.max_seq_len, 1)
-        checked_each(LearnerError, where, "optimizers", self.optimizers, _is_optimizer, "`OptimizerConfig`s")
-        processors = self.gradient_processors
-        checked_each(
-            LearnerError, where, "gradient_processors", processors, callable, "functions such as `ClipByNorm(1.0)`"
+        optimizers = checked_each(
+            LearnerError, where, "optimizers", self.optimizers, _is_optimizer, "`OptimizerConfig`s"
         )
+        wanted, given = "functions such as `ClipByNorm(1.0)`", self.gradient_processors
+        processors = checked_each(LearnerError, where, "gradient_processors", given, callable, wanted)
+        # A list could change afterwards.
+        object.__setattr__(self, "optimizers", tuple(optimizers))
+        object.__setattr__(self, "gradient_processors", tuple(processors))
         checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, ON_NON_FINITE)
 
     @abstractmethod

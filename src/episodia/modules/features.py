@@ -105,8 +105,8 @@ class _OneHot(Features):
         self.num_features = sum(size for _, size in choices)
         if self.num_features > MOST_CLASSES:
             raise ModuleError(
-                f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number in a "
-                "one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
+                f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number "
+                "in a one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
                 "numbers of them."
             )
         sources = [place for place, (_, size) in enumerate(choices) for _ in range(size)]

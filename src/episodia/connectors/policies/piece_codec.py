@@ -26,7 +26,8 @@ from episodia.connectors.policies.limited_spaces import decoded_spaces
 from episodia.connectors.previous import PrevActionsPrevRewards
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
 from episodia.connectors.routing import AgentToModuleMapping
-from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
+from episodia.connectors.schedule_codec import decoded_schedule, encoded_schedule
+from episodia.connectors.schedules import Schedule
 from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
 from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.unmapping import ModuleToAgentUnmapping
@@ -182,9 +183,8 @@ def _plain(value: Any, where: str) -> Any:
         return type(value)(_plain(part, where) for part in value)
     if isinstance(value, (set, frozenset)):
         return sorted(_plain(part, where) for part in value)
-    schedule = _SCHEDULES.get(type(value).__name__)
-    if schedule is not None and type(value) is schedule[0]:
-        return {"schedule": type(value).__name__, **{name: _plain(getattr(value, name), where) for name in schedule[1]}}
+    if isinstance(value, Schedule) and (schedule := encoded_schedule(value)) is not None:
+        return schedule
     if isinstance(value, Mapping) and all(isinstance(view, View) for view in value.values()):
         return {"views": {name: _plain_view(view, where) for name, view in value.items()}}
     raise PipelineError(
@@ -197,13 +197,6 @@ def _plain_view(view: View, where: str) -> dict[str, Any]:
     parts = {field.name: getattr(view, field.name) for field in fields(view)}
     parts["shift"] = list(view.shifts) if view.is_window else view.shift  # a range is a list of numbers, too
     return {name: _plain(value, where) for name, value in parts.items()}
-
-
-_SCHEDULES: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
-    "ConstantSchedule": (ConstantSchedule, ("value",)),
-    "ExponentialSchedule": (ExponentialSchedule, ("start", "end", "half_life")),
-    "PiecewiseLinearSchedule": (PiecewiseLinearSchedule, ("points",)),
-}
 
 
 # --- And back -------------------------------------------------------------------------------------------------------
@@ -246,5 +239,4 @@ def _valued(value: Any) -> Any:
         return value
     if "views" in value:
         return {name: View(**parts) for name, parts in value["views"].items()}
-    made, names = _SCHEDULES[value["schedule"]]
-    return made(**{name: value[name] for name in names})
+    return decoded_schedule(value)
