@@ -16,6 +16,7 @@ from episodia.connectors.recurrence import max_seq_len_of, rows_of_sequences
 from episodia.connectors.tensors import as_array, as_tensor
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.modes import mode
 from episodia.trees import leaves, map_batch
 
 # A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
@@ -67,7 +68,7 @@ def values_and_bootstraps(
     tracks = {name: track.map(lambda leaf: as_tensor(leaf, home)) for name, track in tracks.items()}
     # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
     columns.update({name: track.map(as_array) for name, track in tracks.items()} if home.type == "cpu" else tracks)
-    with torch.no_grad():
+    with torch.no_grad(), mode([module], training=False):
         if module.is_stateful():
             return _recurrent_values(module, tracks, rows, max_seq_len, target)
         return _flat_values(module, tracks, target)

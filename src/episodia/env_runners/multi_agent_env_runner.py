@@ -25,6 +25,7 @@ from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.setting_checks import check_flags, check_open, check_whole
 from episodia.episodes import EpisodeList
 from episodia.errors import EnvRunnerError
+from episodia.modules.modes import mode
 
 
 @final
@@ -233,7 +234,7 @@ class MultiAgentEnvRunner:
         manner = Manner(explore, random_actions, count_steps_by)
         players = self._players
         players.actor.shapers = shapers_of(self.env_to_module)
-        with torch.no_grad():
+        with torch.no_grad(), mode((self.modules or {}).values(), training=False):
             played = players.play(
                 goal,
                 manner,

@@ -29,6 +29,7 @@ from episodia.episodes.live_episodes import LiveEpisodes
 from episodia.episodes.recorder import Recorder
 from episodia.episodes.recorder_lanes import episode_id, is_whole, steps_waiting
 from episodia.errors import EnvError
+from episodia.modules.modes import mode
 
 
 class Manner(NamedTuple):
@@ -111,7 +112,7 @@ class Rollout:
             steps: How many there are already, beside those in the recorder.
             on_complete: Called after the last step, before its observations go through the pipeline.
         """
-        with torch.no_grad():
+        with torch.no_grad(), mode([self.actor.module], training=False):
             if goal.steps is not None:
                 self._play_steps(goal.steps, manner, steps, on_complete)
             else:
@@ -175,7 +176,7 @@ class Rollout:
         """Play some ticks more, unless all lanes have to be reset."""
         if self.needs_reset:
             return
-        with torch.no_grad():
+        with torch.no_grad(), mode([self.actor.module], training=False):
             for _ in range(ticks):
                 if self._step(manner) is None:
                     return

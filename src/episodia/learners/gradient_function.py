@@ -81,7 +81,9 @@ class GradientFunction:
         t = state["progress"]["num_steps"]
         own = {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
         coefficients = {module_id: self._coefficients.at(module_id, t) for module_id in own}
-        return measured(compute(self._networks.modules, self._trained, self.config, own, coefficients), self._trained)
+        networks = self._networks
+        with networks.learning(own):
+            return measured(compute(networks.modules, self._trained, self.config, own, coefficients), self._trained)
 
 
 def _check_steps(progress: Mapping[str, Any]) -> None:

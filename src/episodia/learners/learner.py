@@ -179,8 +179,9 @@ class Learner:
         counts = self.num_steps_of(own)
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
-        for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
-            self._learn(parts, coefficients, log)
+        with self._networks.learning(own):
+            for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
+                self._learn(parts, coefficients, log)
         self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += sum(counts.values())
@@ -218,7 +219,8 @@ class Learner:
         """
         own = {module_id: on_device(columns, self.device) for module_id, columns in self._learnable(batch).items()}
         coefficients, _ = self._at_present()
-        return measured(compute(self.modules, self._trained, self.config, own, coefficients), self._trained)
+        with self._networks.learning(own):
+            return measured(compute(self.modules, self._trained, self.config, own, coefficients), self._trained)
 
     def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""

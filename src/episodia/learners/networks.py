@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.nn import Parameter
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.errors import LearnerError
 from episodia.modules import Module, MultiModule
+from episodia.modules.modes import mode
 
 
 @final
@@ -77,6 +79,10 @@ class Networks:
             full = {self.name(module_id, name): parameter for name, parameter in module.named_parameters()}
             found[module_id] = {name: parameter for name, parameter in full.items() if name in names}
         return {module_id: parameters for module_id, parameters in found.items() if parameters}
+
+    def learning(self, module_ids: Iterable[str]) -> AbstractContextManager[None]:
+        """Let these modules be in the mode in which they learn, within a `with` block; all others act."""
+        return mode([self.modules[module_id] for module_id in module_ids], training=True)
 
     def name(self, module_id: str, parameter_name: str) -> str:
         """Return the name that a module's parameter has here."""
