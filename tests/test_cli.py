@@ -1,7 +1,9 @@
 """The command line: what it shows, that it is reproducible, and how it fails."""
 
+import json
 import os
 import signal
+import string
 import subprocess
 import sys
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 
 from episodia import SingleAgentEpisode, cli
-from episodia.cli import collecting, drawing
-from episodia.dataflow import load_training
+from episodia.cli import collecting, drawing, training
+from episodia.dataflow import load_training, train
 from episodia.learners import ClipByNorm
 from episodia.state import load_state
 
@@ -243,8 +245,67 @@ def test_ctrl_c_saves_the_run_and_is_exit_code_130(folder, registered, capsys):
     shown = capsys.readouterr().out
 
     assert code == 130
-    assert "train --resume run --steps 9000 --target 5000.0\n" in shown
+    assert "train --resume run\n" in shown
     assert (folder / "run" / "checkpoint" / "manifest.json").is_file()
+    limits = json.loads((folder / "run" / "run.json").read_text())
+    assert (limits["steps"], limits["target"]) == (9000, 5000.0)
+
+
+def test_without_a_checkpoint_nobody_is_told_to_go_on(folder, registered, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    monkeypatch.setattr(_Impatient, "was_pressed", False)
+    name = registered("Impatient-v1", entry_point=_Impatient)
+
+    code = cli.main(["train", "ppo", name, "--steps", "9000", "--out", "run", *SMALL])
+    shown = capsys.readouterr()
+
+    assert code == 130
+    assert "--resume" not in shown.out
+    assert shown.err.count("No checkpoint is written") == 1
+    assert not (folder / "run" / "checkpoint").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_environment_whose_episodes_never_end_is_not_evaluated(registered, capsys):
+    name = registered("Forever-v0", entry_point=_Forever)
+
+    assert cli.main(["train", "ppo", name, "--steps", "40", "--out", "run", *SMALL]) == 0
+
+    shown = capsys.readouterr().out
+    assert "evaluation episodes" not in shown
+    assert "In run: checkpoint" in shown
+
+
+class _Forever(_Endless):
+    def step(self, action):
+        return np.full(2, 0.5, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("env", ["my:games/Maze-v0", "x" * 300, "a b*c?-v0"])
+def test_the_folder_of_a_run_has_a_name_that_all_systems_allow(env):
+    name = training._file_name(f"ppo-{env}-0")
+
+    assert len(name) <= 100
+    assert set(name) <= set(string.ascii_letters + string.digits + "._-")
+
+
+def test_a_long_name_of_an_environment_that_is_none_is_one_line(folder, capsys):
+    (folder / "runs").mkdir()
+
+    assert cli.main(["train", "ppo", "x" * 300]) == 2
+
+    assert capsys.readouterr().err.startswith("error: environment")
+
+
+def test_eval_plays_the_policy_alone_where_it_is_told_to(folder, capsys):
+    function = {"num_envs": 2, "num_timesteps": 40, "hidden": (8,), "progress": False}
+    train("ppo", lambda: gym.make("CartPole-v1"), steps=40, out=folder / "run", **function).close()
+
+    assert cli.main(["eval", "run"]) == 2
+    assert cli.main(["eval", "run", "--env", "CartPole-v1", "--episodes", "3"]) == 0
+    assert cli.main(["eval", "run", "--env", "NoSuchEnv-v0"]) == 2
+
+    assert "3 evaluation episodes: mean return" in capsys.readouterr().out
 
 
 class _Impatient(_Endless):
@@ -305,9 +366,9 @@ def test_settings_may_be_schedules_and_other_parts_and_are_resumed(tmp_path, cap
     second = cli.main(["train", "--resume", out, "--steps", "80"])
 
     assert (first, second) == (0, 0), capsys.readouterr().err
-    with load_training(out) as training:
-        assert training.learner.config.gradient_processors == (ClipByNorm(1.0),)
-        assert training.learner.config.learning_rate.at(500) == 0.0005
+    with load_training(out) as loaded:
+        assert loaded.learner.config.gradient_processors == (ClipByNorm(1.0),)
+        assert loaded.learner.config.learning_rate.at(500) == 0.0005
 
 
 def test_a_setting_is_a_name_and_a_value(capsys):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from episodia.dataflow import Recipe, Setup, StoppedBy, Training
-from episodia.errors import LearnerError, TrainingError
+from episodia.dataflow import Recipe, Setup, StoppedBy, Training, interrupts
+from episodia.errors import EnvError, LearnerError, TrainingError
 from episodia.learners import PPOConfig
 
 SMALL = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
@@ -80,13 +80,97 @@ def test_an_interrupt_stops_after_the_update_that_is_going_on():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_second_interrupt_does_not_wait():
-    def twice(_):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+def twice(_):
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_interrupt_does_not_wait(monkeypatch):
+    monkeypatch.setattr(interrupts, "PAUSE_S", 0.0)
 
     with small() as training, pytest.raises(KeyboardInterrupt):
         training.run(steps=5_000, watchers=[twice])
+
+
+def test_two_interrupts_at_once_are_one():
+    with small() as training:
+        assert training.run(steps=5_000, watchers=[twice]) is StoppedBy.INTERRUPT
+
+
+def test_who_ignores_interrupts_is_not_interrupted():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with small() as training:
+            assert training.run(steps=80, watchers=[twice]) is StoppedBy.STEPS
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_target_that_was_reached_before_is_reached():
+    with small() as training:
+        training.run(steps=5_000, target=1.0)
+        reached = training.steps
+
+        assert training.run(steps=5_000, target=1.0) is StoppedBy.TARGET
+        assert training.steps == reached
+
+
+def test_what_is_played_on_the_side_is_not_part_of_the_training():
+    with small() as training:
+        before = training.step()["steps"]
+        training.runner.sample(num_timesteps=500, random_actions=True)
+        record = training.step()
+
+        assert record["steps"] - before < 60
+        assert record["episodes"] < 10
+
+
+class Stubborn(gym.Env):
+    """Fails for good from a number of steps on, all of its episodes counted."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Discrete(2)
+    taken = 0
+    lasts = 100
+    fails_every = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        kind = type(self)
+        kind.taken += 1
+        if kind.taken > kind.lasts or (kind.fails_every and kind.taken % kind.fails_every == 0):
+            raise RuntimeError("out of order")
+        return np.zeros(2, np.float32), 1.0, kind.taken % 10 == 0, False, {}
+
+
+def stubborn(**settings):
+    """Return a class of its own, which counts from 0."""
+    return type("OfItsOwn", (Stubborn,), {"taken": 0, **settings})
+
+
+def test_steps_before_an_error_are_counted_when_it_goes_on():
+    env = stubborn(lasts=30)
+    with small(env=env, num_envs=1) as training:
+        with pytest.raises(EnvError):
+            training.step()
+        env.lasts = 10_000
+
+        record = training.step()
+
+    assert record["steps"] >= 40
+    assert record["num_env_restarts"] > 0
+
+
+def test_environments_that_fail_are_counted_in_the_records():
+    env = stubborn(lasts=10_000, fails_every=37)
+    with small(env=env, num_envs=1) as training:
+        training.run(steps=200)
+
+    assert sum(record["num_env_restarts"] for record in training.history) == env.taken // 37 > 4
 
 
 def test_the_mean_return_is_nan_until_an_episode_ends():

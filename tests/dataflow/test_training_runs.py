@@ -9,19 +9,27 @@ import signal
 import sys
 
 import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 
-from episodia.connectors import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
-from episodia.dataflow import Setup, StoppedBy, load_training, resume, save_training, train, training_runs
+from episodia.connectors import MeanStdFilter
+from episodia.dataflow import (
+    Setup,
+    StoppedBy,
+    Training,
+    interrupts,
+    load_training,
+    resume,
+    run_directory,
+    save_training,
+    train,
+)
 from episodia.dataflow.learning_curve import learning_curve
 from episodia.dataflow.metrics_file import MetricsFile
 from episodia.dataflow.progress import Progress
-from episodia.errors import CheckpointError, EpisodiaError, MissingExtraError, TrainingError
-from episodia.learners import AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig, PPOConfig
-from episodia.learners.config_codec import decoded
-from episodia.state import save_state
+from episodia.errors import CheckpointError, EnvError, MissingExtraError, TrainingError
+from episodia.learners import PPOConfig
+from episodia.state import load_state, save_state
 
 SMALL = {
     "num_envs": 2,
@@ -64,6 +72,209 @@ def test_a_resumed_run_equals_one_that_saved_and_went_on(tmp_path):
     assert all(timeless(expected) == timeless(found) for expected, found in pairs)
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     assert list(map(timeless, resumed.history)) == list(map(timeless, whole.history))
+
+
+def test_a_run_with_files_is_the_same_as_one_without(tmp_path):
+    with (
+        train("ppo", "CartPole-v1", steps=120, out=tmp_path, **SMALL) as with_files,
+        train("ppo", "CartPole-v1", steps=120, **SMALL) as without,
+    ):
+        assert list(map(timeless, with_files.history)) == list(map(timeless, without.history))
+
+
+def test_a_run_goes_on_with_what_it_was_told_at_first(tmp_path):
+    told = {"checkpoint_every": 80, "target": 400.0, "tensorboard": True}
+    train("ppo", "CartPole-v1", steps=240, out=tmp_path / "whole", **told, **SMALL).close()
+    train("ppo", "CartPole-v1", steps=80, out=tmp_path / "parts", **told, **SMALL).close()
+    resume(tmp_path / "parts", steps=160, progress=False).close()
+
+    with resume(tmp_path / "parts", steps=240, progress=False):
+        pairs = zip(lines_of(tmp_path / "whole"), lines_of(tmp_path / "parts"), strict=True)
+
+    assert all(timeless(expected) == timeless(found) for expected, found in pairs)
+    assert json.loads((tmp_path / "parts" / "run.json").read_text()) == json.loads(
+        (tmp_path / "whole" / "run.json").read_text()
+    )
+    assert len(list((tmp_path / "parts" / "tensorboard").iterdir())) == 3
+
+
+def test_a_run_that_was_killed_goes_on_to_its_own_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(Training, "step", stopping_after(Training.step, 2))
+    with pytest.raises(Killed):
+        train("ppo", "CartPole-v1", steps=200, out=tmp_path, checkpoint_every=40, **SMALL)
+    monkeypatch.undo()
+
+    with resume(tmp_path, progress=False) as training:
+        assert training.steps >= 200
+
+
+class Killed(BaseException):
+    """Nobody can save anything after this."""
+
+
+def stopping_after(step, times):
+    """Return a step that kills the program after it was called a number of times."""
+    calls = []
+
+    def stopping(self):
+        calls.append(1)
+        if len(calls) > times:
+            self._is_whole = False
+            raise Killed
+        return step(self)
+
+    return stopping
+
+
+def test_with_nothing_left_to_do_a_run_says_so(tmp_path, capsys):
+    train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL).close()
+
+    with resume(tmp_path, progress=False) as training:
+        assert training.iteration == 2
+
+    assert "nothing was left to do" in capsys.readouterr().err
+
+
+def test_infinity_is_no_target_any_more(tmp_path):
+    train("ppo", "CartPole-v1", steps=80, target=3.0, out=tmp_path, **SMALL).close()
+
+    with resume(tmp_path, steps=1_000, target=math.inf, progress=False) as training:
+        assert training.stopped_by is StoppedBy.STEPS
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "episodia run 1", "steps": -1}', "NaN", "[" * 10**5])
+def test_limits_that_are_none_are_named(content, tmp_path):
+    train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
+    (tmp_path / "run.json").write_text(content)
+
+    with pytest.raises(TrainingError, match=r"run\.json"):
+        resume(tmp_path, steps=80, progress=False)
+
+
+# --- What ends a run, and what is left of it ------------------------------------------------------------------------
+
+
+def failing_after(steps):
+    """Return a function that makes environments which fail for good after so many steps together."""
+    left = [steps]
+
+    class Failing(gym.Wrapper):
+        def step(self, action):
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeError("out of order")
+            return super().step(action)
+
+    return lambda: Failing(gym.make("CartPole-v1"))
+
+
+def test_an_environment_that_fails_for_good_does_not_take_the_run_with_it(tmp_path, capsys):
+    make = failing_after(200)
+    with pytest.raises(EnvError):
+        train("ppo", make, steps=4_000, out=tmp_path, **SMALL)
+
+    options = {name: value for name, value in SMALL.items() if name != "progress"}
+    with load_training(tmp_path, setup=Setup.of("ppo", make, **options)) as loaded:
+        assert loaded.iteration == len(lines_of(tmp_path)) > 2
+    assert f"saved as it was after {loaded.iteration} updates" in capsys.readouterr().err
+
+
+def test_half_an_update_is_not_saved(tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyError("in the middle")
+
+    with train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL):
+        before = load_state(tmp_path / "checkpoint")
+    monkeypatch.setattr(Training, "_hand_over_weights", fail)
+
+    with pytest.raises(KeyError):
+        resume(tmp_path, steps=200, progress=False)
+
+    assert load_state(tmp_path / "checkpoint")["progress"] == before["progress"]
+
+
+def test_metrics_that_cannot_be_written_do_not_take_the_run_with_them(tmp_path, monkeypatch):
+    def full(*_):
+        raise TrainingError("no room")
+
+    monkeypatch.setattr(MetricsFile, "__call__", full)
+
+    with pytest.raises(TrainingError, match="no room"):
+        train("ppo", "CartPole-v1", steps=200, out=tmp_path, **SMALL)
+
+    with load_training(tmp_path) as loaded:
+        assert loaded.iteration == 1
+
+
+def test_what_cannot_be_saved_is_known_before_anything_is_played(tmp_path):
+    class Odd(MeanStdFilter):
+        def get_state(self):
+            return {"odd": {1, 2}}
+
+    with pytest.raises(CheckpointError, match="odd"):
+        train("ppo", "CartPole-v1", steps=200, out=tmp_path, connectors=[Odd()], **SMALL)
+
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_an_interrupt_while_the_end_is_saved_waits(tmp_path, monkeypatch):
+    saving = save_training
+
+    def interrupted(path, training):
+        if training.iteration:
+            signal.raise_signal(signal.SIGINT)
+        saving(path, training)
+
+    monkeypatch.setattr(run_directory, "save_training", interrupted)
+
+    with train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL) as training:
+        assert training.stopped_by is StoppedBy.INTERRUPT
+
+    with load_training(tmp_path) as loaded:
+        assert loaded.steps == training.steps >= 80
+    assert (tmp_path / "learning_curve.png").is_file()
+
+
+def test_a_second_interrupt_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch, capsys):
+    def twice(*_):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(interrupts, "PAUSE_S", 0.0)
+    monkeypatch.setattr(Training, "_hand_over_weights", twice)
+
+    with pytest.raises(KeyboardInterrupt):
+        train("ppo", "CartPole-v1", steps=200, out=tmp_path, **SMALL)
+
+    assert "saved as it was after 0 updates" in capsys.readouterr().err
+    assert load_state(tmp_path / "checkpoint")["progress"]["iteration"] == 0
+
+
+def test_a_picture_that_cannot_be_written_is_a_note(tmp_path, capsys):
+    (tmp_path / "learning_curve.png").mkdir()
+
+    train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
+
+    assert "No picture was drawn" in capsys.readouterr().err
+
+
+def test_metrics_without_a_checkpoint_are_no_run_to_go_on_with(tmp_path):
+    MetricsFile(tmp_path / "metrics.jsonl")(RECORD)
+
+    with pytest.raises(TrainingError, match=r"without a checkpoint.*choose another directory"):
+        train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL)
+    with pytest.raises(TrainingError, match="found no checkpoint"):
+        resume(tmp_path, steps=40, progress=False)
+
+
+def test_two_runs_with_the_same_seed_leave_the_same_checkpoint(tmp_path):
+    for name in ("one", "other"):
+        train("ppo", "CartPole-v1", steps=80, out=tmp_path / name, **SMALL).close()
+
+    one, other = (load_state(tmp_path / name / "checkpoint") for name in ("one", "other"))
+    for state in (one, other):
+        del state["progress"]["time_s"]
+    assert repr(one) == repr(other)
 
 
 def test_metrics_from_after_the_checkpoint_are_replaced_on_resuming(tmp_path):
@@ -128,96 +339,6 @@ def test_an_environment_that_a_function_makes_needs_the_setup_to_resume(tmp_path
         assert training.learner.config.gamma == 0.9
 
 
-def test_a_setup_survives_being_plain_data():
-    setup = Setup.of("a2c", "CartPole-v1", seed=3, gamma=0.9, hidden=[4, 4], recurrent="gru", num_envs=3)
-
-    data = json.loads(json.dumps(setup.to_dict()))
-
-    assert Setup.from_dict(data) == setup
-    assert Setup.of("ppo", lambda: None).to_dict() is None
-
-
-CONFIGS = {
-    "no processors": {"gradient_processors": []},
-    "processors": {"gradient_processors": (ClipByValue(2.0), ClipByNorm(1.0), ClipByGlobalNorm(0.5))},
-    "a schedule": {"learning_rate": PiecewiseLinearSchedule([(0, 1e-3), (200, 1e-4)]), "entropy_coefficient": 0.01},
-    "schedules": {"clip": ExponentialSchedule(0.2, 0.1, half_life=50), "value_coefficient": ConstantSchedule(0.3)},
-    "an adaptive coefficient": {"kl_coefficient": AdaptiveKL(target=0.02), "clip": None},
-    "optimizers": {
-        "optimizers": [
-            OptimizerConfig(components=("actor", "actor_head"), optimizer=torch.optim.SGD, options={"momentum": 0.5}),
-            OptimizerConfig(
-                components=("critic", "critic_head"),
-                learning_rate=ConstantSchedule(0.01),
-                options={"betas": (0.8, 0.9)},
-            ),
-        ]
-    },
-    "numbers of NumPy": {"gamma": np.float32(0.5), "burn_in": np.int64(0)},
-}
-
-
-@pytest.mark.parametrize("options", CONFIGS.values(), ids=CONFIGS)
-def test_a_run_with_any_config_of_the_library_goes_on_without_being_told(options, tmp_path):
-    options = {**SMALL, "checkpoint_every": 80, **options}
-    with (
-        train("ppo", "CartPole-v1", steps=160, out=tmp_path / "whole", **options) as whole,
-        train("ppo", "CartPole-v1", steps=80, out=tmp_path / "parts", **options),
-        resume(tmp_path / "parts", steps=160, checkpoint_every=80, progress=False) as resumed,
-    ):
-        weights = [training.learner.get_weights()["default_policy"] for training in (whole, resumed)]
-        assert resumed.setup.to_dict() == whole.setup.to_dict()
-
-    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
-
-
-class Steps(Schedule):
-    extremes = (0.1, 0.1)
-
-    def at(self, t):
-        return 0.1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gradient_processors": [lambda gradients: gradients]},
-        {"learning_rate": Steps()},
-        {"optimizers": [OptimizerConfig(optimizer=lambda parameters, lr: torch.optim.Adam(parameters, lr=lr))]},
-    ],
-    ids=["a function", "a schedule of someone else", "an optimizer of someone else"],
-)
-def test_what_has_no_name_is_no_plain_data(options):
-    assert Setup.of("ppo", "CartPole-v1", **options).to_dict() is None
-
-
-JUNK_PARTS = {
-    "an unknown part": {"part": "subprocess.Popen", "args": ["true"]},
-    "no name": {"part": 3},
-    "no part": {"limit": 3},
-    "unknown arguments": {"part": "ClipByNorm", "limit": 1.0, "more": 2},
-    "missing arguments": {"part": "ClipByNorm"},
-    "a number out of range": {"part": "ClipByNorm", "limit": -1.0},
-    "an unknown schedule": {"schedule": "os.system"},
-    "missing arguments of a schedule": {"schedule": "ConstantSchedule"},
-    "points that are none": {"schedule": "PiecewiseLinearSchedule", "points": 3},
-    "an unknown optimizer": {"part": "OptimizerConfig", "optimizer": "Popen"},
-    "options that are none": {"part": "OptimizerConfig", "options": 3},
-}
-
-
-@pytest.mark.parametrize("data", JUNK_PARTS.values(), ids=JUNK_PARTS)
-def test_parts_of_a_config_that_are_none_are_refused(data):
-    with pytest.raises(EpisodiaError, match="expected"):
-        decoded([data])
-
-
-@pytest.mark.parametrize("data", [{}, {"algorithm": "ppo"}, {"env": 1}])
-def test_plain_data_of_something_else_is_no_setup(data):
-    with pytest.raises(TrainingError, match="Setup"):
-        Setup.from_dict(data)
-
-
 def test_checkpoints_of_something_else_are_refused(tmp_path):
     save_state(tmp_path / "other", {"format": "something"})
 
@@ -273,8 +394,65 @@ def test_progress_on_a_terminal_is_a_bar():
     with Progress(steps=80, stream=stream) as progress:
         progress({**RECORD, "steps": 80})
 
-    assert "80/80" in stream.getvalue()
+    assert "80.0/80.0" in stream.getvalue()
     assert "return 20.0" in stream.getvalue()
+
+
+LONG = {"value_loss": 12.34, "entropy": 0.5543, "steps_per_s": 8410.0, "return_mean": 120.3, "policy_loss": -0.0123}
+
+
+def test_a_bar_with_all_losses_goes_into_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = _Terminal()
+    with Progress(steps=100_000, stream=stream) as progress:
+        progress({**RECORD, **LONG, "steps": 26_100})
+
+    assert "return 120.3 policy -0.0123 value 12.3 entropy 0.554" in stream.getvalue()
+
+
+class _Gone(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+class _TerminalGone(_Gone):
+    wrote = False
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if self.wrote:
+            raise BrokenPipeError
+        self.wrote = True
+        return len(text)
+
+
+@pytest.mark.parametrize("stream", [_Gone(), _TerminalGone()], ids=type)
+def test_who_cannot_be_shown_anything_loses_nothing(stream):
+    with Progress(steps=80, stream=stream) as progress:
+        for steps in (20, 40, 80):
+            progress({**RECORD, "steps": steps, "num_env_restarts": 1})
+
+    assert stream.getvalue() == ""
+
+
+def test_without_anywhere_to_show_it_a_run_still_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+
+    with train("ppo", "CartPole-v1", steps=40, out=tmp_path, **{**SMALL, "progress": True}) as training:
+        assert training.steps >= 40
+
+
+def test_failed_environments_are_told_of_once():
+    stream = io.StringIO()
+    with Progress(steps=80, stream=stream) as progress:
+        for steps in (20, 40, 80):
+            progress({**RECORD, "steps": steps, "num_env_restarts": 1})
+
+    assert stream.getvalue().count("An environment has failed") == 1
 
 
 def test_without_tqdm_a_terminal_gets_lines(monkeypatch):
@@ -298,11 +476,31 @@ def test_records_survive_the_file(tmp_path):
     assert math.isnan(found[1]["return_mean"])
 
 
-def test_a_line_that_is_no_record_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text("[]\n")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b'{"iteration": 3}',
+        b'{"iteration": Infinity, "steps": 3, "return_mean": 1.0}',
+        b'{"iteration": 1, "steps": 3, "return_mean": "x"}',
+        b'{"iteration": 1, "steps": 3}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_line_that_is_no_record_is_named(line, tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(line + b"\n")
 
     with pytest.raises(TrainingError, match="line 1"):
         MetricsFile(tmp_path / "metrics.jsonl").read()
+
+
+def test_metrics_that_are_no_file_are_named(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+
+    for use in (file.read, lambda: file(RECORD), lambda: file.keep_until(3)):
+        with pytest.raises(TrainingError, match=r"metrics.jsonl: found that it cannot be"):
+            use()
 
 
 def test_the_curve_has_a_point_for_each_update_and_a_line_at_the_target():
@@ -322,4 +520,4 @@ def test_without_matplotlib_the_curve_names_the_extra(monkeypatch):
 
 
 def test_the_names_of_the_files_are_those_of_the_docs():
-    assert (training_runs.METRICS_NAME, training_runs.CURVE_NAME) == ("metrics.jsonl", "learning_curve.png")
+    assert (run_directory.METRICS_NAME, run_directory.CURVE_NAME) == ("metrics.jsonl", "learning_curve.png")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from episodia.connectors import Policy
 from episodia.connectors.policies import policy_codec
+from episodia.dataflow.checks import check_setup
 from episodia.dataflow.setup import Setup
+from episodia.dataflow.setup_data import check_same_setup
 from episodia.dataflow.training import Training
 from episodia.errors import EpisodiaError, TrainingError
 from episodia.state import checkpoint_directory, load_state, save_state
@@ -42,17 +45,20 @@ def _policy_in(training: Training) -> dict[str, Any]:
         return {policy_codec.REASON_KEY: str(error)}
 
 
-def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads: int | None = 1) -> Training:
+def load_training(
+    path: str | Path, *, setup: Setup | None = None, device: str | None = None, torch_threads: int | None = 1
+) -> Training:
     """Return the training that was saved into the directory `path`, or into `checkpoint` in it.
 
     Args:
         path: The directory of a checkpoint, or that of a run.
         setup: What it was built from; needed only if the checkpoint cannot know, as with environments that a function makes.
+        device: Where the learner computes; by default where it did.
         torch_threads: See `Training`.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if it is damaged.
-        TrainingError: If it holds something else, or if `setup` is needed.
+        TrainingError: If it holds something else, if `setup` is needed, or is another one.
         MissingExtraError: If safetensors is not installed.
     """
     directory = checkpoint_directory(path)
@@ -61,8 +67,8 @@ def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads
         raise TrainingError(
             f"{directory}: found the format {state.get('format')!r}, expected {_FORMAT!r}. Pass what a training has saved."
         )
-    setup = _setup_of(directory, state["setup"]) if setup is None else setup
-    training = Training.of(setup, torch_threads=torch_threads)
+    found = _setup_of(directory, state["setup"], setup)
+    training = Training.of(found if device is None else replace(found, device=device), torch_threads=torch_threads)
     try:
         training.set_state(state)
     except BaseException:
@@ -71,10 +77,19 @@ def load_training(path: str | Path, *, setup: Setup | None = None, torch_threads
     return training
 
 
-def _setup_of(directory: Path, data: Any) -> Setup:
+def _setup_of(directory: Path, data: Any, given: Setup | None) -> Setup:
+    if given is not None:
+        check_setup(given)
+        # A training that was put together by hand has none.
+        if data is not None:
+            check_same_setup(str(directory), data, given.to_dict())
+        return given
     if data is None:
         raise TrainingError(
-            f"{directory}: found no setup, as it was none of plain values; expected one. Pass `setup=`, the one that was used; "
-            "or make a `Training` with such a runner and such a learner, and `training.set_state(load_state(path))`."
+            f"{directory}: found no setup, as the training was put together by hand; expected one. Pass `setup=`; or make a "
+            "`Training` with such a runner and such a learner, and `training.set_state(load_state(path))`."
         )
-    return Setup.from_dict(data)
+    try:
+        return Setup.from_dict(data)
+    except TrainingError as error:
+        raise TrainingError(f"{directory}: {error}") from error

@@ -6,7 +6,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
+
+# What comes sooner is the same Ctrl-C: programs that start others pass on what their children have got from the terminal.
+PAUSE_S = 0.5
 
 
 @contextmanager
@@ -14,7 +18,7 @@ def deferred_interrupts() -> Iterator[threading.Event]:
     """Let a first Ctrl-C set an event that is looked at between two updates; a second one interrupts at once.
 
     Half an update cannot be saved in a way that goes on exactly. Only the main thread can do this; elsewhere the event is
-    never set.
+    never set, and neither is it where Ctrl-C is ignored, as by programs in the background.
 
     >>> with deferred_interrupts() as interrupted:
     ...     signal.raise_signal(signal.SIGINT)
@@ -24,14 +28,18 @@ def deferred_interrupts() -> Iterator[threading.Event]:
     interrupted = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     # None: whoever handles the signal was not installed by Python, and could not be put back.
-    if threading.current_thread() is not threading.main_thread() or before is None:
+    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         yield interrupted
         return
+    first_s = 0.0
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        if interrupted.is_set():
+        nonlocal first_s
+        if not interrupted.is_set():
+            first_s = monotonic()
+            interrupted.set()
+        elif monotonic() - first_s >= PAUSE_S:
             raise KeyboardInterrupt
-        interrupted.set()
 
     signal.signal(signal.SIGINT, handle)
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import final
 
 from episodia.dataflow.training import Record
 from episodia.errors import TrainingError
+from episodia.state.safe_files import write_durably
+
+# What each record has; it is a whole number.
+_WHOLE = ("iteration", "steps")
 
 
 @final
@@ -31,39 +34,69 @@ class MetricsFile:
         self.path = path
 
     def __call__(self, record: Record) -> None:
-        """Append `record`; what is no finite number becomes `null`, as JSON has no other word."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line(record))
+        """Append `record`; what is no finite number becomes `null`, as JSON has no other word.
+
+        Raises:
+            TrainingError: If it cannot be written.
+        """
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_line(record))
+        except OSError as error:
+            raise self._unusable("written", error) from error
 
     def read(self) -> list[Record]:
         """Return all records; a last line that was cut off is left out.
 
         Raises:
-            TrainingError: If another line is no record.
+            TrainingError: If another line is no record, or if the file cannot be read.
         """
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [self._record(number, line) for number, line in enumerate(lines, 1) if line.endswith("\n")]
+        try:
+            lines = self.path.read_bytes().splitlines(keepends=True)
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        return [self._record(number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
 
     def keep_until(self, iteration: int) -> list[Record]:
-        """Remove what was written after `iteration`, from where a training goes on, and return the rest."""
+        """Remove what was written after `iteration`, from where a training goes on, and return the rest.
+
+        Raises:
+            TrainingError: See `read`.
+        """
         kept = [record for record in self.read() if record["iteration"] <= iteration]
         if self.path.exists():
-            part = self.path.with_name(f"{self.path.name}.part")
-            part.write_text("".join(map(_line, kept)), encoding="utf-8")
-            os.replace(part, self.path)  # noqa: PTH105  # said as what it is: the old file or the new one, never half
+            try:
+                write_durably(self.path, "".join(map(_line, kept)).encode())
+            except OSError as error:
+                raise self._unusable("written", error) from error
         return kept
 
-    def _record(self, number: int, line: str) -> Record:
+    def _record(self, number: int, line: bytes) -> Record:
         try:
-            found = {name: math.nan if value is None else value for name, value in json.loads(line).items()}
-            return found | {"iteration": int(found["iteration"])}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found = {name: _number(value) for name, value in json.loads(line).items()}
+            whole = {name: int(found[name]) for name in _WHOLE}
+            return found | whole | {"return_mean": found["return_mean"]}
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise TrainingError(
-                f"{self.path}, line {number}: found {line[:60]!r}, expected a JSON object with an `iteration` ({error!r}). "
-                "Remove the line, or choose another directory."
+                f"{self.path}, line {number}: found {line[:60]!r}, expected a JSON object of numbers with "
+                f"{[*_WHOLE, 'return_mean']} ({error!r}). Remove the line, or choose another directory."
             ) from error
+
+    def _unusable(self, done: str, error: OSError) -> TrainingError:
+        return TrainingError(
+            f"{self.path}: found that it cannot be {done} ({error}), expected a file for the metrics. Make room or give "
+            "permission, or choose another directory."
+        )
+
+
+def _number(value: object) -> float:
+    if value is None:
+        return math.nan
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number")
+    return value
 
 
 def _line(record: Record) -> str:

@@ -6,18 +6,22 @@ import importlib
 import math
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO, final
 
+from episodia.dataflow.notes import say
 from episodia.dataflow.training import Record
 
 LINE_EVERY_S = 2.0
 _LOSSES = ("policy_loss", "value_loss", "entropy")
+# As much as goes into 80 columns with the return and three losses behind it.
+_BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} <{remaining}{postfix}"
 
 
 @final
 class Progress:
-    """Shows return, speed and losses after each update.
+    """Shows return, speed and losses after each update, as long as there is somewhere to show them.
 
     Args:
         steps: Where the training ends at the latest.
@@ -26,36 +30,59 @@ class Progress:
     """
 
     def __init__(self, *, steps: int, done: int = 0, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream: TextIO | None = stream or sys.stderr
         self._steps = steps
         self._shown = done
         self._next_s = 0.0
         self._last: Record | None = None
-        self._bar = self._new_bar(done) if self._stream.isatty() else None
+        self._has_told_of_faults = False
+        self._bar: Any = self._new_bar(done) if self._stream is not None and self._stream.isatty() else None
 
     def _new_bar(self, done: int) -> Any:
         try:
             tqdm: Any = importlib.import_module("tqdm")
         except ImportError:
             return None
-        return tqdm.tqdm(total=self._steps, initial=done, unit="step", file=self._stream, dynamic_ncols=True)
+        options = {"unit": "", "unit_scale": True, "bar_format": _BAR, "dynamic_ncols": True}
+        return tqdm.tqdm(total=self._steps, initial=done, file=self._stream, **options)
 
     def __call__(self, record: Record) -> None:
         """Show `record`, if it is time to."""
         self._last = record
         if self._bar is not None:
-            self._bar.set_postfix_str(described(record), refresh=False)
-            self._bar.update(int(record["steps"]) - self._shown)
-            self._shown = int(record["steps"])
+            self._move(record)
         elif time.monotonic() >= self._next_s:
             self._write(record)
+        self._tell_of_faults(record)
+
+    def _move(self, record: Record) -> None:
+        self._bar.set_postfix_str(described(record).replace(" loss", "").replace(",", ""), refresh=False)
+        self._with_bar(lambda: self._bar.update(int(record["steps"]) - self._shown))
+        self._shown = int(record["steps"])
+
+    def _with_bar(self, draw: Callable[[], object]) -> None:
+        try:
+            draw()
+        except (OSError, ValueError):  # The terminal has gone.
+            self._bar = self._stream = None
 
     def _write(self, record: Record) -> None:
         speed = f"{record['steps_per_s']:,.0f} steps/s"
-        self._stream.write(f"step {int(record['steps']):>8,} of {self._steps:,}  {speed:>16}  {described(record)}\n")
-        self._stream.flush()
+        self._say(f"step {int(record['steps']):>8,} of {self._steps:,}  {speed:>16}  {described(record)}")
         self._next_s = time.monotonic() + LINE_EVERY_S
         self._last = None
+
+    def _tell_of_faults(self, record: Record) -> None:
+        """Say once that environments have failed: what is left out of the data is not left out at random."""
+        if not self._has_told_of_faults and record.get("num_env_restarts", 0):
+            self._has_told_of_faults = True
+            self._say(
+                "An environment has failed and was made anew; its episode is left out. The metrics count how often."
+            )
+
+    def _say(self, line: str) -> None:
+        if self._stream is not None and not say(line, self._stream):
+            self._stream = None
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +91,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            self._bar.close()
+            self._with_bar(self._bar.close)
         elif self._last is not None:
             self._write(self._last)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, final
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ from episodia.arguments import checked_each, checked_whole
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.dataflow.recipes import Recipe, chosen, config_options, name_of, named
+from episodia.dataflow.setup_data import check_setup_data, unnamed, unnamed_parts
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
@@ -22,12 +24,21 @@ from episodia.learners.algorithm import check_algorithm
 from episodia.learners.config_codec import decoded, encoded
 from episodia.modules import default_module
 from episodia.modules.devices import usable_device
-from episodia.trees import describe
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
-_KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
-_MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
+# Arguments of `default_module`, and of `SingleAgentEnvRunner`, that a training can be told.
+MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
+RUNNER_OPTIONS = (
+    "vectorization",
+    "horizon",
+    "soft_horizon",
+    "ignore_terminations",
+    "on_env_error",
+    "max_restarts",
+    "step_timeout_s",
+    "check_finite",
+)
 
 
 @final
@@ -40,6 +51,7 @@ class Setup:
         env: A gymnasium id, or a function that makes an environment.
         recipe: How much is collected at a time, and how it is learned from.
         network: Arguments of `default_module`.
+        runner: How environments are played, see `RUNNER_OPTIONS`: arguments of `SingleAgentEnvRunner`.
         connectors: Pieces in front of the network, in the runner and in the learner: what observations become there.
         seed: Where all randomness comes from.
         device: Where the learner computes.
@@ -57,6 +69,7 @@ class Setup:
     env: str | MakeEnv
     recipe: Recipe
     network: Mapping[str, Any] = field(default_factory=dict)
+    runner: Mapping[str, Any] = field(default_factory=dict)
     connectors: Sequence[ConnectorV2] = ()
     seed: int = 0
     device: str = "cpu"
@@ -69,14 +82,13 @@ class Setup:
         # A list could change afterwards, and a number of NumPy is none of JSON.
         object.__setattr__(self, "connectors", tuple(pieces))
         object.__setattr__(self, "seed", seed)
-        recipe, network = cast("object", self.recipe), cast("object", self.network)
-        if not isinstance(recipe, Recipe) or not isinstance(network, Mapping) or set(network) - set(_MODULE_OPTIONS):
+        object.__setattr__(self, "device", str(self.device))
+        if not isinstance(cast("object", self.recipe), Recipe):
             raise TrainingError(
-                f"training: found `recipe={recipe!r}` and `network={network!r}`, expected a `Recipe` and a dict with some of "
-                f"{list(_MODULE_OPTIONS)}. Use `Setup.of`, which makes both."
+                f"training: found `recipe={self.recipe!r}`, expected a `Recipe`. Use `Setup.of`, which makes it."
             )
-        sizes = {name: tuple(value) if isinstance(value, list) else value for name, value in network.items()}
-        object.__setattr__(self, "network", sizes)
+        object.__setattr__(self, "network", _plain_options("network", self.network, MODULE_OPTIONS))
+        object.__setattr__(self, "runner", _plain_options("runner", self.runner, RUNNER_OPTIONS))
 
     @classmethod
     def of(
@@ -98,16 +110,17 @@ class Setup:
             seed: Where all randomness comes from.
             device: Where the learner computes.
             **options: Fields of the algorithm's config if it is given by name, fields of `Recipe`, arguments of
-                `default_module`.
+                `default_module`, and those of the runner that are in `RUNNER_OPTIONS`.
 
         Raises:
             TrainingError: If there is no such algorithm or option.
             LearnerError: If a number of the algorithm is out of its range.
         """
-        config, recipe, network = chosen(algorithm, options)
-        unknown = sorted(set(network) - set(_MODULE_OPTIONS))
+        config, recipe, others = chosen(algorithm, options)
+        unknown = sorted(set(others) - {*MODULE_OPTIONS, *RUNNER_OPTIONS})
         if unknown:
-            known = sorted({*config_options(algorithm), *(each.name for each in fields(recipe)), *_MODULE_OPTIONS})
+            own = {*config_options(algorithm), *(each.name for each in fields(recipe))}
+            known = sorted({*own, *MODULE_OPTIONS, *RUNNER_OPTIONS})
             raise TrainingError(
                 f"training: found the options {unknown}, expected some of {known}. Correct their names, or put them into the "
                 "config if you pass one."
@@ -116,7 +129,8 @@ class Setup:
             algorithm=config,
             env=env,
             recipe=recipe,
-            network=network,
+            network={name: value for name, value in others.items() if name in MODULE_OPTIONS},
+            runner={name: value for name, value in others.items() if name in RUNNER_OPTIONS},
             connectors=connectors,
             seed=seed,
             device=device,
@@ -152,6 +166,7 @@ class Setup:
             seed=self.seed,
             env_to_module=self._pieces(),
             lookback=learner.pipeline.lookback,
+            **self.runner,
         )
         return runner, learner
 
@@ -160,25 +175,23 @@ class Setup:
 
     # --- As plain data ----------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any] | None:
-        """Return JSON values that `from_dict` understands; None if something is no plain value, as a function is none."""
-        name = name_of(self.algorithm)
-        if name is None or not isinstance(self.env, str):
-            return None
-        try:
-            config = {field: encoded(value) for field, value in _changed(self.algorithm).items()}
-            pieces = [encoded_piece(piece) for piece in self.connectors]
-        except (LearnerError, PipelineError):  # Something in them is no plain value, or not registered.
-            return None
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values that `from_dict` understands.
+
+        Everything is in it, also what is as usual: that may be something else in a later version. What has no name, such as a
+        function that makes environments, is only mentioned.
+        """
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
-        network = {key: list(value) if key == "hidden" else value for key, value in self.network.items()}
+        config = {each.name: _named(getattr(self.algorithm, each.name), encoded) for each in fields(self.algorithm)}
+        network = {**_usual(default_module, MODULE_OPTIONS), **self.network}
+        runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
-            "algorithm": name,
-            "env": self.env,
-            "connectors": pieces,
+            "algorithm": name_of(self.algorithm) or unnamed(type(self.algorithm)),
+            "env": self.env if isinstance(self.env, str) else unnamed(self.env),
+            "connectors": [_named(piece, encoded_piece) for piece in self.connectors],
             "seed": self.seed,
             "device": self.device,
-            "options": {**config, **recipe, **network},
+            "options": {**config, **recipe, **{name: encoded(value) for name, value in (network | runner).items()}},
         }
 
     @classmethod
@@ -186,35 +199,44 @@ class Setup:
         """Return the setup that `to_dict` turned into `data`.
 
         Raises:
-            TrainingError: If it is something else.
+            TrainingError: If it is something else, or if a part of it has no name.
         """
-        given: object = data
-        if not isinstance(given, Mapping) or set(given) != _KEYS or not isinstance(given["env"], str):
+        check_setup_data(data)
+        nameless = sorted(unnamed_parts(data))
+        if nameless:
             raise TrainingError(
-                f"setup: found {describe(given)}, expected what `Setup.to_dict` returns. It was made by something else."
-            )
-        options = data["options"]
-        if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-            raise TrainingError(
-                f"setup: found the options {options!r}, expected a dict. It was made by something else."
+                f"setup: found {', '.join(nameless)} without a name, expected one. Pass `setup=`, the one that was used."
             )
         named(data["algorithm"])
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
-        return cls.of(**others, connectors=pieces, **{name: decoded(value) for name, value in options.items()})
+        options = {name: decoded(value) for name, value in data["options"].items()}
+        return cls.of(**others, connectors=pieces, **options)
 
 
-def _changed(config: AlgorithmConfig) -> dict[str, Any]:
-    """Return the fields of `config` that are not as usual."""
-    usual = {
-        each.name: each.default_factory() if each.default_factory is not MISSING else each.default
-        for each in fields(config)
-    }
-    return {name: getattr(config, name) for name in usual if getattr(config, name) != usual[name]}
+def _plain_options(name: str, options: object, known: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(options, Mapping) or set(options) - set(known):
+        raise TrainingError(
+            f"training: found `{name}={options!r}`, expected a dict with some of {list(known)}. Use `Setup.of`, which makes it."
+        )
+    # A list could change afterwards.
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+def _usual(function: Callable[..., Any], names: Sequence[str]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    return {name: parameters[name].default for name in names}
+
+
+def _named(part: Any, encode: Callable[[Any], Any]) -> Any:
+    try:
+        return encode(part)
+    except (LearnerError, PipelineError):  # It is not one of the library's, and not registered.
+        return unnamed(part)
 
 
 def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
-    made = _made(env)
+    made = made_env(env)
     try:
         observation_space = getattr(made, "single_observation_space", made.observation_space)
         return observation_space, getattr(made, "single_action_space", made.action_space)
@@ -238,13 +260,18 @@ def _is_piece(value: object) -> bool:
     return isinstance(value, ConnectorV2)
 
 
-def _made(env: str | MakeEnv) -> Any:
+def made_env(env: str | MakeEnv) -> Any:
+    """Return a new environment.
+
+    Raises:
+        TrainingError: If it cannot be made.
+    """
     try:
         return gym.make(env) if isinstance(env, str) else env()
     except Exception as error:  # whatever a constructor of someone else raises
         reason = " ".join(str(error).split()) or type(error).__name__
         remedy = (
-            "Pass the id of one that is registered and installed."
+            "Pass the id of one that is registered and installed, or a function that makes it with what it needs."
             if isinstance(env, str)
             else "Correct the function that makes it."
         )

@@ -28,14 +28,7 @@ class TensorBoardLog:
     """
 
     def __init__(self, directory: Path, *, steps: int = 0) -> None:
-        try:
-            tensorboard: Any = importlib.import_module("torch.utils.tensorboard")
-        except ImportError as error:
-            raise MissingExtraError(
-                "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or go without: "
-                "`metrics.jsonl` has the same numbers."
-            ) from error
-        self._writer = tensorboard.SummaryWriter(str(directory), purge_step=steps + 1)
+        self._writer = check_installed().SummaryWriter(str(directory), purge_step=steps + 1)
 
     def __call__(self, record: Record) -> None:
         """Add a point at `record["steps"]` to the curve of each number; what is not finite is left out."""
@@ -50,3 +43,18 @@ class TensorBoardLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
+
+
+def check_installed() -> Any:
+    """Return torch's module for TensorBoard.
+
+    Raises:
+        MissingExtraError: If TensorBoard is not installed.
+    """
+    try:
+        return importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise MissingExtraError(
+            "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or go without: "
+            "`metrics.jsonl` has the same numbers."
+        ) from error

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from threading import Event
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
@@ -82,6 +83,8 @@ class Training:
         self.stopped_by: StoppedBy | None = None
         self._recent: deque[float] = deque(maxlen=WINDOW)
         self._begin_anew = False
+        self._is_whole = True
+        self._is_counting = False  # whether the runner has played steps that are not noted: an error came in between
 
     @classmethod
     def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
@@ -122,33 +125,46 @@ class Training:
         """
         check_limits("run", steps, target)
         checked_each(TrainingError, "run", "watchers", watchers, callable, "functions")
-        self.stopped_by = StoppedBy.STEPS
         with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
-            while self.steps < steps:
+            while (reason := self._reason_to_stop(steps, target, interrupted)) is None:
                 record = self.step()
                 for watcher in watchers:
                     watcher(record)
-                if target is not None and len(self._recent) == WINDOW and self.return_mean >= target:
-                    self.stopped_by = StoppedBy.TARGET
-                    break
-                if interrupted.is_set():
-                    self.stopped_by = StoppedBy.INTERRUPT
-                    break
-        return self.stopped_by
+        self.stopped_by = reason
+        return reason
+
+    def _reason_to_stop(self, steps: int, target: float | None, interrupted: Event) -> StoppedBy | None:
+        if target is not None and len(self._recent) == WINDOW and self.return_mean >= target:
+            return StoppedBy.TARGET
+        if interrupted.is_set():
+            return StoppedBy.INTERRUPT
+        return StoppedBy.STEPS if self.steps >= steps else None
 
     def step(self) -> Record:
         """Collect, update, hand over the weights; return what is known then."""
         started = perf_counter()
+        if not self._is_counting:
+            # What somebody has played with the runner on the side is not part of the training.
+            self.runner.get_metrics()
+        self._is_counting = True
         # Now, not after the sample, which is made with what was known before it.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
         episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._begin_anew)
+        self._is_whole = False
         metrics = self.learner.update(
             episodes, num_epochs=self.recipe.num_epochs, minibatch_size=self.recipe.minibatch_size
         )
         self.iteration += 1
         self._hand_over_weights()
         self._begin_anew = False
-        return self._noted(metrics, perf_counter() - started)
+        record = self._noted(metrics, perf_counter() - started)
+        self._is_whole, self._is_counting = True, False
+        return record
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last update came to its end: if not, an error has left half of one."""
+        return self._is_whole
 
     def _hand_over_weights(self) -> None:
         weights: Any = self.learner.get_weights()
@@ -170,7 +186,8 @@ class Training:
             "return_mean": self.return_mean,
             "steps_per_s": played.num_env_steps / took_s,
             "time_s": self.time_s,
-            **_flat(metrics),
+            "num_env_restarts": played.num_env_restarts,
+            **_flat(metrics, many=len(self.learner.trained_modules) > 1),
         }
         self.history.append(record)
         return record
@@ -191,8 +208,10 @@ class Training:
             A `Policy`, or a `MultiAgentPolicy` if the runner is one for several agents.
         """
         runner = self.runner
+        # Of all that a checkpoint holds, nothing is left to chance.
+        seed = None if self.setup is None else self.setup.seed
         if not _has_modules(runner):
-            return Policy(runner.module, runner.env_to_module, runner.module_to_env, explore=explore)
+            return Policy(runner.module, runner.env_to_module, runner.module_to_env, explore=explore, seed=seed)
         return MultiAgentPolicy(
             runner.modules,
             runner.env_to_module,
@@ -263,13 +282,12 @@ def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
     return math.fsum(float(single.get_return()) for single in episode.agent_episodes.values() if len(single))
 
 
-def _flat(metrics: Metrics) -> Record:
-    """Return what was measured of each module; under its name if there are several."""
-    modules = [module_id for module_id in metrics if module_id != ALL_MODULES]
-    prefixes = {module_id: f"{module_id}/" if len(modules) > 1 else "" for module_id in modules}
+def _flat(metrics: Metrics, *, many: bool) -> Record:
+    """Return what was measured of each module; under its name if there are `many` that learn."""
     return {
-        f"{prefixes[module_id]}{name}": value
-        for module_id in modules
-        for name, value in metrics[module_id].items()
+        f"{module_id}/{name}" if many else name: value
+        for module_id, measured in metrics.items()
+        if module_id != ALL_MODULES
+        for name, value in measured.items()
         if name != "num_steps"
     }

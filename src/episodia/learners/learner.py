@@ -120,6 +120,11 @@ class Learner:
         return self._networks.modules
 
     @property
+    def trained_modules(self) -> tuple[str, ...]:
+        """The ids of those modules that learn: that have weights, and an optimizer for some of them."""
+        return tuple(self._trained)
+
+    @property
     def num_steps(self) -> int:
         """The number of steps that were trained on, each counted once for each update; schedules follow it."""
         return self._progress["num_steps"]
