@@ -407,7 +407,7 @@ def test_a_bar_with_all_losses_goes_into_80_columns(monkeypatch):
     with Progress(steps=100_000, stream=stream) as progress:
         progress({**RECORD, **LONG, "steps": 26_100})
 
-    assert "return 120.3 policy -0.0123 value 12.3 entropy 0.554" in stream.getvalue()
+    assert "return 120.3 policy -0.012 value 12 entropy 0.55" in stream.getvalue()
 
 
 class _Gone(io.StringIO):

@@ -16,7 +16,7 @@ from episodia.dataflow.training import Record
 LINE_EVERY_S = 2.0
 _LOSSES = ("policy_loss", "value_loss", "entropy")
 # As much as goes into 80 columns with the return and three losses behind it.
-_BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} <{remaining}{postfix}"
+_BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} {desc}"
 
 
 @final
@@ -56,7 +56,8 @@ class Progress:
         self._tell_of_faults(record)
 
     def _move(self, record: Record) -> None:
-        self._bar.set_postfix_str(described(record).replace(" loss", "").replace(",", ""), refresh=False)
+        short = described(record, digits=2).replace(" loss", "").replace(",", "")
+        self._bar.set_description_str(short, refresh=False)
         self._with_bar(lambda: self._bar.update(int(record["steps"]) - self._shown))
         self._shown = int(record["steps"])
 
@@ -96,7 +97,7 @@ class Progress:
             self._write(self._last)
 
 
-def described(record: Record) -> str:
+def described(record: Record, *, digits: int = 3) -> str:
     """Return the mean return and the losses of `record` as text.
 
     >>> described({"return_mean": 21.5, "policy_loss": -0.01234, "other": 1.0})
@@ -105,4 +106,4 @@ def described(record: Record) -> str:
     known = math.isfinite(record.get("return_mean", math.nan))
     parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
     losses = [name for name in record if name.rpartition("/")[2] in _LOSSES]
-    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.3g}" for name in losses)])
+    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])
