@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 
 import numpy as np
 import pytest
@@ -31,31 +31,48 @@ def rows_of(batch, **kwargs):
 
 
 @given(counts_of_rows, st.integers(1, 8), seeds)
-def test_each_row_is_in_exactly_one_minibatch_of_an_epoch(counts, size, seed):
-    found = plan(counts, size, generator(seed))
+def test_each_row_that_counts_is_in_exactly_one_minibatch_of_an_epoch(counts, size, seed):
+    found = [row for rows in plan(counts, size, generator(seed)) for row in rows.tolist()]
 
-    assert sorted(row for rows in found for row in rows.tolist()) == list(range(len(counts)))
-
-
-@given(counts_of_rows, st.integers(1, 8), seeds)
-def test_a_minibatch_has_too_many_steps_only_if_a_single_row_has(counts, size, seed):
-    for rows in plan(counts, size, generator(seed)):
-        assert counts[rows].sum() <= size or np.count_nonzero(counts[rows]) == 1
+    assert len(found) == len(set(found))
+    assert set(found) >= {row for row, count in enumerate(counts) if count}
 
 
 @given(counts_of_rows, st.integers(1, 8), seeds)
-def test_a_minibatch_ends_only_where_the_next_row_would_be_too_much(counts, size, seed):
+def test_minibatches_are_as_many_as_come_closest_to_the_size_unless_single_rows_are_too_large(counts, size, seed):
     found = plan(counts, size, generator(seed))
 
-    for rows, following in itertools.pairwise(found):
-        assert counts[rows].sum() + counts[following[0]] > size
+    wanted = max(1, math.floor(counts.sum() / size + 0.5))
+    assert len(found) <= wanted
+    assert all(counts[rows].sum() > 0 for rows in found)
+    if counts.any():
+        # A row lies on one side of a cut or on the other, so each end is off by half of a row at most.
+        longest = counts.max()
+        assert all(counts[rows].sum() <= counts.sum() / wanted + longest for rows in found)
 
 
-@given(st.integers(1, 20), st.integers(1, 8))
-def test_steps_in_order_are_cut_as_a_list_is(rows, size):
-    found = [part.tolist() for part in plan(np.ones(rows, np.int64), size)]
+@given(st.integers(1, 200), st.integers(1, 50), seeds)
+def test_single_steps_are_divided_evenly(rows, size, seed):
+    found = [len(part) for part in plan(np.ones(rows, np.int64), size, generator(seed))]
 
-    assert found == [list(range(rows))[start : start + size] for start in range(0, rows, size)]
+    assert sum(found) == rows
+    assert max(found) - min(found) <= 1
+    assert len(found) == max(1, math.floor(rows / size + 0.5))
+
+
+@given(st.integers(1, 9), st.integers(1, 8))
+def test_a_multiple_of_the_size_is_cut_as_a_list_is(times, size):
+    found = [part.tolist() for part in plan(np.ones(times * size, np.int64), size)]
+
+    assert found == [list(range(times * size))[start : start + size] for start in range(0, times * size, size)]
+
+
+def test_a_few_steps_too_many_are_no_gradient_step_of_their_own():
+    observations = torch.arange(259)
+
+    (parts,) = minibatches({"a": {"obs": observations}}, minibatch_size=256, rng=np.random.default_rng(0))
+
+    assert parts["a"].columns["obs"] is observations
 
 
 @given(

@@ -22,7 +22,7 @@ class Recipe:
         num_timesteps: How many steps are collected, in all environments together.
         num_episodes: How many whole episodes are collected instead, if it is not None.
         num_epochs: How many passes over what was collected.
-        minibatch_size: How many steps make a gradient step; None takes all at once.
+        minibatch_size: How many steps make a gradient step, about; None takes all at once.
 
     Raises:
         TrainingError: If a number is no positive integer.

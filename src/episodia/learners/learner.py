@@ -147,7 +147,8 @@ class Learner:
         Args:
             episodes: Finished ones, or chunks.
             num_epochs: How many passes over the steps of each module.
-            minibatch_size: How many steps of a module at most make a gradient step; None takes all at once.
+            minibatch_size: How many steps of a module make a gradient step, about: they are divided evenly, into as many
+                minibatches as come closest to it. None takes all at once.
             shuffle: Take the rows in another order in each epoch.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Minibatches: each row of each module once per epoch, whole sequences, at most so many steps together.
+"""Minibatches: each row of each module once per epoch, whole sequences, about so many steps together.
 
 A *row* of a module's batch is a step, or for recurrent modules a padded sequence of steps, `[T, ...]`. What is counted are the
 steps that count for the loss.
@@ -52,7 +52,7 @@ def minibatches(
     Args:
         batch: The columns of each module, with one row per step or sequence along their first axis.
         num_epochs: How many passes.
-        minibatch_size: The most steps in a minibatch; only a single sequence may have more. None takes all rows at once.
+        minibatch_size: How many steps a minibatch has, about, see `plan`. None takes all rows at once.
         rng: For another order of rows in each epoch; None keeps their order.
 
     Raises:
@@ -62,8 +62,8 @@ def minibatches(
     >>> batch = {"left": {"obs": torch.arange(3)}, "right": {"obs": torch.arange(10, 12)}}
     >>> for step in minibatches(batch, minibatch_size=2):
     ...     print({module_id: part.columns["obs"].tolist() for module_id, part in step.items()})
-    {'left': [0, 1], 'right': [10, 11]}
-    {'left': [2]}
+    {'left': [0], 'right': [10, 11]}
+    {'left': [1, 2]}
     """
     check_batch(batch)
     checked_whole(LearnerError, "minibatches", "num_epochs", num_epochs, 1)
@@ -85,30 +85,31 @@ def minibatches(
 def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:
     """Return the rows of each minibatch of one epoch; each row is in exactly one of them.
 
+    There are as many minibatches as come closest to `minibatch_size`, and steps are divided evenly among them. A few steps more
+    than a multiple of it, as runners collect them, so do not become a gradient step of their own: that would cost as much as
+    a whole one, and be made of next to nothing.
+
     Args:
         counts: How many steps each row counts for.
-        minibatch_size: The most steps in a minibatch, unless a single row has more.
+        minibatch_size: How many steps a minibatch has, about.
         rng: For a random order; None keeps the order.
 
+    >>> [rows.tolist() for rows in plan(np.ones(7, int), 3)]
+    [[0, 1, 2], [3, 4, 5, 6]]
     >>> [rows.tolist() for rows in plan(np.array([3, 2, 1, 9, 1]), 5)]
-    [[0, 1], [2], [3], [4]]
+    [[0, 1], [2], [3, 4]]
     """
     order = np.arange(len(counts)) if rng is None else rng.permutation(len(counts))
-    if bool((counts == 1).all()):
-        cuts = list(range(minibatch_size, len(order), minibatch_size))
-    else:
-        cuts = _greedy_cuts(counts[order].tolist(), minibatch_size)
-    return np.split(order, cuts) if len(order) else []
+    total = int(counts.sum())
+    parts = _num_parts(total, minibatch_size)
+    # A row belongs where its middle lies on the way through all steps, which is cut into parts of the same length.
+    ends = np.cumsum(counts[order])
+    cuts = np.searchsorted(ends - counts[order] / 2.0, np.arange(1, parts) * (total / parts))
+    return [rows for rows in np.split(order, cuts) if counts[rows].any()] if total else []
 
 
-def _greedy_cuts(counts: list[int], minibatch_size: int) -> list[int]:
-    cuts, filled = [], 0
-    for place, count in enumerate(counts):
-        if filled and filled + count > minibatch_size:
-            cuts.append(place)
-            filled = 0
-        filled += count
-    return cuts
+def _num_parts(total: int, minibatch_size: int) -> int:
+    return max(1, int(total / minibatch_size + 0.5))
 
 
 def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
@@ -143,12 +144,13 @@ def _of_module(
     minibatch_size: int | None,
     rng: np.random.Generator | None,
 ) -> Iterator[Minibatch]:
-    if not counts.any():
+    total = int(counts.sum())
+    if not total:
         return
     for epoch in range(num_epochs):
-        if minibatch_size is None or minibatch_size >= counts.sum():
+        if minibatch_size is None or _num_parts(total, minibatch_size) == 1:
             # All rows in any order: nothing has to be copied.
-            yield Minibatch(columns, int(counts.sum()), epoch)
+            yield Minibatch(columns, total, epoch)
             continue
         for rows in plan(counts, minibatch_size, rng):
             yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch)
