@@ -156,7 +156,7 @@ def forged(directory, state=None, tensors=None):
 
 
 def test_a_forgery_of_harmless_content_is_loaded(saved):
-    forged(saved, state=b'{"a":{"$tensor":"weights/w"},"b":[{"$tensor":"weights/b"},{"$array":"filter"}]}')
+    forged(saved, state=b'{"a":{"$tensor":"0"},"b":[{"$tensor":"1"},{"$array":"2"}]}')
 
     assert load_state(saved)["a"].tolist() == list(range(8))
 
@@ -175,19 +175,19 @@ class Harmful:
         b'{"a":' + b"9" * 10_000 + b"}",
         b'{"a":{"$class":"subprocess.Popen","args":["true"]}}',
         b'{"a":{"$tensor":"nothing"}}',
-        b'{"a":{"$tensor":["weights/w"]}}',
-        b'{"a":{"$tensor":"weights/w"},"b":{"$tensor":"weights/w"}}',
-        b'{"a":{"$tensor":"weights/w","more":1}}',
+        b'{"a":{"$tensor":["0"]}}',
+        b'{"a":{"$tensor":"0"},"b":{"$tensor":"0"}}',
+        b'{"a":{"$tensor":"0","more":1}}',
         b'{"a":{"$float":"__import__"}}',
         b'{"a":{"$tuple":3}}',
-        b'{"a":{"$array":"filter","dtype":"|O8","shape":[3]}}',
-        b'{"a":{"$array":"filter","dtype":"O","shape":[3]}}',
-        b'{"a":{"$array":"filter","dtype":"<f4","shape":[1000000000000]}}',
-        b'{"a":{"$array":"filter","dtype":"<f4","shape":[-1]}}',
-        b'{"a":{"$array":"filter","dtype":"<f3","shape":[8]}}',
-        b'{"a":{"$array":"filter","shape":[3]}}',
+        b'{"a":{"$array":"2","dtype":"|O8","shape":[3]}}',
+        b'{"a":{"$array":"2","dtype":"O","shape":[3]}}',
+        b'{"a":{"$array":"2","dtype":"<f4","shape":[1000000000000]}}',
+        b'{"a":{"$array":"2","dtype":"<f4","shape":[-1]}}',
+        b'{"a":{"$array":"2","dtype":"<f3","shape":[8]}}',
+        b'{"a":{"$array":"2","shape":[3]}}',
         b'{"a":1}',
-        b'[{"$tensor":"weights/w"},{"$tensor":"weights/b"},{"$array":"filter"}]',
+        b'[{"$tensor":"0"},{"$tensor":"1"},{"$array":"2"}]',
         pickle.dumps(Harmful()),
     ],
     ids=lambda content: repr(content[:60]),

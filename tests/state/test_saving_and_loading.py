@@ -52,7 +52,9 @@ ARRAYS = hnp.arrays(
     hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
 )
 NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
-KEYS = st.one_of(st.text(max_size=4), st.sampled_from(["$", "$array", "$$x", "a/b", "#2", ""]))
+KEYS = st.one_of(
+    st.text(max_size=4), st.sampled_from(["$", "$array", "$$x", "a/b", "#2", "", "0", "__metadata__", "\ud800"])
+)
 STATES = st.recursive(
     st.one_of(NUMBERS, ARRAYS, ARRAYS.filter(lambda array: array.dtype.kind == "f").map(lambda array: array.sum())),
     lambda inner: st.one_of(
@@ -154,13 +156,33 @@ def nested(depth):
         ({"a": nested(100)}, r"found more than 64 levels"),
         ({"a": 1 << 5000}, r"found an integer of 5001 bits"),
         ({"a": "x" * (1 << 24)}, r"found 16777224 bytes beside tensors and arrays"),
+        ({"a": np.zeros([1] * 40, np.complex64)}, r"state\['a'\]: found 40 axes, expected at most 32"),
+        ({"a": np.zeros([1] * 40)}, r"state\['a'\]: found 40 axes"),
+        ({"a": torch.zeros([1] * 70)}, r"state\['a'\]: found 70 axes"),
+        # In JSON they would be one character, and another key.
+        ({"a": "\ud800\udc00"}, r"state\['a'\]: found the string .* without pairs of surrogates"),
+        ({"\ud800\udc00": 1, "\U00010000": 2}, r"state: found the key .* without pairs of surrogates"),
+        (None, r"state: found a NoneType, expected a dict"),
+        ([1], r"state: found a list, expected a dict"),
+        (np.zeros(2), r"state: found a ndarray, expected a dict"),
     ],
-    ids=lambda value: None if isinstance(value, dict) else value[:30],
+    ids=lambda value: value[:30] if isinstance(value, str) else None,
 )
-def test_what_cannot_be_saved_is_named_and_nothing_is_written(tmp_path, state, words):
-    with pytest.raises(CheckpointError, match=words):
-        save_state(tmp_path / "saved", state)
-    assert list(tmp_path.iterdir()) == []
+def test_what_cannot_be_saved_is_named_and_a_good_checkpoint_stays(tmp_path, state, words):
+    save_state(tmp_path / "good", {"weights": np.ones(3)})
+    for name in ("good", "new"):
+        with pytest.raises(CheckpointError, match=words):
+            save_state(tmp_path / name, state)
+
+    assert [file.name for file in tmp_path.iterdir()] == ["good"]
+    assert load_state(tmp_path / "good")["weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("key", ["__metadata__", "\ud800", "a/b", "", "k" * 1000])
+def test_arrays_may_have_any_key(tmp_path, key):
+    state = {key: np.ones(2), "a": {"b": torch.zeros(3)}}
+
+    assert same(through(tmp_path, state), state)
 
 
 def test_without_the_extra_the_error_names_it(tmp_path, monkeypatch):

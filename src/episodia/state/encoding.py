@@ -1,4 +1,4 @@
-"""Nested states as JSON values, with tensors and arrays kept apart under names.
+"""Nested states as JSON values, with tensors and arrays kept apart under numbers.
 
 Dicts, lists, strings, numbers, booleans and None are what they are in JSON. Everything else is a dict with one key that
 begins with `$` and says what it is; keys of the state itself that begin so get another `$` in front.
@@ -7,6 +7,7 @@ begins with `$` and says what it is; keys of the state itself that begin so get 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -19,17 +20,21 @@ from episodia.state.limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, M
 
 _MARK = "$"
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# Two characters that are none alone: JSON would make one other character of them.
+_JOINED = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Return `state` as JSON values, and its tensors and arrays by name.
+    """Return `state` as JSON values, and its tensors and arrays by the numbers that stand for them there.
 
     Raises:
-        CheckpointError: If something in it is of another type, or too large; the message says where.
+        CheckpointError: If it is no dict, or if something in it is of another type, or too large; the message says where.
 
     >>> encoded({"weights": np.zeros(2, np.float32), "steps": 3})
-    ({'weights': {'$array': 'weights'}, 'steps': 3}, {'weights': tensor([0., 0.])})
+    ({'weights': {'$array': '0'}, 'steps': 3}, {'0': tensor([0., 0.])})
     """
+    if not isinstance(state, Mapping):
+        raise _unsaved((), f"a {type(state).__name__}", "a dict")
     encoder = _Encoder()
     return encoder.value(state, ()), encoder.tensors
 
@@ -66,6 +71,8 @@ class _Encoder:
             return {"$float": str(value)}
         if kind is int and value.bit_length() > MAX_INTEGER_BITS:
             raise _unsaved(path, f"an integer of {value.bit_length()} bits", f"at most {MAX_INTEGER_BITS}")
+        if kind is str and _JOINED.search(value):
+            raise _unsaved(path, f"the string {ascii(value)[:40]}", "one without pairs of surrogates")
         if kind in (str, int, float, bool, type(None)):
             return value
         if kind is list:
@@ -80,12 +87,14 @@ class _Encoder:
         return [self.value(child, (*path, position)) for position, child in enumerate(values)]
 
     def _key(self, key: Any, path: tuple[Any, ...]) -> str:
-        if type(key) is not str or len(key) > MAX_KEY_LENGTH:
-            raise _unsaved(path, f"the key {repr(key)[:40]}", f"strings of at most {MAX_KEY_LENGTH} characters as keys")
+        if type(key) is not str or len(key) > MAX_KEY_LENGTH or _JOINED.search(key):
+            wanted = f"strings of at most {MAX_KEY_LENGTH} characters as keys, without pairs of surrogates"
+            raise _unsaved(path, f"the key {ascii(key)[:40]}", wanted)
         return _MARK + key if key.startswith(_MARK) else key
 
     def _leaf(self, value: Any, path: tuple[Any, ...]) -> dict[str, Any]:
-        name = self._free_name("/".join(map(str, path)) or "state")
+        # Not a name out of the state: the file has names of its own, and none for some characters.
+        name = str(len(self.tensors))
         if len(self.tensors) >= MAX_TENSORS:
             raise _unsaved(path, f"more than {MAX_TENSORS} tensors and arrays", "fewer")
         try:
@@ -96,12 +105,6 @@ class _Encoder:
         except CheckpointError as error:
             raise CheckpointError(f"{_place(path)}: {error}") from None
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": name, **form}
-
-    def _free_name(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self.tensors:
-            name, number = f"{wanted}#{number}", number + 1
-        return name
 
 
 @final

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from episodia.errors import CheckpointError
+from episodia.state.limits import MAX_AXES
 
 # What both NumPy and the file know. Arrays of all other dtypes are stored as their bytes.
 _COMMON = frozenset(
@@ -45,6 +46,7 @@ def tensor_copy(tensor: Tensor) -> Tensor:
             f"found a tensor of {tensor.dtype}, {tensor.layout}, on {tensor.device}, expected a dense one of real numbers with "
             "values. Convert it before it is saved; nothing was written."
         )
+    _check_axes(tensor.dim())
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
@@ -54,6 +56,7 @@ def array_tensor(array: np.ndarray) -> tuple[Tensor, dict[str, Any]]:
     Raises:
         CheckpointError: If a file cannot hold such an array.
     """
+    _check_axes(array.ndim)
     if array.dtype in _COMMON and array.dtype.isnative:
         return torch.from_numpy(np.array(array, order="C")), {}
     if not _DTYPE.fullmatch(array.dtype.str):
@@ -63,6 +66,13 @@ def array_tensor(array: np.ndarray) -> tuple[Tensor, dict[str, Any]]:
         )
     content = torch.frombuffer(bytearray(array.tobytes()), dtype=torch.uint8) if array.size else torch.empty(0)
     return content.to(torch.uint8), {"dtype": array.dtype.str, "shape": list(array.shape)}
+
+
+def _check_axes(found: int) -> None:
+    if found > MAX_AXES:
+        raise CheckpointError(
+            f"found {found} axes, expected at most {MAX_AXES}. Join some before it is saved; nothing was written."
+        )
 
 
 def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
@@ -78,7 +88,11 @@ def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
     dtype, shape = form.get("dtype"), form.get("shape")
     if form.keys() != {"dtype", "shape"} or not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise CheckpointError(f"found {repr(form)[:80]}, expected a dtype of numbers, strings or times, and a shape")
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape) or len(shape) > 32:
+    if (
+        not isinstance(shape, list)
+        or not all(type(size) is int and size >= 0 for size in shape)
+        or len(shape) > MAX_AXES
+    ):
         raise CheckpointError(f"found the shape {repr(shape)[:80]}, expected a list of sizes")
     kind = _dtype(dtype)
     if tensor.dtype != torch.uint8 or tensor.dim() != 1 or len(tensor) != math.prod(shape) * kind.itemsize:

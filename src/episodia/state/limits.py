@@ -13,5 +13,7 @@ MAX_DEPTH: Final = 64
 MAX_KEY_LENGTH: Final = 1024
 #: How many tensors and arrays there are.
 MAX_TENSORS: Final = 100_000
+#: How many axes a tensor or an array has; NumPy 1 has no more.
+MAX_AXES: Final = 32
 #: How many bits an integer has.
 MAX_INTEGER_BITS: Final = 4096
