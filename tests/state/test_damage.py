@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -198,6 +199,49 @@ def test_forged_states_are_refused_and_run_nothing(saved, content, monkeypatch):
 
     refused(saved, file_of(saved, "state"))
     assert not (saved / "harm").exists()
+
+
+LENIENT = {
+    "NaN": b'{"a":NaN}',
+    "infinity": b'{"a":[Infinity]}',
+    "minus infinity": b'{"a":{"b":-Infinity}}',
+    "too large for a float": b'{"a":1e999}',
+    "a key twice": b'{"a":1,"a":2}',
+    "a key twice further in": b'{"x":[{"a":1,"b":2,"a":1}]}',
+    "other characters": '{"ä":1}'.encode(),
+    "another encoding": '{"a":1}'.encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("content", LENIENT.values(), ids=LENIENT)
+def test_json_that_no_checkpoint_has_is_refused(saved, content):
+    forged(saved, state=content, tensors=safetensors.torch.save({}))
+
+    refused(saved, file_of(saved, "state"), "found what is no JSON")
+
+
+LEAVES = {
+    "eight bits": ({"$array": "x"}, torch.zeros(2, dtype=torch.float8_e4m3fn)),
+    "half": ({"$array": "x"}, torch.zeros(2, dtype=torch.bfloat16)),
+    "a tensor of eight bits": ({"$tensor": "x"}, torch.zeros(2, dtype=torch.float8_e5m2)),
+    "many axes": ({"$array": "x"}, torch.zeros([1] * 70)),
+    "a tensor of many axes": ({"$tensor": "x"}, torch.zeros([1] * 70)),
+    "sizes beside 0": ({"$array": "x", "dtype": "<c8", "shape": [0, 2**62, 2**62]}, torch.zeros(0, dtype=torch.uint8)),
+    "no size": ({"$array": "x", "dtype": "<c8", "shape": [0, 10**400]}, torch.zeros(0, dtype=torch.uint8)),
+    "a scalar with axes": ({"$scalar": "x"}, torch.zeros(2)),
+    "no character": (
+        {"$scalar": "x", "dtype": "<U1", "shape": []},
+        torch.full((4,), 255, dtype=torch.uint8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_tensors_that_no_checkpoint_has_are_refused(saved, name):
+    entry, tensor = LEAVES[name]
+    forged(saved, state=json.dumps({"a": entry}).encode(), tensors=safetensors.torch.save({"x": tensor}))
+
+    refused(saved, file_of(saved, "state"), "the content 'x' that cannot be read")
 
 
 HEADER = b'{"w":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'

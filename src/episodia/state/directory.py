@@ -15,6 +15,7 @@ from episodia.state.encoding import decoded, encoded
 from episodia.state.limits import MAX_BYTES, MAX_JSON_BYTES
 from episodia.state.manifest import MANIFEST_NAME, Entry, is_part_name, manifest_bytes, read_manifest
 from episodia.state.safe_files import read_plain, sync_directory, write_durably
+from episodia.state.strict_json import strict_json
 from episodia.state.tensor_file import tensor_bytes, tensors_from
 
 #: What the checkpoint in the directory of a run is called.
@@ -101,7 +102,7 @@ def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
     where = str(directory / entries["state"].name)
     tensors = tensors_from(contents["tensors"], str(directory / entries["tensors"].name))
     try:
-        value = json.loads(contents["state"])
+        value = strict_json(contents["state"])
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{where}: found what is no JSON, or too deep ({error}), expected the state of a checkpoint. The file was made by "

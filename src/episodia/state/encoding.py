@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
 from torch import Tensor
 
 from episodia.errors import CheckpointError
-from episodia.state.leaves import array_from, array_tensor, tensor_copy
+from episodia.state.leaves import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
 from episodia.state.limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
 
 _MARK = "$"
@@ -134,20 +134,20 @@ class _Decoder:
         if mark == "$float" and isinstance(content, str) and content in _NOT_FINITE and len(value) == 1:
             return _NOT_FINITE[content]
         if mark == "$tensor" and len(value) == 1:
-            return self._taken(content)
+            return self._leaf(content, tensor_from)
         if mark in ("$array", "$scalar"):
             form = {key: child for key, child in value.items() if key != mark}
-            try:
-                array = array_from(self._taken(content), form)
-            except CheckpointError as error:
-                raise self.error(f"an array {content!r} that cannot be read ({error})", "one of a state") from None
-            return array if mark == "$array" else array[()]
+            made = array_from if mark == "$array" else scalar_from
+            return self._leaf(content, lambda tensor: made(tensor, form))
         raise self.error(f"an entry {mark[:40]!r}", "one that this version of the library writes")
 
-    def _taken(self, name: Any) -> Tensor:
+    def _leaf(self, name: Any, made: Callable[[Tensor], Any]) -> Any:
         if not isinstance(name, str) or name not in self.left:
             raise self.error(f"no tensor {repr(name)[:80]} that was not used before", "each one to be there")
-        return self.left.pop(name)
+        try:
+            return made(self.left.pop(name))
+        except CheckpointError as error:
+            raise self.error(f"the content {name!r} that cannot be read ({error})", "that of a state") from None
 
     def error(self, found: str, expected: str) -> CheckpointError:
         return CheckpointError(

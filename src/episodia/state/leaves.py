@@ -14,23 +14,10 @@ from episodia.errors import CheckpointError
 from episodia.state.limits import MAX_AXES
 
 # What both NumPy and the file know. Arrays of all other dtypes are stored as their bytes.
-_COMMON = frozenset(
-    map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
-)
-_TENSORS = frozenset(
-    (
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    )
-)
+_NAMES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+_COMMON = frozenset(map(np.dtype, _NAMES))
+_COMMON_TENSORS = frozenset(getattr(torch, name) for name in _NAMES)
+_TENSORS = _COMMON_TENSORS | {torch.bfloat16}
 # Numbers, strings and times, but no objects and no records: reading an object would run code.
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][1-9][0-9]{0,6}(\[[0-9]{0,6}[A-Za-z]{1,2}\])?")
 
@@ -75,6 +62,19 @@ def _check_axes(found: int) -> None:
         )
 
 
+def tensor_from(tensor: Tensor) -> Tensor:
+    """Return the tensor of a file.
+
+    Raises:
+        CheckpointError: If it is none that `tensor_copy` returns.
+    """
+    if tensor.dtype not in _TENSORS or tensor.dim() > MAX_AXES:
+        raise CheckpointError(
+            f"found {tensor.dim()} axes of {tensor.dtype}, expected at most {MAX_AXES}, of real numbers"
+        )
+    return tensor
+
+
 def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
     """Return the array that `array_tensor` turned into `tensor` and `form`.
 
@@ -82,8 +82,8 @@ def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
         CheckpointError: If they are nothing that it returns.
     """
     if not form:
-        if tensor.dtype == torch.bfloat16:
-            raise CheckpointError("found bfloat16, expected a dtype of NumPy")
+        if tensor.dtype not in _COMMON_TENSORS or tensor.dim() > MAX_AXES:
+            raise CheckpointError(f"found {tensor.dim()} axes of {tensor.dtype}, expected an array of NumPy")
         return tensor.numpy()
     dtype, shape = form.get("dtype"), form.get("shape")
     if form.keys() != {"dtype", "shape"} or not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
@@ -97,7 +97,25 @@ def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
     kind = _dtype(dtype)
     if tensor.dtype != torch.uint8 or tensor.dim() != 1 or len(tensor) != math.prod(shape) * kind.itemsize:
         raise CheckpointError(f"found {len(tensor.reshape(-1))} bytes, expected as many as {dtype}{shape} has")
-    return tensor.numpy().view(kind).reshape(shape) if len(tensor) else np.empty(shape, kind)
+    try:
+        return tensor.numpy().view(kind).reshape(shape) if len(tensor) else np.empty(shape, kind)
+    except (OverflowError, ValueError) as error:  # sizes beside a 0 may be any numbers
+        raise CheckpointError(f"found the shape {shape}, expected one that NumPy has") from error
+
+
+def scalar_from(tensor: Tensor, form: dict[str, Any]) -> Any:
+    """Return the scalar whose array `array_tensor` turned into `tensor` and `form`.
+
+    Raises:
+        CheckpointError: If they are nothing that it returns for a scalar.
+    """
+    array = array_from(tensor, form)
+    if array.ndim:
+        raise CheckpointError(f"found the shape {list(array.shape)}, expected a scalar")
+    try:
+        return array[()]
+    except (SystemError, ValueError) as error:  # NumPy's, for text of characters that there are not
+        raise CheckpointError(f"found a scalar that cannot be made ({error}), expected another") from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:
