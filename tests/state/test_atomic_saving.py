@@ -60,6 +60,27 @@ def test_other_files_in_a_checkpoint_stay(tmp_path):
     assert load_state(tmp_path / "saved") == {"x": 2}
 
 
+@pytest.mark.parametrize("part", ["manifest", "state", "tensors"])
+@pytest.mark.parametrize("suffix", ["", ".part"])
+def test_saving_follows_no_links(tmp_path, part, suffix):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in ("saved", "like"):
+        save_state(tmp_path / name, {"x": 1})
+    save_state(tmp_path / "like", {"x": 2, "w": torch.ones(2)})
+    name = next(name for name in names(tmp_path / "like") if name.startswith(part))
+    link = tmp_path / "saved" / f"{name}{suffix}"
+    if name == "manifest.json" and not suffix:
+        link.rename(victim)
+    before = victim.read_bytes()
+    link.symlink_to(victim)
+    save_state(tmp_path / "saved", {"x": 2, "w": torch.ones(2)})
+
+    assert victim.read_bytes() == before
+    assert not any(file.is_symlink() for file in (tmp_path / "saved").iterdir())
+    assert load_state(tmp_path / "saved")["x"] == 2
+
+
 class Interrupted(BaseException):
     pass
 

@@ -12,7 +12,10 @@ from episodia.errors import CheckpointError
 def write_durably(path: Path, content: bytes) -> None:
     """Put a file with `content` at `path`, whole or not at all, on the disk before this returns."""
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
+    # What is left of an earlier save; or a link, which may lead anywhere.
+    part.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
