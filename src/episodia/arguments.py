@@ -7,6 +7,7 @@ setting, `name` is what it is called there.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -149,12 +150,20 @@ def checked_path(error: Error, where: str, name: str, value: Any) -> Path:
     >>> checked_path(CheckpointError, "save", "path", "runs/mine").name
     'mine'
     """
-    # The empty string would be the present directory, which is rarely meant; no name holds the character 0.
-    if not isinstance(value, (str, Path)) or str(value) == "" or "\0" in str(value):
+    # The empty string would be the present directory, which is rarely meant.
+    if not isinstance(value, (str, Path)) or str(value) == "" or not _is_name(str(value)):
         raise error(
             f"{where}: found `{name}={value!r}`, expected a path, as a string or a `pathlib.Path`. Pass such a one."
         )
     return Path(value)
+
+
+def _is_name(path: str) -> bool:
+    """Tell whether there can be a file of this name: none holds the character 0, or half a character."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:

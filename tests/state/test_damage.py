@@ -116,6 +116,13 @@ def test_nothing_there_is_said_so(tmp_path):
     refused(tmp_path / "nowhere", tmp_path / "nowhere", "found no such directory")
 
 
+@pytest.mark.parametrize("path", ["half \ud800", "zero \0", ""])
+def test_what_is_no_name_of_a_directory_is_refused(path):
+    for call in (load_state, lambda path: save_state(path, {"x": 1})):
+        with pytest.raises(CheckpointError, match=r"found `path=.*`, expected a path"):
+            call(path)
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"PK")
 
@@ -298,6 +305,12 @@ def test_a_directory_in_the_place_of_a_file_is_refused(saved, part):
 def test_sizes_have_a_limit(saved):
     with pytest.raises(CheckpointError, match=r"found \d+ bytes, expected at most 100\. .*larger `max_bytes`"):
         load_state(saved, max_bytes=100)
+
+
+@pytest.mark.parametrize("limit", [None, "1", 1.5, -1, True])
+def test_a_limit_that_is_none_is_refused(saved, limit):
+    with pytest.raises(CheckpointError, match=r"load_state: found `max_bytes=.*`, expected an integer of at least 0"):
+        load_state(saved, max_bytes=limit)
 
 
 def test_a_huge_file_is_not_even_read(saved):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from episodia.arguments import checked_path
+from episodia.arguments import checked_path, checked_whole
 from episodia.errors import CheckpointError
 from episodia.state.encoding import decoded, encoded
 from episodia.state.limits import MAX_BYTES, MAX_JSON_BYTES
@@ -85,6 +85,7 @@ def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
         MissingExtraError: If safetensors is not installed.
     """
     directory = checked_path(CheckpointError, "load_state", "path", path)
+    checked_whole(CheckpointError, "load_state", "max_bytes", max_bytes, least=0)
     entries = read_manifest(directory)
     while True:
         try:
