@@ -35,6 +35,15 @@ def test_parents_are_made_and_an_empty_directory_is_used(tmp_path):
         assert load_state(path) == {"x": 1}
 
 
+def test_the_present_directory_can_be_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for steps in (1, 2):
+        save_state(".", {"steps": steps})
+
+        assert load_state(".") == {"steps": steps}
+    assert len(names(tmp_path)) == 3
+
+
 @pytest.mark.parametrize("kind", ["file", "directory", "link"])
 def test_what_is_no_checkpoint_is_not_overwritten(tmp_path, kind):
     path = tmp_path / "mine"
@@ -81,6 +90,33 @@ def test_saving_follows_no_links(tmp_path, part, suffix):
     assert load_state(tmp_path / "saved")["x"] == 2
 
 
+def test_what_cannot_be_removed_does_not_make_a_save_fail(tmp_path):
+    save_state(tmp_path / "saved", {"x": 1})
+    for name in ("state-0123456789abcdef.json", "tensors-0123456789abcdef.safetensors.part"):
+        (tmp_path / "saved" / name).mkdir()
+    save_state(tmp_path / "saved", {"x": 2})
+
+    assert load_state(tmp_path / "saved") == {"x": 2}
+    assert len(names(tmp_path / "saved")) == 3 + 2
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_what_killed_saves_have_left_beside_a_checkpoint_is_removed_when_nobody_can_be_writing_it(
+    tmp_path, there_before
+):
+    if there_before:
+        save_state(tmp_path / "saved", {"x": 1})
+    ages = {".saved.0123456789abcdef.part": 2 * 3600, ".saved.fedcba9876543210.part": 60}
+    ages |= {".other.0123456789abcdef.part": 2 * 3600, ".saved.mine.part": 2 * 3600}
+    for name, age in ages.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state-0123456789abcdef.json").write_text("{}")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    save_state(tmp_path / "saved", {"x": 2})
+
+    assert names(tmp_path) == sorted([*list(ages)[1:], "saved"])
+
+
 class Interrupted(BaseException):
     pass
 
@@ -102,12 +138,14 @@ def interrupting(monkeypatch, call, error):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Interrupted()], ids=["full", "interrupt"])
-@pytest.mark.parametrize("there_before", [False, True])
+@pytest.mark.parametrize("there_before", [None, "an empty directory", "a checkpoint"])
 @pytest.mark.parametrize("call", range(14))
 def test_a_failure_at_any_moment_leaves_a_whole_state(tmp_path, monkeypatch, call, there_before, error):
     path = tmp_path / "saved"
-    if there_before:
+    if there_before == "a checkpoint":
         save_state(path, {"steps": 1, "w": torch.ones(2)})
+    elif there_before:
+        path.mkdir()
     with monkeypatch.context() as patch:
         interrupting(patch, call, error)
         try:
@@ -116,12 +154,12 @@ def test_a_failure_at_any_moment_leaves_a_whole_state(tmp_path, monkeypatch, cal
         except (CheckpointError, Interrupted):
             done = False
 
-    if path.exists():
+    if (path / "manifest.json").exists():
         loaded = load_state(path)
         assert (loaded["steps"], loaded["w"].tolist()) in [(1, [1.0, 1.0]), (2, [0.0, 0.0])]
         assert loaded["steps"] == 2 or not done
     else:
-        assert not there_before
+        assert there_before != "a checkpoint"
         assert not done
     assert names(tmp_path) in ([], ["saved"])
     save_state(path, {"steps": 3})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,9 @@ from episodia.state.tensor_file import tensor_bytes, tensors_from
 
 #: What the checkpoint in the directory of a run is called.
 CHECKPOINT_NAME = "checkpoint"
+
+# A save that was begun so long ago, in seconds, does not go on any more.
+_ABANDONED_S = 3600.0
 
 
 def checkpoint_directory(path: str | Path) -> Path:
@@ -37,7 +43,8 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write `state` into the directory `path`; if it is interrupted, what was there before is still there, whole.
 
     A new directory appears when everything is in it. In one that is a checkpoint already, the new state takes the place of
-    the old one at once. Only one process may write to a directory at a time; any number may read.
+    the old one at once. Only one process may write to a directory at a time; any number may read. What earlier saves that
+    were killed have left behind is removed.
 
     Args:
         path: A directory that does not exist yet, is empty, or is a checkpoint.
@@ -45,7 +52,8 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
             booleans and None. There is no pickle, so nothing else can be saved.
 
     Raises:
-        CheckpointError: If something else is in `state` or at `path`, or if it cannot be written; nothing is changed then.
+        CheckpointError: If something else is in `state` or at `path`, or if it cannot be written; a checkpoint that was there
+            is still whole then.
         MissingExtraError: If safetensors is not installed.
 
     >>> import tempfile, torch
@@ -57,17 +65,21 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
     directory = checked_path(CheckpointError, "save_state", "path", path)
     contents = _contents(state)
     try:
-        if (directory / MANIFEST_NAME).is_file():
+        _check_free(directory)
+        if directory.is_dir():
             _write_into(directory, contents)
-            _remove_others(directory)
         else:
-            _check_free(directory)
             _write_new(directory, contents)
     except OSError as error:
         raise CheckpointError(
-            f"{directory}: found that it cannot be written ({error}), expected a place with room and permission. What was "
-            "there before is unchanged; save it somewhere else."
+            f"{directory}: found that it cannot be written ({error}), expected a place with room and permission. A checkpoint "
+            "that was there is still whole; save this one somewhere else."
         ) from error
+    # The state is saved: what cannot be removed does no harm.
+    with suppress(OSError, CheckpointError):
+        _remove_others(directory)
+    with suppress(OSError):
+        _remove_abandoned(directory)
 
 
 def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -150,11 +162,19 @@ def _contents(state: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _check_free(directory: Path) -> None:
-    if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
+    if (directory / MANIFEST_NAME).is_file():
+        return
+    # A save into an empty directory that was killed has left only files of ours.
+    is_free = not directory.exists() or (directory.is_dir() and all(map(_is_ours, directory.iterdir())))
+    if directory.is_symlink() or not is_free:
         raise CheckpointError(
             f"{directory}: found something else than a checkpoint, expected a new place, an empty directory, or a checkpoint "
             "that is to be replaced. Choose another path; nothing was written."
         )
+
+
+def _is_ours(file: Path) -> bool:
+    return is_part_name(file.name)
 
 
 def _write_new(directory: Path, contents: Mapping[str, bytes]) -> None:
@@ -182,5 +202,15 @@ def _remove_others(directory: Path) -> None:
     """Remove files of earlier saves; what we have not written stays."""
     kept = {MANIFEST_NAME, *(entry.name for entry in read_manifest(directory).values())}
     for file in list(directory.iterdir()):
-        if is_part_name(file.name) and file.name not in kept:
-            file.unlink(missing_ok=True)
+        if _is_ours(file) and file.name not in kept:
+            with suppress(OSError):
+                file.unlink()
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what saves to the same place that were killed have left beside it."""
+    pattern = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}\.part")
+    for part in list(directory.parent.iterdir()):
+        # A younger one may be that of a save that goes on at this moment.
+        if pattern.fullmatch(part.name) and time.time() - part.lstat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(part, ignore_errors=True)
