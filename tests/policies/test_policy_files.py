@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2, GetActions, Policy, defaults, register_connector
 from episodia.errors import CheckpointError, ModuleError, PipelineError
-from episodia.modules import MLPActorCritic, Rule, RuleModule, default_module, register_module
+from episodia.modules import ActorCritic, MLPActorCritic, Rule, RuleModule, default_module, register_module
 from episodia.state import load_state, save_state
 
 BOX, ACTIONS = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
@@ -84,6 +84,39 @@ def test_nested_pipelines_come_back(tmp_path):
     policy([nested], Counting(BOX, ACTIONS)).save(tmp_path / "saved")
 
     assert Policy.load(tmp_path / "saved")(OBSERVATION) == 1
+
+
+@register_module("tests.Twice")
+class Twice(ActorCritic):
+    """Has weights under two names, and looks at them while it is made."""
+
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+        self.first, self.second = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+        self.second.weight = self.first.weight
+        self.largest = self.first.weight.abs().max().item()
+
+    def forward(self, batch, *, actor=True, critic=True):
+        return {"action_dist_inputs": self.first(batch["obs"]) - self.second(batch["obs"]).tanh()}
+
+    def compute_values(self, batch, embeddings=None):
+        return batch["obs"].sum(-1)
+
+    def get_initial_state(self):
+        return {}
+
+    def is_stateful(self):
+        return False
+
+    def get_config(self):
+        return {}
+
+
+def test_a_network_of_ones_own_may_look_at_its_weights_while_it_is_made(tmp_path):
+    saved = policy(module=Twice(BOX, ACTIONS))
+    saved.save(tmp_path / "saved")
+
+    assert Policy.load(tmp_path / "saved")(OBSERVATION) == saved(OBSERVATION)
 
 
 def test_a_piece_that_is_not_registered_is_named_and_nothing_is_written(tmp_path):

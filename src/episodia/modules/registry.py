@@ -10,7 +10,6 @@ from gymnasium import Space
 from torch import Tensor, nn
 
 from episodia.errors import ModuleError
-from episodia.modules.actor_critic import ActorCritic
 from episodia.modules.default_module import DefaultActorCritic
 from episodia.modules.lstm import LSTMActorCritic
 from episodia.modules.mlp import MLPActorCritic
@@ -18,9 +17,9 @@ from episodia.modules.rules import RandomModule
 
 ModuleClass = TypeVar("ModuleClass", bound=type)
 
-_CLASSES: dict[str, type] = {
-    made.__name__: made for made in (DefaultActorCritic, LSTMActorCritic, MLPActorCritic, RandomModule)
-}
+# Their constructors look at no values, so they can be made without memory, too.
+_NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
+_CLASSES: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
 
 
 def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
@@ -100,7 +99,7 @@ def make_module(
             f"found a module of the class {repr(name)[:80]}, expected one of {sorted(_CLASSES)}. Import what registers it with "
             "`register_module` first."
         )
-    if issubclass(made, ActorCritic):
+    if made in _NETWORKS:
         # A few characters in a file can ask for any amount of memory: here they have to fit the weights beside them.
         with torch.device("meta"):
             _check_fits(made(observation_space, action_space, **config), state)
