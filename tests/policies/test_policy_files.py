@@ -8,6 +8,7 @@ from gymnasium import spaces
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2, GetActions, Policy, defaults, register_connector
 from episodia.errors import CheckpointError, ModuleError, PipelineError
 from episodia.modules import ActorCritic, MLPActorCritic, Rule, RuleModule, default_module, register_module
+from episodia.modules.registry import make_module
 from episodia.state import load_state, save_state
 
 BOX, ACTIONS = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
@@ -117,6 +118,17 @@ def test_a_network_of_ones_own_may_look_at_its_weights_while_it_is_made(tmp_path
     saved.save(tmp_path / "saved")
 
     assert Policy.load(tmp_path / "saved")(OBSERVATION) == saved(OBSERVATION)
+
+
+def test_weights_with_two_names_stay_one():
+    module = Twice(BOX, ACTIONS)
+    state = module.state_dict()
+    loaded = make_module("tests.Twice", BOX, ACTIONS, {}, state)
+
+    assert loaded.first.weight is loaded.second.weight
+    assert [name for name, _ in loaded.named_parameters()] == [name for name, _ in module.named_parameters()]
+    assert all(torch.equal(weight, state[name]) for name, weight in loaded.state_dict().items())
+    assert all(weight.requires_grad for weight in loaded.parameters())
 
 
 def test_a_piece_that_is_not_registered_is_named_and_nothing_is_written(tmp_path):

@@ -107,7 +107,7 @@ def make_module(
     if isinstance(module, nn.Module):
         _check_fits(module, state)
         # Not copied into the weights there are, which may have another dtype.
-        module.load_state_dict({key: _own(value) for key, value in state.items()}, assign=True)
+        module.load_state_dict(_weights(module, state), assign=True)
     elif state:
         module.set_state(dict(state))
     return module
@@ -123,6 +123,18 @@ def module_state(module: Any) -> dict[str, Any]:
 def _own(value: Any) -> Any:
     # Memory of its own also lies where torch wants it: results differ in their last bits for tensors that begin elsewhere.
     return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _weights(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of what is in `state`, and the same one for all names of a weight that `module` has under several."""
+    there = module.state_dict(keep_vars=True)
+    names = {id(weight): name for name, weight in there.items() if isinstance(weight, Tensor)}
+    copies = {name: _own(state[name]) for name in there}
+    for name, weight in there.items():
+        if isinstance(weight, nn.Parameter):
+            # Otherwise torch would make one of each, for each name.
+            copies[name] = nn.Parameter(copies[name], weight.requires_grad)
+    return {name: copies[names.get(id(weight), name)] for name, weight in there.items()}
 
 
 def _check_fits(module: nn.Module, state: Mapping[str, Any]) -> None:
