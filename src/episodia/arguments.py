@@ -140,6 +140,21 @@ def checked_each(
     return list(values)
 
 
+def checked_registered_name(error: Error, where: str, value: Any) -> str:
+    """Return `value` if a class can be registered under it by the decorator `where`.
+
+    Raises:
+        EpisodiaError: The given one, if it is no string, or an empty one.
+
+    >>> from episodia.errors import ModuleError
+    >>> checked_registered_name(ModuleError, "register_module", "my_game.Patient")
+    'my_game.Patient'
+    """
+    if not isinstance(value, str) or not value:
+        raise error(f"{where}: found {value!r} as the name, expected a string. Write `@{where}('my_package.MyClass')`.")
+    return value
+
+
 def checked_path(error: Error, where: str, name: str, value: Any) -> Path:
     """Return `value` if it is the name of a file or a directory.
 

@@ -156,6 +156,26 @@ def test_a_name_stands_for_one_class():
     assert register_module("tests.Counting")(Counting) is Counting
 
 
+@pytest.mark.parametrize("name", [3, None, "", Counting, Shift], ids=repr)
+def test_a_name_is_a_string(name):
+    for register, error in ((register_module, ModuleError), (register_connector, PipelineError)):
+        with pytest.raises(error, match=rf"{register.__name__}: found .* as the name, expected a string"):
+            register(name)
+
+
+@pytest.mark.parametrize("made", [Counting(), 3, None, len, Shift(by=1)], ids=lambda made: type(made).__name__)
+def test_only_classes_are_registered(made):
+    with pytest.raises(ModuleError, match=r"register_module: found .*, expected a class"):
+        register_module("tests.z")(made)
+    with pytest.raises(PipelineError, match=r"register_connector: found .*, expected a subclass of `ConnectorV2`"):
+        register_connector("tests.z")(made)
+
+
+def test_only_classes_of_pieces_are_registered_as_such():
+    with pytest.raises(PipelineError, match=r"found .*Counting.*, expected a subclass of `ConnectorV2`"):
+        register_connector("tests.z")(Counting)
+
+
 def test_a_class_without_a_config_cannot_be_registered():
     with pytest.raises(ModuleError, match="RuleModule without a method `get_config`"):
         register_module("tests.rule")(RuleModule)

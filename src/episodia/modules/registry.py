@@ -9,6 +9,7 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
+from episodia.arguments import checked_registered_name
 from episodia.errors import ModuleError
 from episodia.modules.default_module import DefaultActorCritic
 from episodia.modules.lstm import LSTMActorCritic
@@ -32,7 +33,8 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
         name: Under which it is saved: the same for ever, and unlike those of others.
 
     Raises:
-        ModuleError: If the name stands for another class already, or the class has no `get_config`.
+        ModuleError: If the name is no string, or stands for another class already; if what is decorated is no class, or has
+            no `get_config`.
 
     >>> from episodia.modules import Rule
     >>> @register_module("my_game.Patient")
@@ -45,8 +47,12 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
     >>> module_name(Patient())
     'my_game.Patient'
     """
+    checked_registered_name(ModuleError, "register_module", name)
 
     def registered(made: ModuleClass) -> ModuleClass:
+        given: object = made
+        if not isinstance(given, type):
+            raise ModuleError(f"register_module: found {given!r}, expected a class. Decorate the class of the module.")
         known = _CLASSES.get(name)
         # A cell of a notebook that runs again defines its class again.
         if known is not None and (known.__module__, known.__qualname__) != (made.__module__, made.__qualname__):

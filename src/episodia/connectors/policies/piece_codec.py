@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from episodia.arguments import checked_registered_name
 from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batching import BatchIndividualItems
 from episodia.connectors.epsilon_greedy import EpsilonGreedy
@@ -57,7 +58,8 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
             Arguments have to be numbers, strings, None, schedules, dicts of views, or lists and tuples of these.
 
     Raises:
-        PipelineError: If the name stands for another class already.
+        PipelineError: If the name is no string, or stands for another class already, or if what is decorated is no class of
+            pieces.
 
     >>> @register_connector("my_game.Blur")
     ... class Blur(ConnectorV2):
@@ -70,8 +72,14 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
     >>> encoded_piece(Blur(radius=3))
     {'class': 'my_game.Blur', 'arguments': {'radius': 3}}
     """
+    checked_registered_name(PipelineError, "register_connector", name)
 
     def registered(made: PieceClass) -> PieceClass:
+        given: object = made
+        if not (isinstance(given, type) and issubclass(given, ConnectorV2)):
+            raise PipelineError(
+                f"register_connector: found {given!r}, expected a subclass of `ConnectorV2`. Decorate such a class."
+            )
         known = _KINDS.get(name)
         # A cell of a notebook that runs again defines its class again.
         if known is not None and (known.made.__module__, known.made.__qualname__) != (
