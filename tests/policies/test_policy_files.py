@@ -5,7 +5,15 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from episodia.connectors import ConnectorPipelineV2, ConnectorV2, GetActions, Policy, defaults, register_connector
+from episodia.connectors import (
+    ConnectorPipelineV2,
+    ConnectorV2,
+    GetActions,
+    MultiAgentPolicy,
+    Policy,
+    defaults,
+    register_connector,
+)
 from episodia.errors import CheckpointError, ModuleError, PipelineError
 from episodia.modules import ActorCritic, MLPActorCritic, Rule, RuleModule, default_module, register_module
 from episodia.modules.registry import make_module
@@ -179,6 +187,42 @@ def test_only_classes_of_pieces_are_registered_as_such():
 def test_a_class_without_a_config_cannot_be_registered():
     with pytest.raises(ModuleError, match="RuleModule without a method `get_config`"):
         register_module("tests.rule")(RuleModule)
+
+
+class Bare(Rule):
+    """Has a config, and no state."""
+
+    def act(self, batch):
+        return [0] * len(batch["obs"])
+
+    def get_config(self):
+        return {}
+
+
+INCOMPLETE = {
+    "config": ({"get_config": lambda _: None}, r"get_config: found None, expected a dict"),
+    "list": ({"get_config": lambda _: [1]}, r"get_config: found \[1\], expected a dict"),
+    "state": ({"get_state": lambda _: None, "set_state": print}, r"get_state: found None, expected a dict"),
+    "way back": ({"get_state": lambda _: {"x": 1}}, r"found a method `get_state` and none `set_state`"),
+}
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_a_module_that_could_not_be_loaded_is_not_saved(tmp_path, name):
+    methods, words = INCOMPLETE[name]
+    module = register_module(f"tests.without.{name}")(type(f"Without_{name}", (Bare,), methods))(BOX, ACTIONS)
+
+    for it in (policy(module=module), MultiAgentPolicy({"a": module, "b": Bare(BOX, ACTIONS)})):
+        with pytest.raises(ModuleError, match=words):
+            it.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_remembers_nothing_needs_no_way_back(tmp_path):
+    made = type("Forgetful", (Bare,), {"get_state": lambda _: {}})
+    policy(module=register_module("tests.Forgetful")(made)(BOX, ACTIONS)).save(tmp_path / "saved")
+
+    assert Policy.load(tmp_path / "saved")(OBSERVATION) == 0
 
 
 # --- Files that are not true ----------------------------------------------------------------------------------------

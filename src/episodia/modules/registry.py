@@ -119,11 +119,40 @@ def make_module(
     return module
 
 
+def module_config(module: Any) -> dict[str, Any]:
+    """Return what a module was made with beside its spaces: its `get_config()`.
+
+    Raises:
+        ModuleError: If that is no dict.
+    """
+    return _returned(module, "get_config")
+
+
 def module_state(module: Any) -> dict[str, Any]:
-    """Return what a module has learned or remembers: the weights of a `torch.nn.Module`, or its `get_state()`."""
+    """Return what a module has learned or remembers: the weights of a `torch.nn.Module`, or its `get_state()`.
+
+    Raises:
+        ModuleError: If that is no dict, or if the module has no `set_state` that would take it.
+    """
     if isinstance(module, nn.Module):
         return {key: _own(value) for key, value in module.state_dict().items()}
-    return dict(module.get_state()) if hasattr(module, "get_state") else {}
+    state = _returned(module, "get_state") if hasattr(module, "get_state") else {}
+    if state and not callable(getattr(module, "set_state", None)):
+        raise ModuleError(
+            f"{type(module).__name__}: found a method `get_state` and none `set_state`, expected both. Add the one that takes "
+            "what the other returns."
+        )
+    return state
+
+
+def _returned(module: Any, method: str) -> dict[str, Any]:
+    found = getattr(module, method)()
+    if not isinstance(found, Mapping):
+        raise ModuleError(
+            f"{type(module).__name__}.{method}: found {repr(found)[:80]}, expected a dict. Return one, empty if there is "
+            "nothing to tell."
+        )
+    return dict(found)
 
 
 def _own(value: Any) -> Any:

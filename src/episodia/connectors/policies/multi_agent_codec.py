@@ -19,7 +19,8 @@ from episodia.connectors.policies.policy_codec import (
     encoded_pipeline,
 )
 from episodia.connectors.routing import OnlyModule, own_module
-from episodia.errors import CheckpointError, EpisodiaError, ModuleError
+from episodia.errors import CheckpointError, ModuleError
+from episodia.modules.registry import module_name
 
 AgentToModule: TypeAlias = Callable[[Any, Any], Any]
 
@@ -51,7 +52,8 @@ def encoded_policies(
         module_to_env: The pipeline behind them.
 
     Raises:
-        ModuleError: If none of the modules can be saved, or if an id is neither a string nor a number.
+        ModuleError: If none of the modules can be saved, if what one says of itself could not be taken back, or if an id is
+            neither a string nor a number.
         PipelineError: If the class of a piece is not registered.
     """
     encoded: list[dict[str, Any]] = []
@@ -61,10 +63,11 @@ def encoded_policies(
         # Two ids may stand for one module, and do so afterwards, too.
         if id(module) not in places:
             try:
-                encoded.append(encoded_module(module))
-            except EpisodiaError as error:
+                module_name(module)
+            except ModuleError as error:
                 reasons[module_id] = str(error)
                 continue
+            encoded.append(encoded_module(module))
             places[id(module)] = len(encoded) - 1
         ids.append([module_id, places[id(module)]])
     if not ids:

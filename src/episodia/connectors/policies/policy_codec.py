@@ -11,7 +11,7 @@ from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, Mo
 from episodia.connectors.policies.limited_spaces import decoded_spaces
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.errors import CheckpointError
-from episodia.modules.registry import make_module, module_name, module_state
+from episodia.modules.registry import make_module, module_config, module_name, module_state
 from episodia.space_codec import encode_space
 
 #: Under which a checkpoint holds a policy, whatever else it holds.
@@ -41,7 +41,7 @@ def encoded_policy(
     """Return plain data, tensors and arrays.
 
     Raises:
-        ModuleError: If the class of the module is not registered.
+        ModuleError: If the class of the module is not registered, or if what it says of itself could not be taken back.
         PipelineError: If the class of a piece is not registered.
     """
     return {
@@ -56,12 +56,12 @@ def encoded_module(module: Any) -> dict[str, Any]:
     """Return the class of a module, what it was made with, and what it has learned.
 
     Raises:
-        ModuleError: If its class is not registered.
+        ModuleError: If its class is not registered, or if what it says of itself could not be taken back.
     """
     return {
         "class": module_name(module),
         "spaces": [encode_space(module.observation_space), encode_space(module.action_space)],
-        "config": module.get_config(),
+        "config": module_config(module),
         "state": module_state(module),
     }
 
