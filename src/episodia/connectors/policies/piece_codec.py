@@ -23,7 +23,7 @@ from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
 from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
 from episodia.connectors.one_hot import OneHotObservations
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-from episodia.connectors.policies.limited_spaces import decoded_spaces
+from episodia.connectors.policies.limited_spaces import decoded_spaces, encoded_spaces
 from episodia.connectors.previous import PrevActionsPrevRewards
 from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
 from episodia.connectors.routing import AgentToModuleMapping
@@ -35,7 +35,6 @@ from episodia.connectors.unmapping import ModuleToAgentUnmapping
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
-from episodia.space_codec import encode_space
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 
@@ -150,7 +149,7 @@ def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
     # Plugins that do not call `super().__init__` have none.
     spaces = getattr(piece, "_own_spaces", (None, None))
     if spaces != (None, None):
-        named["spaces"] = [encode_space(space) for space in spaces]
+        named["spaces"] = encoded_spaces(*spaces)
     if piece._pieces is not None:
         return {"pieces": [encoded_piece(inner) for inner in piece._pieces], **named}
     name, kind = _kind_of(piece)

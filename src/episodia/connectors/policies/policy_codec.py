@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.policies.limited_spaces import decoded_spaces
+from episodia.connectors.policies.limited_spaces import decoded_spaces, encoded_spaces
+from episodia.connectors.policies.limited_windows import check_windows
 from episodia.connectors.policies.piece_codec import decoded_pieces, encoded_piece
 from episodia.errors import CheckpointError
 from episodia.modules.registry import make_module, module_config, module_name, module_state
-from episodia.space_codec import encode_space
 
 #: Under which a checkpoint holds a policy, whatever else it holds.
 KEY: Final = "policy"
@@ -60,7 +60,7 @@ def encoded_module(module: Any) -> dict[str, Any]:
     """
     return {
         "class": module_name(module),
-        "spaces": [encode_space(module.observation_space), encode_space(module.action_space)],
+        "spaces": encoded_spaces(module.observation_space, module.action_space),
         "config": module_config(module),
         "state": module_state(module),
     }
@@ -71,12 +71,15 @@ def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dic
 
     Raises:
         PipelineError: If the class of a piece is not registered.
+        CheckpointError: If its observations are too large to be loaded.
     """
-    return {
-        "spaces": [encode_space(pipeline.input_observation_space), encode_space(pipeline.input_action_space)],
+    data = {
+        "spaces": encoded_spaces(pipeline.input_observation_space, pipeline.input_action_space),
         "pieces": [encoded_piece(piece) for piece in pipeline],
         "state": pipeline.get_state(),
     }
+    check_windows(data)
+    return data
 
 
 def policy_in(state: dict[str, Any], path: str | Path, key: str) -> Any:
@@ -157,6 +160,7 @@ Pipeline = TypeVar("Pipeline", EnvToModulePipeline, ModuleToEnvPipeline)
 
 
 def _decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.device) -> Pipeline:
+    check_windows(data)
     pipeline = kind(*decoded_spaces(data["spaces"]), connectors=decoded_pieces(data["pieces"], device))
     pipeline.set_state(data["state"])
     return pipeline
