@@ -14,6 +14,7 @@ from episodia.connectors import (
     PrevActionsPrevRewards,
     View,
 )
+from episodia.connectors.policies.snapshot import device_of
 from episodia.env_runners import MultiAgentEnvRunner
 from episodia.errors import CheckpointError, EpisodiaError, ModuleError, PolicyError
 from episodia.modules import MultiModule, RandomModule, Rule, RuleModule, default_module
@@ -206,6 +207,13 @@ def test_a_rule_without_a_name_is_left_out_and_can_be_passed(tmp_path):
     alone.save(tmp_path / "again")
     with pytest.raises(PolicyError, match=r"no module 'agent 1'.*RuleModule"):
         MultiAgentPolicy.load(tmp_path / "again")({"agent 1": observation})
+
+
+@pytest.mark.parametrize("ids", [["rule", "net"], ["net", "rule"], ["rule"]])
+def test_modules_compute_where_the_first_weights_are(ids):
+    modules = {"rule": RuleModule(first_number, OBSERVATIONS, ACTIONS), "net": network().to("meta")}
+
+    assert device_of(*map(modules.get, ids)) == torch.device("meta" if "net" in ids else "cpu")
 
 
 def test_without_any_module_that_has_a_name_nothing_is_saved(tmp_path):

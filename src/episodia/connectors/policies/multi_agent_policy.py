@@ -108,7 +108,7 @@ class MultiAgentPolicy:
         explore: bool,
         seed: int | None,
     ) -> Snapshot:
-        device = next(map(device_of, self._modules.values()))
+        device = device_of(*self._modules.values())
         stateful = any(module.is_stateful() for module in self._modules.values())
         if env_to_module is None:
             env_to_module = defaults.env_to_module(
