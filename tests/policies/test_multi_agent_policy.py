@@ -216,6 +216,16 @@ def test_modules_compute_where_the_first_weights_are(ids):
     assert device_of(*map(modules.get, ids)) == torch.device("meta" if "net" in ids else "cpu")
 
 
+def test_a_module_under_an_id_that_the_policy_does_not_have_is_refused(tmp_path):
+    rule = RuleModule(first_number, OBSERVATIONS, ACTIONS)
+    MultiAgentPolicy({"c": network(), "d": rule}).save(tmp_path / "saved")
+
+    with pytest.raises(PolicyError, match=r"found `modules` with the ids \['dd'\], expected some of \['c', 'd'\]"):
+        MultiAgentPolicy.load(tmp_path / "saved", modules={"dd": rule, "c": rule})
+    loaded = MultiAgentPolicy.load(tmp_path / "saved", modules={"c": rule, "d": rule})
+    assert loaded({"c": np.full(4, 3), "d": np.full(4, 2)}) == {"c": 3, "d": 2}
+
+
 def test_without_any_module_that_has_a_name_nothing_is_saved(tmp_path):
     policy = MultiAgentPolicy({"a": RuleModule(first_number, OBSERVATIONS, ACTIONS)})
 

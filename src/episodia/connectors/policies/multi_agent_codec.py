@@ -19,7 +19,7 @@ from episodia.connectors.policies.policy_codec import (
     encoded_pipeline,
 )
 from episodia.connectors.routing import OnlyModule, own_module
-from episodia.errors import CheckpointError, ModuleError
+from episodia.errors import CheckpointError, ModuleError, PolicyError
 from episodia.modules.registry import module_name
 
 AgentToModule: TypeAlias = Callable[[Any, Any], Any]
@@ -116,21 +116,29 @@ def decoded_policies(
     Raises:
         CheckpointError: If it is something else, from a later version, of classes that are not registered, or if
             `agent_to_module` is needed and None.
+        PolicyError: If a module of `given` has an id that `state` does not know.
     """
     checked_version(state, where)
     try:
         mapping = _decoded_mapping(state["agent_to_module"]) if agent_to_module is None else agent_to_module
         made = [decoded_module(data, device) for data in state["modules"]]
-        modules = {module_id: made[place] for module_id, place in state["ids"]} | dict(given)
-        missing = {module_id: str(reason) for module_id, reason in state["missing"] if module_id not in modules}
-        parts = decoded_parts(modules, state, device)
+        saved = {module_id: made[place] for module_id, place in state["ids"]}
+        left_out = {module_id: str(reason) for module_id, reason in state["missing"]}
+        parts = decoded_parts(saved | dict(given), state, device)
     except Exception as error:  # an untrue state can fail anywhere
         raise cannot_be_made(where, error) from error
+    unknown = [module_id for module_id in given if module_id not in saved and module_id not in left_out]
+    if unknown:
+        raise PolicyError(
+            f"{where}: found `modules` with the ids {unknown}, expected some of {[*saved, *left_out]}, which the policy has. "
+            "Correct the ids."
+        )
     if mapping is None:
         raise CheckpointError(
             f"{where}: found a policy whose agents were mapped to modules by a function of its own, expected that function: no "
             "code is saved. Pass it as `agent_to_module_mapping_fn=`."
         )
+    missing = {module_id: reason for module_id, reason in left_out.items() if module_id not in parts.module}
     return SeveralParts(parts, mapping, missing)
 
 

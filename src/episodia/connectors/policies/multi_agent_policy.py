@@ -286,14 +286,15 @@ class MultiAgentPolicy:
 
         Args:
             path: The directory of the checkpoint, or that of a run.
-            modules: Modules that the checkpoint does not hold, or that take the place of those in it, by their ids.
+            modules: Modules that were left out, or that take the place of those in the checkpoint, by their ids.
             agent_to_module_mapping_fn: The one that was used, if it was a function of your own.
             device: Where the modules in the checkpoint compute.
 
         Raises:
             CheckpointError: If there is no checkpoint, if it is damaged, if there is no policy for several agents in it, or if
                 it needs `agent_to_module_mapping_fn`.
-            PolicyError: If there is no such device, or if something is of another kind.
+            PolicyError: If there is no such device, if the policy has no module of an id in `modules`, or if something is of
+                another kind.
         """
         state = policy_codec.policy_in(load_state(checkpoint_directory(path)), path, policy_codec.MULTI_AGENT_KEY)
         return cls.from_state(
