@@ -250,6 +250,22 @@ def test_who_has_no_module_is_told_so():
         MultiAgentPolicy({"a": network(), "b": network()})({"c": np.zeros(4, np.int64)})
 
 
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        (lambda agent, _: {"a": "one"}[agent], "KeyError: 'b'"),
+        (lambda agent: agent, "TypeError: .* 1 positional argument"),
+        (lambda *_: ["one"], "TypeError: unhashable type: 'list'"),
+    ],
+    ids=["raises", "takes one argument", "returns a list"],
+)
+def test_a_mapping_that_fails_is_named(mapping, words):
+    policy = MultiAgentPolicy({"one": network()}, agent_to_module_mapping_fn=mapping)
+
+    with pytest.raises(PolicyError, match=rf"`agent_to_module_mapping_fn` fails for 'b' \({words}.*expected the id"):
+        policy({"b": np.zeros(4, np.int64)})
+
+
 # --- What it remembers, and what it does not ------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from episodia.connectors.policies.snapshot import (
 from episodia.connectors.routing import ROW_OWNERS, default_mapping
 from episodia.connectors.spaces.action_masks import masks_in_infos
 from episodia.episodes import MultiAgentEpisode
-from episodia.errors import PolicyError
+from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import usable_device
 from episodia.state import checkpoint_directory, load_state, save_state
@@ -235,11 +235,24 @@ class MultiAgentPolicy:
         return MultiAgentEpisode(
             "policy",
             observation_space=by_agent,
-            agent_to_module_mapping_fn=self._agent_to_module,
+            agent_to_module_mapping_fn=self._module_of,
             # As in a runner: environments pay agents that have just died.
             missing_final_observation="repeat",
             rewards_after_done="add",
         )
+
+    def _module_of(self, agent: Any, episode: MultiAgentEpisode) -> Any:
+        try:
+            module_id = self._agent_to_module(agent, episode)
+            hash(module_id)
+        except EpisodiaError:
+            raise
+        except Exception as error:  # whatever a function of a user raises
+            raise PolicyError(
+                f"policy: found that `agent_to_module_mapping_fn` fails for {agent!r} ({type(error).__name__}: {error}), "
+                "expected the id of its module. Pass a function of an agent and its episode that returns such an id."
+            ) from error
+        return module_id
 
     def _check_modules(self, episode: MultiAgentEpisode, agents: list[Any]) -> None:
         for agent in agents:
