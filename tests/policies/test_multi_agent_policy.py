@@ -316,6 +316,23 @@ def test_rewards_are_asked_for_only_where_they_are_looked_at():
     assert set(policy({"agent 0": observation, "agent 2": observation})) == {"agent 0", "agent 2"}
 
 
+def test_rewards_are_asked_for_in_games_of_turns_too():
+    with runner_with(network("previous rewards"), "turns", "previous rewards") as runner:
+        policy = policy_of(runner)
+    observation = np.zeros(4, np.int64)
+    policy({"agent 0": observation})
+    policy({"agent 1": observation})
+    before = memory_of(policy)
+
+    with pytest.raises(PolicyError, match=r"rewards for the last actions of \['agent 0'\].*`observe\(rewards\)`"):
+        policy({"agent 0": observation})
+    assert memory_of(policy) == before
+    policy.observe({"agent 0": 1.0})
+    assert set(policy({"agent 2": observation})) == {"agent 2"}
+    # Once told is enough, however many others have acted since.
+    assert set(policy({"agent 0": observation})) == {"agent 0"}
+
+
 def test_rewards_between_two_calls_add_up():
     def acted(rewards):
         with runner_with(network("previous rewards"), "simultaneous", "previous rewards") as runner:
@@ -392,7 +409,7 @@ def several():
 
 def memory_of(policy):
     """Return what a policy is about to remember."""
-    return str((policy._episode.get_state(), policy._taken, policy._rewards))
+    return str((policy._episode.get_state(), policy._taken, policy._rewards, policy._unpaid))
 
 
 CALLS = {

@@ -138,6 +138,8 @@ class MultiAgentPolicy:
         self._episode: MultiAgentEpisode | None = None
         self._taken = _Taken({}, {})
         self._rewards: dict[Any, float] = {}
+        # The agents whose last action has had no reward yet.
+        self._unpaid: set[Any] = set()
 
     def observe(self, rewards: Mapping[Any, float]) -> None:
         """Note rewards of agents that have acted or wait; several between two calls of the policy add up.
@@ -155,6 +157,7 @@ class MultiAgentPolicy:
             )
         found = {agent: checked_reward(reward) for agent, reward in given.items()}
         self._rewards |= {agent: self._rewards.get(agent, 0.0) + reward for agent, reward in found.items()}
+        self._unpaid = self._unpaid.difference(found)
 
     def __call__(
         self,
@@ -185,15 +188,19 @@ class MultiAgentPolicy:
         ended = _agents("dones", dones)
         episode = self._continued(observations, infos, ended)
         if not any(agent not in ended for agent in observations):
-            self._episode, self._taken, self._rewards = episode, _Taken({}, {}), {}
+            self._remember(episode, _Taken({}, {}), ended)
             return {}
         self._check_modules(episode, [agent for agent in observations if agent not in ended])
         made = self._parts.act(episode, lambda batch, shared: self._outputs(episode, batch, shared))
         taken = _taken_of(made)
         received = made.get(Columns.ACTIONS_FOR_ENV, made[Columns.ACTIONS])[0]
         # Only now, so that a call that fails changes nothing.
-        self._episode, self._taken, self._rewards = episode, taken, {}
+        self._remember(episode, taken, ended)
         return {agent: as_scalars(private(action)) for agent, action in received.items()}
+
+    def _remember(self, episode: MultiAgentEpisode, taken: _Taken, ended: list[Any]) -> None:
+        self._episode, self._taken, self._rewards = episode, taken, {}
+        self._unpaid = self._unpaid.union(taken.actions).difference(ended)
 
     def _outputs(
         self, episode: MultiAgentEpisode, batch: dict[Any, Any], shared: dict[Any, Any]
@@ -211,7 +218,7 @@ class MultiAgentPolicy:
             episode = self._new_episode()
             episode.add_env_reset(observations=observations, infos=infos)
             return episode
-        waiting = [agent for agent in self._taken.actions if agent in observations and agent not in self._rewards]
+        waiting = [agent for agent in observations if agent in self._unpaid]
         if waiting and self._parts.needs_rewards:
             raise PolicyError(
                 f"policy: found no rewards for the last actions of {waiting}, expected some, since its pipeline looks at "
