@@ -355,6 +355,26 @@ def test_nobody_acts_where_nobody_is_shown_anything():
     assert policy({"a": np.zeros(4, np.int64)}, dones=["a"]) == {}
 
 
+@pytest.mark.parametrize("first", [{}, {"c": np.zeros(4, np.int64)}, None], ids=["nobody", "another", "no call"])
+def test_who_is_done_gets_no_action_from_the_first_call_on(first):
+    policy = MultiAgentPolicy({"all": network()})
+    observations = dict.fromkeys("ab", np.zeros(4, np.int64))
+    if first is not None:
+        policy(first)
+
+    assert set(policy(observations, infos={"a": {"x": 1}}, dones=["a"])) == {"b"}
+    assert set(policy({"b": observations["b"]}, dones=["a"])) == {"b"}
+    assert set(policy({"b": observations["b"], "c": observations["b"]}, dones=["a"])) == {"b", "c"}
+
+
+def test_an_episode_may_begin_with_nobody_but_who_is_done():
+    policy = MultiAgentPolicy({"all": network()})
+    observation = np.zeros(4, np.int64)
+
+    assert policy({"a": observation}, dones=["a"]) == {}
+    assert set(policy({"b": observation}, dones=["a"])) == {"b"}
+
+
 @pytest.mark.parametrize("recurrent", [None, "lstm"])
 def test_masks_in_infos_hold_for_one_agent_and_for_several(recurrent):
     space, mask = spaces.Box(-1.0, 1.0, (2,)), np.array([0, 0, 1, 0, 0], np.int8)

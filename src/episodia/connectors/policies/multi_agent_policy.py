@@ -216,7 +216,9 @@ class MultiAgentPolicy:
         """Return the episode with `observations` at its end; the one so far is as it was."""
         if self._episode is None:
             episode = self._new_episode()
-            episode.add_env_reset(observations=observations, infos=infos)
+            # Who has left before the first step has no part in it.
+            shown = {agent: item for agent, item in observations.items() if agent not in ended}
+            episode.add_env_reset(observations=shown, infos=infos)
             return episode
         waiting = [agent for agent in observations if agent in self._unpaid]
         if waiting and self._parts.needs_rewards:
