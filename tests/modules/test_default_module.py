@@ -265,6 +265,24 @@ def test_channels_may_come_first_or_last():
     torch.testing.assert_close(first(images), last(images.permute(0, 2, 3, 1)))
 
 
+CHANNELS = {
+    "a board with many planes": ((8, 8, 111), 111),
+    "a board with few planes": ((8, 8, 13), 13),
+    "planes of a board": ((12, 8, 8), 12),
+    "feature maps": ((64, 8, 8), 64),
+    "a screen": ((40, 44, 3), 3),
+    "a screen, channels first": ((3, 40, 44), 3),
+    "a cube": ((9, 9, 9), 9),
+}
+
+
+@pytest.mark.parametrize(("shape", "channels"), CHANNELS.values(), ids=CHANNELS)
+def test_channels_are_beside_the_two_equal_sides_and_else_fewer_than_rows(shape, channels):
+    encoder = encoder_for(spaces.Box(0.0, 1.0, shape), seeded())
+
+    assert encoder.convolutions[0].in_channels == channels
+
+
 def test_bytes_are_scaled_to_one():
     vectors = encoder_for(spaces.Box(0, 255, (3,), np.uint8))
 

@@ -35,7 +35,8 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
     """Return what turns batches of observations into vectors, with an encoder for each leaf of `space`.
 
     Images, `[height, width, channels]` or `[channels, height, width]`, go through convolutions: Boxes of three axes, or of two
-    if they are bytes. Bytes are scaled to [0, 1]. Classes become one-hot, all other numbers stay as they are. The vectors of
+    if they are bytes. Two equal axes beside each other are height and width; where that does not decide it, there are no more
+    channels than rows. Bytes are scaled to [0, 1]. Classes become one-hot, all other numbers stay as they are. The vectors of
     all leaves are joined.
 
     Args:
@@ -54,34 +55,28 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
 
 def _box_encoder(space: spaces.Box, path: str, generator: torch.Generator | None) -> Features:
     scale = 1.0 / 255.0 if space.dtype == np.uint8 else 1.0
-    size = _image_size(space)
-    if size is not None:
-        return ImageEncoder(space.shape, size, scale, path=path, generator=generator)
+    height = _height_axis(space)
+    if height is not None:
+        return ImageEncoder(space.shape, height, scale, path=path, generator=generator)
     plain = floats(space, path)
     return plain if scale == 1.0 else _Scaled(plain, scale)
 
 
-class _ImageSize(NamedTuple):
-    channels: int
-    height: int
-    width: int
-
-
-def _image_size(space: spaces.Box) -> _ImageSize | None:
-    """Return the size of an image; None if `space` does not look like one."""
+def _height_axis(space: spaces.Box) -> int | None:
+    """Return the axis of the rows of an image, right before that of its columns; None if `space` does not look like one."""
     shape = space.shape
-    if len(shape) == 2 and space.dtype == np.uint8:
-        size = _ImageSize(1, *shape)
-    elif len(shape) == 3:
-        size = _ImageSize(shape[2], *shape[:2]) if _channels_last(shape) else _ImageSize(*shape)
-    else:
-        return None
-    return size if min(size.height, size.width) >= _SMALLEST_SIDE and size.channels else None
+    axes = [0] if len(shape) == 2 and space.dtype == np.uint8 else []
+    if len(shape) == 3:
+        axes = [0 if _channels_last(shape) else 1]
+    return next((axis for axis in axes if all(shape) and min(shape[axis : axis + 2]) >= _SMALLEST_SIDE), None)
 
 
 def _channels_last(shape: tuple[int, ...]) -> bool:
-    # Images have more rows and columns than channels.
-    return len(shape) == 3 and shape[2] <= shape[0]
+    first, middle, last = shape
+    # Boards are square, and may have more channels than rows; other images have more rows and columns than channels.
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last <= first
 
 
 @final
@@ -105,7 +100,7 @@ class ImageEncoder(Features):
 
     Args:
         shape: The shape of an image.
-        size: Its channels, height and width.
+        height: The axis of its rows, right before that of its columns; all others are channels.
         scale: What pixels are multiplied by.
         path: Where the image is in an observation, for messages.
         generator: Where the initial weights come from.
@@ -114,7 +109,7 @@ class ImageEncoder(Features):
     def __init__(
         self,
         shape: tuple[int, ...],
-        size: tuple[int, int, int],
+        height: int,
         scale: float,
         *,
         path: str,
@@ -122,13 +117,17 @@ class ImageEncoder(Features):
     ) -> None:
         super().__init__()
         self._shape, self._scale, self._path = shape, scale, path
-        channels, *sides = size
+        channel_axes = [axis for axis in range(len(shape)) if axis not in (height, height + 1)]
+        # With the axis of rows of the batch in front.
+        self._order = (0, *(axis + 1 for axis in (*channel_axes, height, height + 1)))
+        channels, sides = math.prod(shape[axis] for axis in channel_axes), shape[height : height + 2]
+        self._size = (channels, *sides)
         layers: list[nn.Module] = []
         for filters in _LARGE if min(sides) >= _LARGE_SIDE else _SMALL:
             pair = (channels, filters.channels)
             layers += [convolution(pair, filters.kernel, filters.stride, filters.padding, generator), nn.ReLU()]
             channels = filters.channels
-            sides = [(side + 2 * filters.padding - filters.kernel) // filters.stride + 1 for side in sides]
+            sides = tuple((side + 2 * filters.padding - filters.kernel) // filters.stride + 1 for side in sides)
         self.convolutions = nn.Sequential(*layers)
         self.linear = linear(channels * math.prod(sides), _NUM_IMAGE_FEATURES, HIDDEN_GAIN, generator)
         self.num_features = _NUM_IMAGE_FEATURES
@@ -137,9 +136,6 @@ class ImageEncoder(Features):
         """Return `[..., num_features]`."""
         lead = leading_axes(observations, self._shape, self._path)
         images = observations.reshape((math.prod(lead), *self._shape)).float() * self._scale
-        if len(self._shape) == 2:
-            images = images.unsqueeze(1)
-        elif _channels_last(self._shape):
-            images = images.permute(0, 3, 1, 2)
+        images = images.permute(self._order).reshape((len(images), *self._size))
         encoded = torch.relu(self.linear(self.convolutions(images).flatten(1)))
         return encoded.reshape((*lead, self.num_features))
