@@ -8,14 +8,14 @@ from gymnasium import spaces
 
 from action_spaces import ACTION_SPACES
 from episodia import Columns, SingleAgentEpisode
-from episodia.connectors import GeneralAdvantageEstimation, defaults
+from episodia.connectors import FrameStacking, GeneralAdvantageEstimation, defaults
 from episodia.errors import ModuleError
 from episodia.modules import DefaultActorCritic, DistributionModule, ValueModule, default_module
 from episodia.modules.encoders import ImageEncoder, encoder_for
 from episodia.testing import SPACES
 from episodia.trees import map_batch
 
-BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
+BOX, TWO = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(2)
 LOGITS, VALUES, STATE_OUT = Columns.ACTION_DIST_INPUTS, Columns.VF_PREDS, Columns.STATE_OUT
 
 IMAGES = {
@@ -273,6 +273,9 @@ CHANNELS = {
     "a screen": ((40, 44, 3), 3),
     "a screen, channels first": ((3, 40, 44), 3),
     "a cube": ((9, 9, 9), 9),
+    "stacked frames": ((9, 9, 3, 4), 12),
+    "frames before rows": ((4, 9, 9, 3), 12),
+    "frames before channels": ((4, 3, 9, 9), 12),
 }
 
 
@@ -281,6 +284,29 @@ def test_channels_are_beside_the_two_equal_sides_and_else_fewer_than_rows(shape,
     encoder = encoder_for(spaces.Box(0.0, 1.0, shape), seeded())
 
     assert encoder.convolutions[0].in_channels == channels
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("shape", [(40, 40, 3), (3, 40, 40), (40, 40, 1), (1, 40, 40), (40, 40)], ids=str)
+def test_stacked_frames_are_convolved_with_a_channel_for_each_channel_of_each_frame(shape, axis):
+    space, frames = spaces.Box(0, 255, shape, np.uint8), 4
+    pipeline = defaults.env_to_module(space, TWO, custom=[FrameStacking(num_frames=frames, axis=axis)])
+    net = default_module(pipeline.observation_space, TWO, generator=seeded())
+    episode = SingleAgentEpisode(
+        "film", observations=[space.sample() for _ in range(3)], actions=[0, 0], rewards=[0, 0]
+    )
+
+    outputs = net.forward_exploration(pipeline(rl_module=net, episodes=[episode]))
+
+    assert net.actor.encoder.convolutions[0].in_channels == frames * (np.prod(shape) // 40**2)
+    assert outputs[LOGITS].shape == (1, 2)
+
+
+def test_the_channels_of_stacked_frames_are_those_of_the_frames():
+    stacked, joined = (encoder_for(spaces.Box(0.0, 1.0, shape), seeded()) for shape in ((9, 9, 3, 4), (9, 9, 12)))
+    films = torch.rand(2, 9, 9, 3, 4, generator=seeded())
+
+    torch.testing.assert_close(stacked(films), joined(films.flatten(-2)))
 
 
 def test_bytes_are_scaled_to_one():
@@ -337,7 +363,6 @@ def test_shapes_of_weights_are_known_without_their_memory():
 
 # --- Sizes that no memory holds -------------------------------------------------------------------------------------
 
-TWO = spaces.Discrete(2)
 TOO_LARGE = {
     "classes of observations": (spaces.Discrete(2**40), TWO, {}, r"1,099,511,627,776 classes"),
     "classes together": (spaces.Dict(a=spaces.MultiDiscrete([2**30] * 3)), TWO, {}, r"\['a'\]: found 3,221,225,472"),

@@ -36,8 +36,9 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
 
     Images, `[height, width, channels]` or `[channels, height, width]`, go through convolutions: Boxes of three axes, or of two
     if they are bytes. Two equal axes beside each other are height and width; where that does not decide it, there are no more
-    channels than rows. Bytes are scaled to [0, 1]. Classes become one-hot, all other numbers stay as they are. The vectors of
-    all leaves are joined.
+    channels than rows. Of stacked images, which have a fourth axis before or behind these, each channel of each frame is a
+    channel. Bytes are scaled to [0, 1]. Classes become one-hot, all other numbers stay as they are. The vectors of all leaves
+    are joined.
 
     Args:
         space: See `flat_features`.
@@ -66,8 +67,10 @@ def _height_axis(space: spaces.Box) -> int | None:
     """Return the axis of the rows of an image, right before that of its columns; None if `space` does not look like one."""
     shape = space.shape
     axes = [0] if len(shape) == 2 and space.dtype == np.uint8 else []
-    if len(shape) == 3:
-        axes = [0 if _channels_last(shape) else 1]
+    if len(shape) in (3, 4):
+        # Frames are stacked behind the axes of an image, or in front of them.
+        starts = range(len(shape) - 2)
+        axes = [start if _channels_last(shape[start : start + 3]) else start + 1 for start in starts]
     return next((axis for axis in axes if all(shape) and min(shape[axis : axis + 2]) >= _SMALLEST_SIDE), None)
 
 
