@@ -309,10 +309,20 @@ def test_the_channels_of_stacked_frames_are_those_of_the_frames():
     torch.testing.assert_close(stacked(films), joined(films.flatten(-2)))
 
 
-def test_bytes_are_scaled_to_one():
-    vectors = encoder_for(spaces.Box(0, 255, (3,), np.uint8))
+@pytest.mark.parametrize(
+    ("high", "numbers", "expected"),
+    [
+        ([255, 255, 255], [0, 51, 255], [0.0, 0.2, 1.0]),
+        ([1, 1], [0, 1], [0.0, 1.0]),
+        ([2, 5], [2, 5], [0.4, 1.0]),
+        ([0, 0], [0, 0], [0.0, 0.0]),
+    ],
+    ids=["pixels", "flags", "counts", "zeros"],
+)
+def test_bytes_are_scaled_to_one_by_the_largest_bound_of_their_space(high, numbers, expected):
+    space = spaces.Box(np.zeros(len(high), np.uint8), np.array(high, np.uint8), dtype=np.uint8)
 
-    assert vectors(torch.tensor([[0, 51, 255]], dtype=torch.uint8)).tolist() == [[0.0, pytest.approx(0.2), 1.0]]
+    assert encoder_for(space)(torch.tensor([numbers], dtype=torch.uint8)).tolist() == [pytest.approx(expected)]
 
 
 def test_pixels_are_scaled_to_one():

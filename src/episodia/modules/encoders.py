@@ -37,8 +37,8 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
     Images, `[height, width, channels]` or `[channels, height, width]`, go through convolutions: Boxes of three axes, or of two
     if they are bytes. Two equal axes beside each other are height and width; where that does not decide it, there are no more
     channels than rows. Of stacked images, which have a fourth axis before or behind these, each channel of each frame is a
-    channel. Bytes are scaled to [0, 1]. Classes become one-hot, all other numbers stay as they are. The vectors of all leaves
-    are joined.
+    channel. Bytes are scaled to [0, 1]: divided by the largest bound of their space, which is 255 for pixels. Classes become
+    one-hot, all other numbers stay as they are. The vectors of all leaves are joined.
 
     Args:
         space: See `flat_features`.
@@ -55,7 +55,8 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
 
 
 def _box_encoder(space: spaces.Box, path: str, generator: torch.Generator | None) -> Features:
-    scale = 1.0 / 255.0 if space.dtype == np.uint8 else 1.0
+    # Not always 255: of bytes that are flags or small counts hardly anything would be left.
+    scale = 1.0 / max(int(space.high.max(initial=0)), 1) if space.dtype == np.uint8 else 1.0
     height = _height_axis(space)
     if height is not None:
         return ImageEncoder(space.shape, height, scale, path=path, generator=generator)
