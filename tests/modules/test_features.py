@@ -86,3 +86,17 @@ def test_index_buffers_are_no_weights():
 
     assert list(features.parameters()) == []
     assert features.state_dict() == {}
+
+
+def test_index_buffers_say_which_choice_and_which_value_each_feature_stands_for():
+    features = flat_features(spaces.MultiDiscrete([2, 1, 3], start=[5, 0, -1]))
+
+    assert features.sources.tolist() == [0, 0, 1, 2, 2, 2]
+    assert features.values.tolist() == [5, 6, 0, -1, 0, 1]
+
+
+def test_index_buffers_need_no_memory_where_weights_need_none():
+    with torch.device("meta"):
+        features = flat_features(spaces.MultiDiscrete([3, 2**20]))
+
+    assert all(buffer.is_meta and buffer.shape == (3 + 2**20,) for buffer in features.buffers())

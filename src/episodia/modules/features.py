@@ -109,11 +109,14 @@ class _OneHot(Features):
                 "in a one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
                 "numbers of them."
             )
-        sources = [place for place, (_, size) in enumerate(choices) for _ in range(size)]
-        values = [value for start, size in choices for value in range(start, start + size)]
+        starts, sizes = np.array(choices, np.int64).reshape(-1, 2).T
+        # NumPy, since on the meta device torch would load half a second of code for this.
+        sources = np.arange(len(sizes)).repeat(sizes)
+        firsts = sizes.cumsum() - sizes
+        values = np.arange(self.num_features) + (starts - firsts)[sources]
         # They follow the module to its device, and are no weights.
-        self.register_buffer("sources", torch.tensor(sources, dtype=torch.int64), persistent=False)
-        self.register_buffer("values", torch.tensor(values, dtype=torch.int64), persistent=False)
+        self.register_buffer("sources", torch.as_tensor(sources), persistent=False)
+        self.register_buffer("values", torch.as_tensor(values), persistent=False)
 
     sources: Tensor  # for each feature: which choice it is about
     values: Tensor  # for each feature: which value it stands for
