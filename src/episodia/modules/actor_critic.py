@@ -15,7 +15,8 @@ from episodia.modules.distributions import DistributionSpec, dist_for
 class ActorCritic(nn.Module, ABC):
     """A `torch.nn.Module` that acts and estimates values: a `DistributionModule` and a `ValueModule`.
 
-    Forward passes compute what torch is set to: call them under `torch.no_grad()` where no gradients are needed.
+    Forward passes compute what torch is set to: call them under `torch.no_grad()` where no gradients are needed. They compute
+    in the dtype of the weights, which `double()` and its like change, whatever observations and states come in.
 
     Args:
         observation_space: What observations in a batch are made of.

@@ -139,7 +139,7 @@ class ImageEncoder(Features):
     def forward(self, observations: Tensor) -> Tensor:
         """Return `[..., num_features]`."""
         lead = leading_axes(observations, self._shape, self._path)
-        images = observations.reshape((math.prod(lead), *self._shape)).float() * self._scale
+        images = observations.reshape((math.prod(lead), *self._shape)).to(self.dtype) * self._scale
         images = images.permute(self._order).reshape((len(images), *self._size))
         encoded = torch.relu(self.linear(self.convolutions(images).flatten(1)))
         return encoded.reshape((*lead, self.num_features))

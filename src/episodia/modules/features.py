@@ -40,9 +40,18 @@ def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) 
 
 
 class Features(nn.Module):
-    """Turns observations into flat vectors. `num_features` is their length."""
+    """Turns observations into flat vectors. `num_features` is their length, and `dtype` that of the weights above."""
 
     num_features: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtype = torch.get_default_dtype()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # What `double` and its like do to weights, of which most features have none.
+        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch gives it no types
 
 
 MakeBoxFeatures = Callable[[spaces.Box, str], Features]
@@ -84,14 +93,14 @@ class _Floats(Features):
         super().__init__()
         self._path = path
         self._shape = shape
+        self._flat_shape = shape if len(shape) == 1 else None
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        shape = self._shape
-        if len(shape) == 1 and observations.dtype is torch.float32 and observations.shape[-1:] == shape:
+        if observations.dtype is self.dtype and observations.shape[-1:] == self._flat_shape:
             return observations
-        lead = leading_axes(observations, shape, self._path)
-        return observations.reshape((*lead, self.num_features)).float()
+        lead = leading_axes(observations, self._shape, self._path)
+        return observations.reshape((*lead, self.num_features)).to(self.dtype)
 
 
 @final
@@ -130,7 +139,7 @@ class _OneHot(Features):
             )
         flat = observations.reshape((*lead, math.prod(self._shape)))
         # A comparison, unlike an index, gives zeros for padding that is outside of the space.
-        return (flat.index_select(-1, self.sources) == self.values).float()
+        return (flat.index_select(-1, self.sources) == self.values).to(self.dtype)
 
 
 @final

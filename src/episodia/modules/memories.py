@@ -21,8 +21,16 @@ Cell = nn.LSTM | nn.GRU
 
 
 def initial_state(cell: Cell) -> dict[str, Any]:
-    """Return zeros, for one sequence."""
-    return {name: np.zeros(cell.hidden_size, np.float32) for name in _names(cell)}
+    """Return zeros, for one sequence, in the dtype of the weights; NumPy has no bfloat16."""
+    dtype = _IN_NUMPY.get(_dtype(cell), np.float32)
+    return {name: np.zeros(cell.hidden_size, dtype) for name in _names(cell)}
+
+
+_IN_NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float16: np.float16}
+
+
+def _dtype(cell: Cell) -> torch.dtype:
+    return next(cell.parameters()).dtype
 
 
 def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Tensor, State]:
@@ -39,7 +47,7 @@ def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Te
     Raises:
         ModuleError: If something has another shape.
     """
-    _check(cell, encoded, state)
+    state = _checked(cell, encoded, state)
     lengths = _lengths(seq_lens, encoded)
     if lengths is None:
         return _stepped(cell, encoded, state) if encoded.shape[1] == 1 else _unpadded(cell, encoded, state)
@@ -76,7 +84,7 @@ def outputs_of(cell: Cell, encoded: Tensor, state: Any) -> Tensor:
     Raises:
         ModuleError: If something has another shape.
     """
-    _check(cell, encoded, state)
+    state = _checked(cell, encoded, state)
     outputs: Tensor = cell(encoded, _stacked(cell, state))[0]
     return outputs
 
@@ -90,7 +98,8 @@ def _named(cell: Cell, after: Any) -> State:
     return {name: part[0] for name, part in zip(_names(cell), parts, strict=True)}
 
 
-def _check(cell: Cell, encoded: Tensor, state: Any) -> None:
+def _checked(cell: Cell, encoded: Tensor, state: Any) -> State:
+    """Return `state` in the dtype of the weights, if it fits; through a pipeline it comes as float32."""
     if encoded.dim() != 3:
         raise ModuleError(
             f"recurrent module: found observations with {encoded.dim() - 1} leading axes, expected [B, T, ...]. "
@@ -104,6 +113,9 @@ def _check(cell: Cell, encoded: Tensor, state: Any) -> None:
                 f"recurrent module: found {describe(part)} as state_in[{name!r}], expected a tensor {list(wanted)}. "
                 "Stack one state per sequence, at first `get_initial_state()`."
             )
+    if state["h"].dtype is encoded.dtype:
+        return state  # type: ignore[no-any-return]  # it was looked at
+    return {name: state[name].to(_dtype(cell)) for name in _names(cell)}
 
 
 def _stacked(cell: Cell, state: State) -> Any:
