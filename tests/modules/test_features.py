@@ -77,8 +77,48 @@ def test_one_hot_vectors_in_place_of_classes_are_refused():
 
 @pytest.mark.parametrize("shape", [(2, 4), (3,), ()], ids=str)
 def test_observations_of_another_shape_are_refused(shape):
-    with pytest.raises(ModuleError, match=r"expected \[\.\.\., 2, 3\]"):
+    with pytest.raises(ModuleError, match=r"expected a tensor \[\.\.\., 2, 3\]"):
         flat_features(spaces.Box(-1.0, 1.0, (2, 3)))(torch.zeros(shape))
+
+
+NO_TENSORS = {
+    "an array": np.zeros((2, 3), np.float32),
+    "None": None,
+    "a list": [0.0],
+    "a dict": {"a": 1},
+    "a word": "x",
+}
+
+
+@pytest.mark.parametrize("found", NO_TENSORS.values(), ids=NO_TENSORS)
+@pytest.mark.parametrize(
+    "space", [spaces.Box(-1.0, 1.0, (3,)), spaces.Box(-1.0, 1.0, (2, 3)), spaces.Discrete(3)], ids=str
+)
+def test_observations_that_are_no_tensors_are_refused(space, found):
+    with pytest.raises(
+        ModuleError, match=r"^observation_space\['x'\]: found observations .*, expected a tensor \[\.\.\., "
+    ):
+        flat_features(spaces.Dict(x=space))({"x": found})
+
+
+PAIR = spaces.Tuple([spaces.Box(-1.0, 1.0, (3,)), spaces.Box(-1.0, 1.0, (3,))])
+
+
+@pytest.mark.parametrize(
+    ("space", "found", "keys"),
+    [
+        (spaces.Dict(a=PAIR), {"b": ()}, r"\['a'\]"),
+        (spaces.Dict(a=PAIR), torch.zeros(2, 3), r"\['a'\]"),
+        (spaces.Dict(a=PAIR), None, r"\['a'\]"),
+        (PAIR, (torch.zeros(2, 3),), r"\[0, 1\]"),
+        (PAIR, torch.zeros(2, 3), r"\[0, 1\]"),
+        (PAIR, {"a": torch.zeros(2, 3)}, r"\[0, 1\]"),
+    ],
+    ids=["another key", "a tensor", "None", "too few parts", "a tensor of as many rows", "a dict"],
+)
+def test_observations_nested_in_another_way_are_refused(space, found, keys):
+    with pytest.raises(ModuleError, match=rf"^observation_space\['x'\]: .*expected a dict or a tuple with {keys}"):
+        flat_features(spaces.Dict(x=space))({"x": found})
 
 
 def test_index_buffers_are_no_weights():

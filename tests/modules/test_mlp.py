@@ -160,3 +160,9 @@ def test_a_batch_without_observations_is_refused():
         EpisodeKeyError, match=r"no column 'obs' .*only \['rewards'\].*AddObservationsFromEpisodesToBatch"
     ):
         module().forward_inference({"rewards": torch.zeros(2)})
+
+
+@pytest.mark.parametrize("batch", [None, torch.zeros(2, 3), [torch.zeros(2, 3)]], ids=["None", "tensor", "list"])
+def test_what_is_no_batch_is_refused(batch):
+    with pytest.raises(ModuleError, match=r"expected a batch: a dict of columns\. Pass `\{'obs': \.\.\.\}`"):
+        module().forward_inference(batch)

@@ -8,8 +8,9 @@ from typing import Any
 from gymnasium import Space
 from torch import Tensor, nn
 
-from episodia.errors import EpisodeKeyError
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules.distributions import DistributionSpec, dist_for
+from episodia.modules.distributions.base import describe
 
 
 class ActorCritic(nn.Module, ABC):
@@ -88,7 +89,11 @@ def needed(batch: dict[str, Any], column: str, writer: str) -> Any:
     """Return a column that the module cannot do without; `writer` is what usually puts it into a batch."""
     try:
         return batch[column]
-    except KeyError:
+    except (KeyError, IndexError, TypeError):
+        if not isinstance(batch, dict):
+            raise ModuleError(
+                f"forward pass: found {describe(batch)}, expected a batch: a dict of columns. Pass `{{{column!r}: ...}}`."
+            ) from None
         raise EpisodeKeyError(
             f"forward pass: found no column {column!r} in the batch, only {list(batch)}; expected it from {writer}. "
             "Add that to the pipeline in front of the module."

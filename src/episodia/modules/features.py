@@ -65,10 +65,10 @@ def floats(space: spaces.Box, path: str) -> Features:
 def _features(space: Space[Any] | None, path: str, box: MakeBoxFeatures) -> Features:
     if isinstance(space, spaces.Dict):
         children = {key: _features(child, f"{path}[{key!r}]", box) for key, child in space.spaces.items()}
-        return _Joined(list(children), list(children.values()))
+        return _Joined(path, list(children), list(children.values()))
     if isinstance(space, spaces.Tuple):
         parts = [_features(child, f"{path}[{index}]", box) for index, child in enumerate(space.spaces)]
-        return _Joined(list(range(len(parts))), parts)
+        return _Joined(path, list(range(len(parts))), parts)
     if isinstance(space, spaces.Discrete):
         return _OneHot(path, (), [(int(space.start), int(space.n))])
     if isinstance(space, spaces.MultiDiscrete):
@@ -97,7 +97,8 @@ class _Floats(Features):
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        if observations.dtype is self.dtype and observations.shape[-1:] == self._flat_shape:
+        # What is no tensor has another dtype, or none.
+        if getattr(observations, "dtype", None) is self.dtype and observations.shape[-1:] == self._flat_shape:
             return observations
         lead = leading_axes(observations, self._shape, self._path)
         return observations.reshape((*lead, self.num_features)).to(self.dtype)
@@ -146,22 +147,37 @@ class _OneHot(Features):
 class _Joined(Features):
     """The features of all parts, one after another."""
 
-    def __init__(self, keys: list[Any], parts: list[Features]) -> None:
+    def __init__(self, path: str, keys: list[Any], parts: list[Features]) -> None:
         super().__init__()
+        self._path = path
         self._keys = keys
         self.parts = nn.ModuleList(parts)
         self.num_features = sum(part.num_features for part in parts)
 
     def forward(self, observations: Any) -> Tensor:
-        return torch.cat([part(observations[key]) for key, part in zip(self._keys, self.parts, strict=True)], -1)
+        if isinstance(observations, Tensor):  # which has rows where a tuple has parts
+            raise self._other_nesting(observations)
+        try:
+            found = [observations[key] for key in self._keys]
+        except (KeyError, IndexError, TypeError):
+            raise self._other_nesting(observations) from None
+        parts: Any = self._modules["parts"]
+        return torch.cat([part(observation) for part, observation in zip(parts, found, strict=True)], -1)
+
+    def _other_nesting(self, observations: Any) -> ModuleError:
+        return ModuleError(
+            f"{self._path}: found observations {describe(observations)}, expected a dict or a tuple with {self._keys}. Nest "
+            "them as the observation space is nested."
+        )
 
 
-def leading_axes(observations: Tensor, shape: tuple[int, ...], path: str) -> torch.Size:
+def leading_axes(observations: Any, shape: tuple[int, ...], path: str) -> torch.Size:
     """Return the axes before those of one observation, which has to have `shape`."""
-    axes = observations.dim() - len(shape)
+    axes = observations.dim() - len(shape) if isinstance(observations, Tensor) else -1
     if axes < 0 or observations.shape[axes:] != shape:
         raise ModuleError(
-            f"{path}: found observations {describe(observations)}, expected [..., {', '.join(map(str, shape))}]. "
-            "Build the module with the observation space of the pipeline in front of it."
+            f"{path}: found observations {describe(observations)}, expected a tensor [..., {', '.join(map(str, shape))}]. "
+            "Build the module with the observation space of the pipeline in front of it, which makes tensors."
         )
-    return observations.shape[:axes]
+    lead: torch.Size = observations.shape[:axes]
+    return lead
