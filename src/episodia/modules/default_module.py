@@ -95,12 +95,12 @@ class DefaultActorCritic(ActorCritic):
                 f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "
                 "something to do."
             )
-        bottom = Bottom(observation_space, hidden, recurrent, generator)
+        bottom = Bottom(observation_space, self.hidden, recurrent, generator)
         if shared:
             self.bottom = bottom
         else:
             self.actor = bottom
-            self.critic = Bottom(observation_space, hidden, recurrent, generator)
+            self.critic = Bottom(observation_space, self.hidden, recurrent, generator)
         # All actions are about equally probable at first.
         self.actor_head = linear(bottom.num_features, self.distribution.num_inputs, 0.01, generator)
         self.critic_head = linear(bottom.num_features, 1, 1.0, generator)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from episodia.arguments import checked_choice
+from episodia.arguments import checked_choice, is_whole
 from episodia.errors import ModuleError
 from episodia.modules.layer_calls import Tower
 
@@ -32,7 +32,7 @@ def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None)
     torch.Size([2, 8])
     """
     layers: list[nn.Module] = []
-    for size in check_sizes("hidden", hidden):
+    for size in hidden:
         layers += [linear(inputs, size, HIDDEN_GAIN, generator), nn.Tanh()]
         inputs = size
     return Tower(*layers)
@@ -58,8 +58,7 @@ def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator
         ModuleError: If there is no such kind of layer.
     """
     checked_choice(ModuleError, "memory", "recurrent", kind, RECURRENT)
-    units = check_size("cell_size", cell_size)
-    return _filled(RECURRENT[kind](inputs, units, batch_first=True, device="meta"), 1.0, generator)
+    return _filled(RECURRENT[kind](inputs, cell_size, batch_first=True, device="meta"), 1.0, generator)
 
 
 RECURRENT: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -72,6 +71,11 @@ def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Lay
 
     Otherwise torch would draw weights of its own first, from the global generator.
     """
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ModuleError(
+            f"network: found `generator={generator!r}`, expected a `torch.Generator` or None. Pass "
+            "`torch.Generator().manual_seed(0)`, with a seed of your own."
+        )
     _check_weights(layer)
     layer = layer.to_empty(device=torch.get_default_device())
     for name, parameter in layer.named_parameters():
@@ -101,16 +105,17 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
         ModuleError: If they cannot.
     """
     if not isinstance(sizes, (list, tuple)):
+        remedy = f"({sizes!r},)" if is_whole(sizes) else "(64, 64)"
         raise ModuleError(
-            f"`{name}`: found {sizes!r}, expected a tuple of sizes, one for each layer. Pass `({sizes!r},)`."
+            f"`{name}`: found {sizes!r}, expected a tuple of sizes, one for each layer. Pass `{remedy}`, for example."
         )
     return tuple(check_size(name, size) for size in sizes)
 
 
 def check_size(name: str, size: int) -> int:
     """Return `size`, if a layer can have it."""
-    if type(size) is not int or size < 1:
+    if not is_whole(size) or size < 1:
         raise ModuleError(
             f"`{name}`: found {size!r}, expected positive integers. Pass the number of units of each layer."
         )
-    return size
+    return int(size)

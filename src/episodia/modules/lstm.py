@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.modules.actor_critic import ActorCritic, needed
 from episodia.modules.features import flat_features
 from episodia.modules.layer_calls import passed
-from episodia.modules.layers import check_sizes, linear, recurrent, tower
+from episodia.modules.layers import check_size, check_sizes, linear, recurrent, tower
 from episodia.modules.memories import initial_state, outputs_of, unrolled
 
 
@@ -50,15 +50,14 @@ class LSTMActorCritic(ActorCritic):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
+        self.hidden, self.cell_size = check_sizes("hidden", hidden), check_size("cell_size", cell_size)
         self.features = flat_features(observation_space)
-        inputs = self.features.num_features
-        self.hidden = check_sizes("hidden", hidden)
-        self.cell_size = cell_size
-        self.encoder = tower(inputs, hidden, generator)
-        self.lstm = recurrent("lstm", hidden[-1] if hidden else inputs, cell_size, generator)
+        self.encoder = tower(self.features.num_features, self.hidden, generator)
+        width = self.hidden[-1] if self.hidden else self.features.num_features
+        self.lstm = recurrent("lstm", width, self.cell_size, generator)
         # All actions are about equally probable at first.
-        self.actor_head = linear(cell_size, self.distribution.num_inputs, 0.01, generator)
-        self.critic_head = linear(cell_size, 1, 1.0, generator)
+        self.actor_head = linear(self.cell_size, self.distribution.num_inputs, 0.01, generator)
+        self.critic_head = linear(self.cell_size, 1, 1.0, generator)
 
     def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
         """Return what is asked for, see `ActorCritic.forward`."""

@@ -45,11 +45,11 @@ class MLPActorCritic(ActorCritic):
         self.features = flat_features(observation_space)
         self.hidden = check_sizes("hidden", hidden)
         inputs = self.features.num_features
-        width = hidden[-1] if hidden else inputs
-        self.actor = tower(inputs, hidden, generator)
+        width = self.hidden[-1] if self.hidden else inputs
+        self.actor = tower(inputs, self.hidden, generator)
         # All actions are about equally probable at first.
         self.actor_head = linear(width, self.distribution.num_inputs, 0.01, generator)
-        self.critic = tower(inputs, hidden, generator)
+        self.critic = tower(inputs, self.hidden, generator)
         self.critic_head = linear(width, 1, 1.0, generator)
 
     def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
