@@ -104,11 +104,6 @@ def test_every_space_of_actions_has_its_head(name):
     assert bool(torch.isfinite(logp).all())
 
 
-def test_actions_without_elements_are_refused():
-    with pytest.raises(ModuleError, match=r"action_space: found .* no elements"):
-        module(action_space=spaces.Box(0.0, 1.0, (0,)))
-
-
 def test_squashed_actions_are_drawn_between_minus_one_and_one():
     net = module(action_space=spaces.Box(-9.0, 9.0, (2,)), squashed=True)
 

@@ -20,8 +20,9 @@ def leaf_spaces(space):
     return found
 
 
-FLAT = {name: s for name, s in SPACES.items() if all(isinstance(leaf, ARRAY_LEAVES) for leaf in leaf_spaces(s))}
-OTHERS = {name: space for name, space in SPACES.items() if name not in FLAT}
+SIZED = {name: s for name, s in SPACES.items() if all(isinstance(leaf, ARRAY_LEAVES) for leaf in leaf_spaces(s))}
+OTHERS = {name: space for name, space in SPACES.items() if name not in SIZED}
+FLAT = {name: space for name, space in SIZED.items() if spaces.flatdim(space)}
 
 
 def observations(space, *batch):
@@ -64,6 +65,12 @@ def test_features_are_what_gymnasium_flattens_to(space, batch):
 def test_spaces_without_a_fixed_size_are_refused(space):
     with pytest.raises(ModuleError, match=r"^observation_space.*expected Box, Discrete"):
         flat_features(space)
+
+
+def test_a_part_without_elements_adds_nothing():
+    space = spaces.Dict(a=spaces.Box(0.0, 1.0, (0,)), b=spaces.Box(0.0, 1.0, (2,)))
+
+    assert flat_features(space)({"a": torch.zeros(1, 0), "b": torch.ones(1, 2)}).tolist() == [[1.0, 1.0]]
 
 
 def test_padding_outside_of_a_discrete_space_gives_zeros():

@@ -41,3 +41,17 @@ def test_sizes_may_be_integers_of_numpy_and_are_kept_as_those_of_python(make):
 
 def test_a_cell_size_may_be_an_integer_of_numpy_and_is_kept_as_one_of_python():
     assert type(LSTMActorCritic(BOX, TWO, cell_size=np.int64(8)).get_config()["cell_size"]) is int
+
+
+@every_network
+@pytest.mark.parametrize("space", [spaces.Dict(), spaces.Tuple([]), spaces.Box(0.0, 1.0, (0,))], ids=str)
+def test_observations_without_elements_are_refused(make, space):
+    with pytest.raises(ModuleError, match=r"observation_space: found .* no elements"):
+        make(space, TWO)
+
+
+@every_network
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([]), spaces.Box(0.0, 1.0, (0,))], ids=str)
+def test_actions_without_elements_are_refused(make, space):
+    with pytest.raises(ModuleError, match=r"action_space: found .* no elements"):
+        make(BOX, space)

@@ -23,6 +23,9 @@ class ActorCritic(nn.Module, ABC):
         observation_space: What observations in a batch are made of.
         action_space: Which actions there are, see `dist_for`.
         squashed: See `dist_for`.
+
+    Raises:
+        ModuleError: If there is no distribution of such actions, or nothing to be drawn.
     """
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], *, squashed: bool = False) -> None:
@@ -30,6 +33,11 @@ class ActorCritic(nn.Module, ABC):
         self.observation_space = observation_space
         self.action_space = action_space
         self.distribution = dist_for(action_space, squashed=squashed)
+        if not self.distribution.num_inputs:
+            raise ModuleError(
+                f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "
+                "something to do."
+            )
 
     @abstractmethod
     def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:

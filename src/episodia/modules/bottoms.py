@@ -9,7 +9,6 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
-from episodia.errors import ModuleError
 from episodia.modules.encoders import encoder_for
 from episodia.modules.layer_calls import passed
 from episodia.modules.layers import recurrent, tower
@@ -37,11 +36,6 @@ class Bottom(nn.Module):
         super().__init__()
         self.encoder = encoder_for(observation_space, generator)
         inputs = self.encoder.num_features
-        if not inputs:
-            raise ModuleError(
-                f"observation_space: found {observation_space}, whose observations have no elements, expected some. Write a "
-                "module of your own, or give the environment something to show."
-            )
         self.tower = tower(inputs, hidden, generator)
         width = hidden[-1] if hidden else inputs
         self.memory = None if memory is None else recurrent(memory, width, width, generator)

@@ -90,11 +90,6 @@ class DefaultActorCritic(ActorCritic):
         self.hidden, self.recurrent = check_sizes("hidden", hidden), recurrent
         self.shared = checked_flag(ModuleError, "default module", "shared", shared)
         self.squashed = checked_flag(ModuleError, "default module", "squashed", squashed)
-        if not self.distribution.num_inputs:
-            raise ModuleError(
-                f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "
-                "something to do."
-            )
         bottom = Bottom(observation_space, self.hidden, recurrent, generator)
         if shared:
             self.bottom = bottom

@@ -45,7 +45,7 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
         generator: Where the initial weights of convolutions come from; None takes torch's global generator.
 
     Raises:
-        ModuleError: For spaces whose observations have no fixed size.
+        ModuleError: See `flat_features`.
 
     >>> space = spaces.Dict(screen=spaces.Box(0, 255, (84, 84, 3), np.uint8), speed=spaces.Box(-1.0, 1.0, (2,)))
     >>> encoder_for(space).num_features

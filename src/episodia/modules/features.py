@@ -30,13 +30,19 @@ def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) 
         box: What makes the features of a Box, out of the space and its place; None takes its numbers as they are.
 
     Raises:
-        ModuleError: For spaces whose observations have no fixed size.
+        ModuleError: For spaces whose observations have no fixed size, or no elements at all.
 
     >>> features = flat_features(spaces.Dict(room=spaces.Discrete(3, start=1), speed=spaces.Box(-1.0, 1.0, (2,))))
     >>> features({"room": torch.tensor([3]), "speed": torch.tensor([[0.5, -0.5]])})
     tensor([[ 0.0000,  0.0000,  1.0000,  0.5000, -0.5000]])
     """
-    return _features(space, "observation_space", box or floats)
+    features = _features(space, "observation_space", box or floats)
+    if not features.num_features:
+        raise ModuleError(
+            f"observation_space: found {space}, whose observations have no elements, expected some. Write a module of your "
+            "own, or give the environment something to show."
+        )
+    return features
 
 
 class Features(nn.Module):
