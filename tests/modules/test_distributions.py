@@ -371,3 +371,16 @@ def test_the_inputs_of_a_box_are_means_then_log_deviations():
 
     assert distribution.mode().tolist() == [[1.0, 2.0]]
     assert torch.allclose(distribution.sample(seeded()), torch.tensor([[1.0, 2.0]]), atol=1e-2)
+
+
+def test_a_part_without_choices_is_certain_and_changes_nothing():
+    inputs = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    alone = dist_for(spaces.Discrete(2)).from_logits(inputs)
+    beside = dist_for(spaces.Dict(a=spaces.MultiDiscrete([]), b=spaces.Discrete(2))).from_logits(inputs)
+
+    actions, logp = beside.sample_with_logp(seeded())
+
+    assert actions["a"].shape == beside.mode()["a"].shape == (2, 0)
+    assert torch.equal(logp, alone.logp(actions["b"]))
+    assert torch.equal(beside.entropy(), alone.entropy())
+    assert torch.equal(beside.kl(beside), alone.kl(alone))
