@@ -90,3 +90,11 @@ def test_frozen_members_are_named():
 def test_freezing_what_is_not_there_is_refused():
     with pytest.raises(ModuleError, match=r"found \['middle'\] in `frozen`, expected some of \['left'\]"):
         MultiModule({"left": mlp()}, frozen={"middle"})
+
+
+@pytest.mark.parametrize("frozen", [None, 3, [["left"]], [None], {"left": 1}.values(), np.zeros((2, 3))], ids=repr)
+def test_what_names_no_modules_freezes_none(frozen):
+    with pytest.raises(
+        ModuleError, match=r"^MultiModule: found .*`?frozen.*expected (a list of keys|some of \['left'\])"
+    ):
+        MultiModule({"left": mlp()}, frozen=frozen)

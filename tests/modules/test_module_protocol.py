@@ -130,6 +130,12 @@ def test_no_modules_are_refused():
         MultiModule({})
 
 
+@pytest.mark.parametrize("modules", [[Rule()], Rule(), None, 3], ids=lambda given: type(given).__name__)
+def test_modules_without_ids_are_refused(modules):
+    with pytest.raises(ModuleError, match=rf"found {type(modules).__name__}, expected modules by their ids"):
+        MultiModule(modules)
+
+
 def test_what_is_no_module_is_refused_with_what_it_lacks():
     with pytest.raises(
         ModuleError, match=r"found Incomplete as 'a', which lacks \['action_space', 'forward_exploration'"

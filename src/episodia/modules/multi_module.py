@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import final
 
+from episodia.arguments import checked_keys
 from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules.protocol import Module
 
@@ -33,19 +34,25 @@ class MultiModule(Mapping[str, Module]):
     """
 
     def __init__(self, modules: Mapping[str, Module], *, frozen: Collection[str] = ()) -> None:
+        given: object = modules
+        if not isinstance(given, Mapping):
+            raise ModuleError(
+                f"MultiModule: found {type(given).__name__}, expected modules by their ids. Pass a dict of ids and modules."
+            )
         if not modules:
             raise ModuleError("MultiModule: found no modules, expected at least one. Pass a dict of ids and modules.")
         for module_id, module in modules.items():
             _check(module_id, module)
         # A single string would be taken apart into its letters.
-        ids = frozenset([frozen] if isinstance(frozen, str) else frozen)
-        if not ids <= modules.keys():
+        ids = [frozen] if isinstance(frozen, str) else checked_keys(ModuleError, "MultiModule", "frozen", frozen)
+        unknown = [module_id for module_id in ids if not isinstance(module_id, Hashable) or module_id not in modules]
+        if unknown:
             raise ModuleError(
-                f"MultiModule: found {sorted(map(str, ids - modules.keys()))} in `frozen`, expected some of {list(modules)}. "
+                f"MultiModule: found {sorted(map(str, unknown))} in `frozen`, expected some of {list(modules)}. "
                 "Name modules that are there."
             )
         self._modules = dict(modules)
-        self._frozen = ids
+        self._frozen = frozenset(ids)
 
     @property
     def frozen(self) -> frozenset[str]:
