@@ -1,5 +1,7 @@
 """Modules without weights: rules and random actions, through the default pipelines."""
 
+import math
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,10 +11,12 @@ from gymnasium import spaces
 from action_spaces import ACTION_SPACES
 from episodia import Columns, EpisodeKeyError, SingleAgentEpisode
 from episodia.connectors import defaults
-from episodia.errors import BatchError, ModuleError
+from episodia.errors import BatchError, EpisodiaError, ModuleError
 from episodia.modules import DistributionModule, Module, RandomModule, RuleModule, each_row
 from episodia.stacking import unstack
 from episodia.trees import map_batch
+
+TWO = spaces.Discrete(2)
 
 
 def acted(module, env, steps):
@@ -89,6 +93,32 @@ def test_a_batch_without_observations_is_refused():
         RuleModule(len).forward_inference({"rewards": np.zeros(2)})
 
 
+@pytest.mark.parametrize("batch", [None, np.zeros((2, 3)), [np.zeros(3)]], ids=["None", "an array", "a list"])
+def test_what_is_no_batch_is_refused(batch):
+    for rule in (RuleModule(len), RandomModule(None, spaces.Discrete(2))):
+        with pytest.raises(ModuleError, match=r"expected a batch: a dict of columns\. Pass `\{'obs': \.\.\.\}`"):
+            rule.forward_inference(batch)
+
+
+@pytest.mark.parametrize("observations", [{}, None, 3.0, (), {"a": {}}], ids=str)
+def test_observations_without_rows_are_refused(observations):
+    for rule in (RuleModule(each_row(len)), RandomModule(None, spaces.Discrete(2))):
+        with pytest.raises(BatchError, match="which has no rows"):
+            rule.forward_inference({"obs": observations})
+
+
+def test_actions_of_different_shapes_are_refused():
+    with pytest.raises(EpisodiaError, match="expected rows of one shape"):
+        RuleModule(lambda _: [[1], [1, 2]]).forward_inference({"obs": np.zeros(2)})
+
+
+@pytest.mark.parametrize("make", [RuleModule, each_row])
+@pytest.mark.parametrize("function", [3, None, "act"])
+def test_what_is_no_function_is_refused_before_it_is_asked(make, function):
+    with pytest.raises(ModuleError, match=rf"^{make.__name__}: found {function!r}, expected a function"):
+        make(function)
+
+
 # --- Random actions -------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +158,28 @@ def test_random_actions_respect_masks(place):
     assert set(actions[1::2].tolist()) == {5, 7}
 
 
+PAIR = {"dict": spaces.Dict(a=TWO, b=TWO), "tuple": spaces.Tuple([TWO, TWO])}
+
+
+@pytest.mark.parametrize("space", PAIR.values(), ids=PAIR)
+@pytest.mark.parametrize("mask", [np.ones((3, 2)), (np.ones((3, 2)),), {"c": np.ones((3, 2))}, [None, None]], ids=repr)
+def test_masks_nested_in_another_way_are_refused(space, mask):
+    with pytest.raises(BatchError, match="Nest masks as the action space is nested"):
+        RandomModule(None, space).forward_inference({"obs": np.zeros(3), "action_mask": mask})
+
+
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, 2**64], ids=repr)
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(ModuleError, match="RandomModule: found `seed="):
+        RandomModule(None, TWO, seed=seed)
+
+
+@pytest.mark.parametrize("real_range", [5, (1.0,), (1.0, -1.0), (math.nan, 1.0), (0.0, math.inf), "ab"], ids=repr)
+def test_what_is_no_range_is_refused(real_range):
+    with pytest.raises(ModuleError, match=r"RandomModule: found `real_range=.*expected two finite numbers"):
+        RandomModule(None, TWO, real_range=real_range)
+
+
 def test_random_actions_of_one_seed_are_the_same():
     left, right, other = (RandomModule(None, spaces.Discrete(1000), seed=seed) for seed in (1, 1, 2))
     batch = {"obs": np.zeros(5)}
@@ -148,7 +200,14 @@ def test_random_actions_go_on_from_a_state():
     assert right.forward_inference(batch)["actions"].tolist() == left.forward_inference(batch)["actions"].tolist()
 
 
-@pytest.mark.parametrize("state", [{}, {"generator": {"bit_generator": "MT19937"}}, {"generator": 3}], ids=str)
+NEGATIVE = RandomModule(None, TWO, seed=1).get_state()["generator"] | {"state": {"state": -1, "inc": 1}}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, None, {"generator": {"bit_generator": "MT19937"}}, {"generator": 3}, {"generator": NEGATIVE}],
+    ids=["empty", "None", "another generator", "a number", "a negative number inside"],
+)
 def test_a_state_of_something_else_is_refused(state):
     module = RandomModule(None, spaces.Discrete(3), seed=1)
     before = module.get_state()

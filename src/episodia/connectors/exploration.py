@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +25,7 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.schedules import Schedule
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
-from episodia.modules.random_actions import Range, range_of
+from episodia.modules.random_actions import Range, checked_range, range_of
 from episodia.trees import leaves
 
 
@@ -73,7 +72,7 @@ class Exploration(ConnectorV2, ABC):
     ) -> None:
         super().__init__(input_observation_space, input_action_space, **kwargs)
         self.schedule = schedule
-        self.real_range = _checked_range(real_range)
+        self.real_range = checked_range(PipelineError, self.name, real_range)
         self.seed = checked_seed(PipelineError, self.name, seed)
         self._spaces = ActionSpaces()
         self._ranges = PerSpace(self._range_of)
@@ -187,18 +186,3 @@ def _columns(outputs: ModuleOutputs) -> tuple[str, str]:
             "piece before `NormalizeAndClipActions`."
         )
     return Columns.ACTIONS, Columns.ACTIONS
-
-
-def _checked_range(real_range: Range | None) -> Range | None:
-    if real_range is None:
-        return None
-    try:
-        low, high = map(float, real_range)
-    except (TypeError, ValueError):  # not two numbers
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise PipelineError(
-            f"found `real_range={real_range!r}`, expected two finite numbers, the smaller one first, or None for the bounds of "
-            "the action space. Correct it."
-        )
-    return low, high

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import Error
 from episodia.errors import BatchError
 from episodia.spaces import short_name
 from episodia.trees import describe
@@ -88,6 +90,26 @@ def range_of(space: spaces.Box, real_range: Range | None) -> tuple[np.ndarray, n
         return low, high
     both = np.isfinite(low) & np.isfinite(high)
     return np.where(both, real_range[0], low), np.where(both, real_range[1], high)
+
+
+def checked_range(error: Error, where: str, real_range: Any) -> Range | None:
+    """Return `real_range`, see `range_of`, if it is a range or None.
+
+    Raises:
+        EpisodiaError: The given one, if it is not.
+    """
+    if real_range is None:
+        return None
+    try:
+        low, high = map(float, real_range)
+    except (TypeError, ValueError, OverflowError):  # not two numbers that floats can hold
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise error(
+            f"{where}: found `real_range={real_range!r}`, expected two finite numbers, the smaller one first, or None for the "
+            "bounds of the action space. Correct it."
+        )
+    return low, high
 
 
 def _allowed(sizes: np.ndarray, leading: tuple[int, ...], rng: np.random.Generator, mask: Any) -> np.ndarray:

@@ -9,11 +9,12 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import checked_seed
 from episodia.columns import Columns
-from episodia.errors import EpisodeKeyError, ModuleError
-from episodia.modules.random_actions import Range, random_actions
+from episodia.errors import BatchError, EpisodeKeyError, ModuleError
+from episodia.modules.random_actions import Range, checked_range, random_actions
 from episodia.stacking import stack, unstack
-from episodia.trees import leaves, map_batch
+from episodia.trees import as_rows, describe, leaves, map_batch
 
 
 class Rule(ABC):
@@ -37,7 +38,16 @@ class Rule(ABC):
         """Return one action for each row of `batch`, whose columns are NumPy arrays `[B, ...]`."""
 
     def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return `actions`."""
+        """Return `actions`.
+
+        Raises:
+            ModuleError: If `batch` is no batch.
+        """
+        given: object = batch
+        if not isinstance(given, dict):
+            raise ModuleError(
+                f"rule: found {describe(given)}, expected a batch: a dict of columns. Pass `{{{Columns.OBS!r}: ...}}`."
+            )
         return {Columns.ACTIONS: self.act({name: map_batch(_as_array, column) for name, column in batch.items()})}
 
     def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +89,7 @@ class RuleModule(Rule):
         action_space: Space[Any] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
-        self.function = function
+        self.function = _checked_function("RuleModule", function)
 
     def act(self, batch: dict[str, Any]) -> Any:
         """Return what the function says."""
@@ -88,8 +98,8 @@ class RuleModule(Rule):
                 f"rule: found no column {Columns.OBS!r} in the batch, only {list(batch)}; expected it from "
                 "`AddObservationsFromEpisodesToBatch`. Add that to the pipeline in front of the module."
             )
-        actions = map_batch(np.asarray, self.function(batch[Columns.OBS]))
-        rows = len(next(leaves(batch[Columns.OBS]))[1])
+        rows = _num_rows(batch[Columns.OBS])
+        actions = map_batch(as_rows, self.function(batch[Columns.OBS]))
         for path, leaf in leaves(actions):
             if leaf.ndim == 0 or len(leaf) != rows:
                 raise ModuleError(
@@ -109,7 +119,7 @@ class each_row:  # noqa: N801  # used as a function, and an object only so that 
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
+        self.function = _checked_function("each_row", function)
 
     def __call__(self, observations: Any) -> Any:
         """Return what the function says about each row; of no rows nobody knows what actions look like."""
@@ -130,6 +140,9 @@ class RandomModule(Rule):
             bounds themselves.
         seed: For the module's random generator.
 
+    Raises:
+        ModuleError: If range or seed is none.
+
     >>> module = RandomModule(None, spaces.Discrete(3), seed=0)
     >>> module.forward_exploration({"obs": np.zeros((4, 2))})
     {'actions': array([2, 1, 1, 0])}
@@ -144,9 +157,9 @@ class RandomModule(Rule):
         seed: int | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
-        self.real_range = None if real_range is None else (float(real_range[0]), float(real_range[1]))
-        self.seed = seed
-        self._rng = np.random.default_rng(seed)
+        self.real_range = checked_range(ModuleError, "RandomModule", real_range)
+        self.seed = checked_seed(ModuleError, "RandomModule", seed)
+        self._rng = np.random.default_rng(self.seed)
 
     def act(self, batch: dict[str, Any]) -> Any:
         """Return an action drawn for each row."""
@@ -154,16 +167,20 @@ class RandomModule(Rule):
         masks = batch.get(Columns.ACTION_MASK)
         if masks is None and isinstance(observations, dict):
             masks = observations.get(Columns.ACTION_MASK)
-        rows = len(next(leaves(batch))[1])
-        return self._drawn(self.action_space, rows, masks)
+        return self._drawn(self.action_space, _num_rows(batch), masks)
 
     def _drawn(self, space: Any, rows: int, mask: Any) -> Any:
         if isinstance(space, spaces.Dict):
             masks = {} if mask is None else mask
+            if not isinstance(masks, dict) or not masks.keys() <= space.spaces.keys():
+                raise _other_nesting(mask, f"a dict with some of {list(space.spaces)}")
             return {key: self._drawn(child, rows, masks.get(key)) for key, child in space.spaces.items()}
         if isinstance(space, spaces.Tuple):
-            masks = (None,) * len(space.spaces) if mask is None else mask
-            return tuple(self._drawn(*pair) for pair in zip(space.spaces, [rows] * len(masks), masks, strict=True))
+            count = len(space.spaces)
+            masks = (None,) * count if mask is None else mask
+            if not isinstance(masks, tuple) or len(masks) != count:
+                raise _other_nesting(mask, f"a tuple of {count} masks")
+            return tuple(self._drawn(child, rows, part) for child, part in zip(space.spaces, masks, strict=True))
         return random_actions(space, (rows,), self._rng, self.real_range, mask).astype(space.dtype, copy=False)
 
     def get_config(self) -> dict[str, Any]:
@@ -183,12 +200,36 @@ class RandomModule(Rule):
         rng = np.random.default_rng(0)
         try:
             rng.bit_generator.state = state["generator"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModuleError(
                 f"RandomModule: found a state that does not fit ({error!r}), expected that of a random generator under "
                 "'generator'. Load what `get_state` returned."
             ) from error
         self._rng = rng
+
+
+def _num_rows(columns: Any) -> int:
+    first: Any = next((leaf for _, leaf in leaves(columns)), None)
+    if not np.ndim(first):
+        raise BatchError(
+            f"rule: found {describe(columns)}, which has no rows, expected columns with a row for each action that is to be "
+            "chosen. Pass arrays [B, ...]."
+        )
+    return len(first)
+
+
+def _checked_function(where: str, function: Any) -> Any:
+    if not callable(function):
+        raise ModuleError(
+            f"{where}: found {function!r}, expected a function. Pass one that takes observations and returns actions."
+        )
+    return function
+
+
+def _other_nesting(mask: Any, wanted: str) -> BatchError:
+    return BatchError(
+        f"RandomModule: found the action mask {describe(mask)}, expected {wanted}. Nest masks as the action space is nested."
+    )
 
 
 def _as_array(leaf: Any) -> Any:
