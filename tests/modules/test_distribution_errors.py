@@ -37,6 +37,19 @@ def test_a_box_of_integers_is_pointed_to_multi_discrete():
         dist_for(UNSUPPORTED["box of integers"])
 
 
+@pytest.mark.skipif(np.dtype(np.longdouble) == np.float64, reason="longdouble is float64 here")
+def test_a_dtype_that_torch_does_not_have_is_refused():
+    with pytest.raises(ModuleError, match=r"action_space\['x'\]: found .* torch does not have"):
+        dist_for(spaces.Dict(x=spaces.Box(0.0, 1.0, (2,), np.longdouble)))
+
+
+@pytest.mark.parametrize("space", [BOX, spaces.Discrete(2)], ids=str)
+@pytest.mark.parametrize("squashed", ["no", None, 1])
+def test_a_flag_that_is_none_is_refused(space, squashed):
+    with pytest.raises(ModuleError, match=r"found `squashed=.*expected True or False"):
+        dist_for(space, squashed=squashed)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("space", WITH_INPUTS.values(), ids=WITH_INPUTS.keys())
 def test_inputs_that_are_not_finite_are_refused(space, value):

@@ -142,6 +142,11 @@ def test_a_box_without_bounds_cannot_be_squashed(low):
         dist_for(spaces.Dict(x=spaces.Box(low, np.inf, (2,))), squashed=True)
 
 
+def test_half_precision_has_too_few_numbers_near_the_bounds_to_be_squashed():
+    with pytest.raises(ModuleError, match=r"action_space\['x'\]: found .*float16.*, expected float32 or float64"):
+        dist_for(spaces.Dict(x=spaces.Box(-1.0, 1.0, (2,), np.float16)), squashed=True)
+
+
 def test_distributions_of_another_kind_cannot_be_compared():
     with pytest.raises(ModuleError, match="expected a distribution of the same kind"):
         squashed().kl(dist_for(BOX).from_logits(INPUTS))

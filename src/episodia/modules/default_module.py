@@ -89,7 +89,7 @@ class DefaultActorCritic(ActorCritic):
         super().__init__(observation_space, action_space, squashed=squashed)
         self.hidden, self.recurrent = check_sizes("hidden", hidden), recurrent
         self.shared = checked_flag(ModuleError, "default module", "shared", shared)
-        self.squashed = checked_flag(ModuleError, "default module", "squashed", squashed)
+        self.squashed = bool(squashed)
         bottom = Bottom(observation_space, self.hidden, recurrent, generator)
         if shared:
             self.bottom = bottom
