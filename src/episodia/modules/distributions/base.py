@@ -236,8 +236,7 @@ def check_unmasked(spec: DistributionSpec, action_mask: Any) -> None:
 def check_finite(spec: DistributionSpec, inputs: Tensor) -> None:
     """Refuse NaN and infinite inputs."""
     # A finite sum has finite terms: one cheap reduction for the usual case.
-    total = inputs.detach().sum()
-    if not math.isfinite(total.item()) and not bool(torch.isfinite(inputs).all()):
+    if not math.isfinite(inputs.sum().item()) and not bool(torch.isfinite(inputs).all()):
         raise not_finite(spec, inputs, ~torch.isfinite(inputs))
 
 

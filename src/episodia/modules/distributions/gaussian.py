@@ -20,12 +20,16 @@ from episodia.modules.distributions.base import (
 )
 
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+# What exp makes of these, and of twice their distance, is far from both ends of float32.
+_LOG_STD_RANGE = (-20.0, 20.0)
 
 
 @final
 @dataclass(frozen=True)
 class GaussianSpec(DistributionSpec):
     """Distributions for a `Box` of floats; the inputs are all means, then the logarithms of all standard deviations.
+
+    Logarithms below -20 or above 20 count as these, without a gradient: standard deviations are from 2e-9 to 5e8.
 
     A Gaussian has no bounds: actions are not clipped here, since their log-probability belongs to what was drawn. What the
     environment gets is made of them later.
@@ -49,7 +53,7 @@ class GaussianSpec(DistributionSpec):
         inputs = checked_inputs(self, logits)
         check_finite(self, inputs)
         size = self.num_inputs // 2
-        return Gaussian(self, inputs[..., :size], inputs[..., size:])
+        return Gaussian(self, inputs[..., :size], inputs[..., size:].clamp(*_LOG_STD_RANGE))
 
 
 @final
@@ -74,8 +78,7 @@ class Gaussian(ActionDistribution):
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw one action per row, see `ActionDistribution.sample`."""
-        mean, std = self.mean.detach(), self.log_std.detach().exp()
-        return self._actions(torch.normal(mean, std, generator=generator))
+        return self._actions(torch.normal(self.mean, self.log_std.exp(), generator=generator).detach())
 
     def mode(self) -> Tensor:
         """Return the mean of each row."""
