@@ -57,18 +57,40 @@ def test_log_probabilities_are_those_of_torch():
     )
 
 
+def entropy_of(mean, log_std):
+    """Return minus the mean log-density after tanh, integrated before it."""
+    points, step = inner_grid(mean, math.exp(log_std))
+    log_normal = -0.5 * ((points - mean) / math.exp(log_std)) ** 2 - log_std - 0.5 * math.log(2 * math.pi)
+    log_slope = 2 * (math.log(2) - np.logaddexp(points, -points))
+    return -float((np.exp(log_normal) * (log_normal - log_slope)).sum() * step)
+
+
 def test_entropy_is_minus_the_mean_log_density():
-    expected = []
-    for row in INPUTS.numpy():
-        total = 0.0
-        for mean, log_std in zip(row[:2], row[2:], strict=True):
-            points, step = inner_grid(mean, math.exp(log_std))
-            log_normal = -0.5 * ((points - mean) / math.exp(log_std)) ** 2 - log_std - 0.5 * math.log(2 * math.pi)
-            log_slope = 2 * (math.log(2) - np.logaddexp(points, -points))
-            total -= float((np.exp(log_normal) * (log_normal - log_slope)).sum() * step)
-        expected.append(total)
+    expected = [sum(map(entropy_of, row[:2], row[2:])) for row in INPUTS.tolist()]
 
     assert squashed().entropy().tolist() == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("log_std", [-10.0, -5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0])
+def test_entropy_is_exact_for_small_and_large_standard_deviations(log_std):
+    means = [0.0, 0.1, -0.7, 2.0, -6.0, 30.0]
+    inputs = torch.tensor([[mean, log_std] for mean in means], dtype=torch.float64)
+
+    found = squashed(inputs, spaces.Box(-1.0, 1.0, (1,))).entropy()
+
+    assert found.tolist() == pytest.approx([entropy_of(mean, log_std) for mean in means], abs=2e-4)
+
+
+@pytest.mark.parametrize("log_std", [-15.0, -2.0, 0.0, 1.0, 4.0])
+def test_the_gradient_of_the_entropy_is_its_slope(log_std):
+    inputs = torch.tensor([[0.4, log_std]], dtype=torch.float64, requires_grad=True)
+
+    squashed(inputs, spaces.Box(-1.0, 1.0, (1,))).entropy().sum().backward()
+
+    step = 1e-3
+    by_mean = (entropy_of(0.4 + step, log_std) - entropy_of(0.4 - step, log_std)) / (2 * step)
+    by_log_std = (entropy_of(0.4, log_std + step) - entropy_of(0.4, log_std - step)) / (2 * step)
+    assert inputs.grad[0].tolist() == pytest.approx([by_mean, by_log_std], abs=1e-3)
 
 
 def test_entropy_has_a_gradient_away_from_the_ends():
