@@ -14,10 +14,10 @@ from episodia.connectors import (
     PrevActionsPrevRewards,
     View,
 )
-from episodia.connectors.policies.snapshot import device_of
 from episodia.env_runners import MultiAgentEnvRunner
 from episodia.errors import CheckpointError, ModuleError, PolicyError
 from episodia.modules import MultiModule, RandomModule, Rule, RuleModule, default_module
+from episodia.modules.devices import device_of
 from episodia.modules.registry import register_module
 from junk import problem_with, problems
 from scripted_agents import ACTIONS, KINDS, OBSERVATIONS, ScriptedEnv

@@ -13,7 +13,6 @@ from episodia.env_runners.lane_faults import Faults
 from episodia.env_runners.pipelines import (
     Pieces,
     action_space_of,
-    device_of,
     env_to_module_for,
     module_to_env_for,
     real_range_of,
@@ -25,6 +24,7 @@ from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.vector_envs import EnvSource
 from episodia.env_runners.watching import Watcher
 from episodia.episodes.recorder import Recorder
+from episodia.modules.devices import device_of
 
 
 class Acting(NamedTuple):

@@ -11,9 +11,10 @@ import torch
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.multi_agent_sources import SpacesOfAgents, joint, spaces_of
-from episodia.env_runners.pipelines import Pieces, action_space_of, as_pieces, device_of, recorded_action_space
+from episodia.env_runners.pipelines import Pieces, action_space_of, as_pieces, recorded_action_space
 from episodia.episodes import MultiAgentEpisode
 from episodia.modules import MultiModule
+from episodia.modules.devices import device_of
 
 
 class Acting(NamedTuple):
@@ -39,7 +40,7 @@ def _pipelines(env: Any, acting: Acting) -> tuple[EnvToModulePipeline, ModuleToE
     }
     observation_space, action_space = map(joint, spaces_of(env))
     if not isinstance(env_to_module, EnvToModulePipeline):
-        device = next(map(device_of, (modules or {}).values()), None)
+        device = device_of(*(modules or {}).values())
         custom = as_pieces(env_to_module)
         env_to_module = defaults.env_to_module(
             observation_space, action_space, **given, custom=custom, device=device, module=modules

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
@@ -20,6 +19,7 @@ from episodia.connectors import (
     defaults,
 )
 from episodia.errors import EnvRunnerError
+from episodia.modules.devices import device_of
 
 Pieces = Sequence[ConnectorV2]
 
@@ -74,12 +74,6 @@ def real_range_of(module: Any, module_to_env: ModuleToEnvPipeline) -> tuple[floa
 def is_stateful(module: Any) -> bool:
     """Tell whether `module` is recurrent."""
     return module is not None and bool(module.is_stateful())
-
-
-def device_of(module: Any) -> torch.device:
-    """Return where the weights of `module` are; the CPU if it has none."""
-    weights: Iterable[torch.Tensor] = module.parameters() if isinstance(module, torch.nn.Module) else ()
-    return next((weight.device for weight in weights), torch.device("cpu"))
 
 
 def commit(pipelines: Iterable[ConnectorV2]) -> None:

@@ -97,7 +97,7 @@ def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | Non
     >>> [rows.tolist() for rows in plan(np.ones(7, int), 3)]
     [[0, 1, 2], [3, 4, 5, 6]]
     >>> [rows.tolist() for rows in plan(np.array([3, 2, 1, 9, 1]), 5)]
-    [[0, 1], [2], [3, 4]]
+    [[0, 1], [2, 3], [4]]
     """
     order = np.arange(len(counts)) if rng is None else rng.permutation(len(counts))
     total = int(counts.sum())

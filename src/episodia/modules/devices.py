@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from episodia.errors import EpisodiaError
+
+
+def device_of(*modules: Any) -> torch.device:
+    """Return where the first of `modules` that has weights computes; rules have none, and compute on the CPU.
+
+    >>> device_of(None, torch.nn.Linear(2, 2, device="meta"))
+    device(type='meta')
+    """
+    networks = [module for module in modules if isinstance(module, torch.nn.Module)]
+    weights = (weight for network in networks for weight in network.parameters())
+    return next((weight.device for weight in weights), torch.device("cpu"))
 
 
 def usable_device(error: type[EpisodiaError], device: str | torch.device | None) -> torch.device:

@@ -21,14 +21,13 @@ from episodia.connectors.policies.snapshot import (
     acting_copy,
     as_scalars,
     checked_reward,
-    device_of,
 )
 from episodia.connectors.routing import ROW_OWNERS, default_mapping
 from episodia.connectors.spaces.action_masks import masks_in_infos
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
-from episodia.modules.devices import usable_device
+from episodia.modules.devices import device_of, usable_device
 from episodia.state import checkpoint_directory, load_state, save_state
 from episodia.trees import private
 

@@ -21,14 +21,13 @@ from episodia.connectors.policies.snapshot import (
     as_scalars,
     check_acts,
     checked_reward,
-    device_of,
     mask_row,
 )
 from episodia.episodes import SingleAgentEpisode
 from episodia.episodes.module_rows import DEFAULT_MODULE_ID
 from episodia.errors import PolicyError
 from episodia.modules import Module
-from episodia.modules.devices import usable_device
+from episodia.modules.devices import device_of, usable_device
 from episodia.state import checkpoint_directory, load_state, save_state
 from episodia.trees import map_batch
 

@@ -151,13 +151,6 @@ def acting_copy(modules: dict[Any, Any]) -> dict[Any, Any]:
     return copied
 
 
-def device_of(*modules: Any) -> torch.device:
-    """Return where the first of `modules` that has weights computes; rules have none, and compute on the CPU."""
-    networks = [module for module in modules if isinstance(module, torch.nn.Module)]
-    weights = (weight for network in networks for weight in network.parameters())
-    return next((weight.device for weight in weights), torch.device("cpu"))
-
-
 def checked_reward(value: Any) -> float:
     """Return `value` if it is a reward.
 
