@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia import Columns
+from episodia.connectors import Policy
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.learners import A2CConfig, Learner, PPOConfig
 from episodia.modules import LSTMActorCritic, MLPActorCritic, default_module
@@ -117,7 +118,19 @@ def test_an_update_in_float64_does_what_one_in_float32_does(make, config):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_a_saved_policy_acts_with_the_precision_that_it_had(make, dtype, tmp_path):
+    policy = Policy(make(SHOWN["floats"], spaces.Discrete(4)).to(dtype))
+    policy.save(tmp_path / "policy")
+    loaded = Policy.load(tmp_path / "policy")
+    shown = np.random.default_rng(0).normal(size=(6, *SHOWN["floats"].shape)).astype(np.float32)
+
+    assert [loaded(observation) for observation in shown] == [policy(observation) for observation in shown]
+    assert {weight.dtype for weight in loaded.get_state()["module"]["state"].values()} == {dtype}
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_a_runner_acts_with_weights_of_any_precision(make, dtype):
     env = gym.make("CartPole-v1")
     net = make(env.observation_space, env.action_space).to(dtype)

@@ -117,5 +117,9 @@ def as_array(leaf: Any) -> Any:
     """Return a tensor as a NumPy array; anything else as it is."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    # `force` is slower, and needed only for tensors with gradients or on other devices.
-    return leaf.numpy(force=leaf.requires_grad or not leaf.is_cpu)
+    try:
+        # `force` is slower, and needed only for tensors with gradients or on other devices.
+        return leaf.numpy(force=leaf.requires_grad or not leaf.is_cpu)
+    except TypeError:
+        # NumPy has no bfloat16. Each of its numbers is one of float32.
+        return leaf.float().numpy(force=True)

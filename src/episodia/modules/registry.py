@@ -112,7 +112,11 @@ def make_module(
     module = made(observation_space, action_space, **config)
     if isinstance(module, nn.Module):
         _check_fits(module, state)
-        # Not copied into the weights there are, which may have another dtype.
+        dtypes = {value.dtype for value in state.values() if value.is_floating_point()}
+        if len(dtypes) == 1:
+            # What is no weight, and computes in the dtype of the weights, has to know it, too.
+            module.to(dtypes.pop())
+        # Not copied into the weights there are: parts of a network may differ in their dtypes.
         module.load_state_dict(_weights(module, state), assign=True)
     elif state:
         module.set_state(dict(state))
