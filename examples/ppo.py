@@ -32,8 +32,8 @@ def main(arguments=None):
 
     steps, finished = 0, []
     while steps < options.steps:
-        episodes = runner.sample(num_timesteps=256)
-        metrics = learner.update(episodes, num_epochs=20)["default_policy"]
+        episodes = runner.sample(num_timesteps=1024)
+        metrics = learner.update(episodes, num_epochs=10, minibatch_size=128)["default_policy"]
         played = runner.get_metrics()
         finished += played.episode_returns
         if (steps + played.num_env_steps) // 5_000 > steps // 5_000 and finished:

@@ -60,10 +60,11 @@ class Named(NamedTuple):
     recipe: Recipe
 
 
-# What solves CartPole fast with every seed that was tried; tests/learning says how fast.
+# What solves CartPole fast; tests/learning says how fast. PPO did so with each of 65 seeds; of 20 seeds each, A2C was below its
+# level with two, and REINFORCE with one, which had stopped at a lucky moment.
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
-        "ppo": Named(PPOConfig, Recipe(num_timesteps=256, num_epochs=20)),
+        "ppo": Named(PPOConfig, Recipe(num_epochs=10, minibatch_size=128)),
         "a2c": Named(A2CConfig, Recipe(num_timesteps=512)),
         "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
     }
