@@ -308,6 +308,37 @@ def test_eval_plays_the_policy_alone_where_it_is_told_to(folder, capsys):
     assert "3 evaluation episodes: mean return" in capsys.readouterr().out
 
 
+class _Three(_Endless):
+    """Has other spaces."""
+
+    action_space = gym.spaces.Discrete(3)
+
+
+class _Broken(gym.Wrapper):
+    def step(self, action):
+        raise ValueError("out of order")
+
+
+def test_eval_refuses_an_environment_with_other_spaces_and_names_one_that_fails(folder, registered, capsys):
+    cli.main(["train", "ppo", "CartPole-v1", "--steps", "40", "--out", "run", *SMALL])
+    other = registered("Three-v0", entry_point=_Three)
+    broken = registered("Broken-v0", entry_point=lambda: _Broken(gym.make("CartPole-v1").unwrapped))
+    capsys.readouterr()
+
+    for env, complaint in ((other, "expected that of the policy"), (broken, "ValueError: out of order")):
+        assert cli.main(["eval", "run", "--env", env]) == 2
+        assert complaint in capsys.readouterr().err
+    assert (folder / "run").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-3", 0.001), (".5", 0.5), ("True", True), ("true", True), ("None", None), ("lstm", "lstm"), ("[8]", [8])],
+)
+def test_settings_are_read_as_json_or_as_python_writes_them(text, value):
+    assert training._setting(f"name={text}") == ("name", value)
+
+
 class _Impatient(_Endless):
     """Presses Ctrl-C once, after a few steps."""
 

@@ -107,7 +107,7 @@ class Steps(Schedule):
 def test_what_has_no_name_is_only_mentioned(options):
     data = Setup.of("ppo", "CartPole-v1", **options).to_dict()
 
-    with pytest.raises(TrainingError, match=rf"found {next(iter(options))} \(.*without a name.*setup="):
+    with pytest.raises(TrainingError, match=rf"found options.{next(iter(options))}.* \(.*without a name.*setup="):
         Setup.from_dict(json.loads(json.dumps(data)))
 
 
@@ -209,13 +209,38 @@ def test_a_device_may_be_one_of_torch(tmp_path):
         assert training.setup.device == "cpu"
 
 
+@pytest.mark.parametrize("processors", [[ClipByNorm(50.0), len], [len], [len, ClipByNorm(0.5)]])
+def test_what_has_a_name_beside_what_has_none_is_compared(processors, tmp_path):
+    train("ppo", "CartPole-v1", steps=40, out=tmp_path, gradient_processors=[ClipByNorm(0.5), same], **SMALL).close()
+    given = [same if each is len else each for each in processors]
+
+    with pytest.raises(TrainingError, match="'gradient_processors'"):
+        load_training(tmp_path, setup=Setup.of("ppo", "CartPole-v1", gradient_processors=given, **NETWORK))
+    with pytest.raises(TrainingError, match=r"found options.gradient_processors\[1\] \(same\) without a name"):
+        load_training(tmp_path)
+
+
+def same(gradients):
+    return gradients
+
+
+def test_no_device_is_the_cpu():
+    assert Setup.of("ppo", "CartPole-v1", device=None).device == "cpu"
+
+
+def test_a_device_without_memory_is_none():
+    with pytest.raises(LearnerError, match="meta"):
+        Setup.of("ppo", "CartPole-v1", device="meta").build()
+
+
 # --- How environments are played ------------------------------------------------------------------------------------
 
 
 def test_the_runner_can_be_told_how_to_play():
-    with train("ppo", "CartPole-v1", steps=80, horizon=5, vectorization="vector_entry_point", **SMALL) as training:
+    told = {"horizon": np.int64(5), "vectorization": "vector_entry_point"}
+    with train("ppo", "CartPole-v1", steps=80, **told, **SMALL) as training:
         assert training.return_mean <= 5.0
-        assert training.setup.runner == {"horizon": 5, "vectorization": "vector_entry_point"}
+        assert training.setup.runner == told
 
 
 def test_the_runner_says_what_it_cannot_be_told():

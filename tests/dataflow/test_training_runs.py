@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import signal
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -135,6 +137,34 @@ def test_with_nothing_left_to_do_a_run_says_so(tmp_path, capsys):
     assert "nothing was left to do" in capsys.readouterr().err
 
 
+def test_limits_may_be_numbers_of_numpy(tmp_path):
+    told = {
+        "steps": np.int64(80),
+        "target": np.float32(400.0),
+        "checkpoint_every": np.int64(40),
+        "tensorboard": np.False_,
+    }
+
+    train("ppo", "CartPole-v1", out=tmp_path, **told, **SMALL).close()
+
+    assert json.loads((tmp_path / "run.json").read_text())["checkpoint_every"] == 40
+
+
+def test_minus_infinity_is_no_target(tmp_path):
+    with pytest.raises(TrainingError, match="target"):
+        train("ppo", "CartPole-v1", steps=80, target=-math.inf, out=tmp_path / "run", **SMALL)
+
+
+def test_updates_that_are_missing_in_the_metrics_are_told_of(tmp_path, capsys):
+    train("ppo", "CartPole-v1", steps=120, out=tmp_path, **SMALL).close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "metrics.jsonl").write_text("".join(lines[:1]))
+
+    resume(tmp_path, steps=160, progress=False).close()
+
+    assert "2 of 3 updates are missing" in capsys.readouterr().err
+
+
 def test_infinity_is_no_target_any_more(tmp_path):
     train("ppo", "CartPole-v1", steps=80, target=3.0, out=tmp_path, **SMALL).close()
 
@@ -214,7 +244,21 @@ def test_what_cannot_be_saved_is_known_before_anything_is_played(tmp_path):
     with pytest.raises(CheckpointError, match="odd"):
         train("ppo", "CartPole-v1", steps=200, out=tmp_path, connectors=[Odd()], **SMALL)
 
-    assert not (tmp_path / "metrics.jsonl").exists()
+    assert not tmp_path.exists()
+
+
+def test_an_interrupt_before_the_first_update_stops_there(tmp_path, monkeypatch):
+    saving = save_training
+
+    def interrupted(path, training):
+        signal.raise_signal(signal.SIGINT)
+        saving(path, training)
+
+    monkeypatch.setattr(run_directory, "save_training", interrupted)
+
+    with train("ppo", "CartPole-v1", steps=4_000, out=tmp_path, **SMALL) as training:
+        assert training.stopped_by is StoppedBy.INTERRUPT
+        assert training.iteration == 0
 
 
 def test_an_interrupt_while_the_end_is_saved_waits(tmp_path, monkeypatch):
@@ -410,6 +454,26 @@ def test_a_bar_with_all_losses_goes_into_80_columns(monkeypatch):
     assert "return 120.3 policy -0.012 value 12 entropy 0.55" in stream.getvalue()
 
 
+def test_a_bar_that_goes_beyond_its_end_is_full():
+    stream = _Terminal()
+    with Progress(steps=80, stream=stream) as progress:
+        for steps in (40, 85):
+            progress({**RECORD, "steps": steps})
+
+    assert "80.0/80.0" in stream.getvalue()
+    assert "/?" not in stream.getvalue()
+
+
+def test_a_terminal_without_a_width_gets_lines(monkeypatch):
+    stream = _Terminal()
+    monkeypatch.setattr(stream, "fileno", lambda: 0)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
+    with Progress(steps=80, stream=stream) as progress:
+        progress(RECORD)
+
+    assert stream.getvalue().startswith("step ")
+
+
 class _Gone(io.StringIO):
     """A pipe whose reader has gone."""
 
@@ -485,6 +549,7 @@ def test_records_survive_the_file(tmp_path):
         b'{"iteration": 1, "steps": 3, "return_mean": "x"}',
         b'{"iteration": 1, "steps": 3}',
         b"\xff\xfe",
+        b"[" * 10**5,
     ],
 )
 def test_a_line_that_is_no_record_is_named(line, tmp_path):

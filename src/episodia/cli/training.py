@@ -33,6 +33,8 @@ OPTIONS = {
     "tensorboard": "--tensorboard",
     "device": "--device",
 }
+# Values as Python writes them, beside those of JSON.
+_PYTHON = {"True": True, "False": False, "None": None}
 NUM_STEPS = 100_000
 NUM_EPISODES = 100  # to evaluate by
 LONGEST_NAME = 100
@@ -74,10 +76,12 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+    for read in (json.loads, _PYTHON.__getitem__, float):
+        try:
+            return name, read(value)
+        except (ValueError, KeyError):
+            continue
+    return name, value
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -12,6 +12,9 @@ from types import FrameType
 # What comes sooner is the same Ctrl-C: programs that start others pass on what their children have got from the terminal.
 PAUSE_S = 0.5
 
+# The event of whoever handles Ctrl-C at the moment, if somebody does.
+_active: list[threading.Event] = []
+
 
 @contextmanager
 def deferred_interrupts() -> Iterator[threading.Event]:
@@ -31,6 +34,10 @@ def deferred_interrupts() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         yield interrupted
         return
+    if _active:
+        # Within another one, which handles it.
+        yield _active[-1]
+        return
     first_s = 0.0
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -42,7 +49,9 @@ def deferred_interrupts() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
+    _active.append(interrupted)
     try:
         yield interrupted
     finally:
+        _active.remove(interrupted)
         signal.signal(signal.SIGINT, before)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from episodia.arguments import checked_flag, checked_whole
+from episodia.arguments import checked_flag, checked_number, checked_whole
 from episodia.dataflow.checks import check_limits
 from episodia.errors import CheckpointError, TrainingError
 from episodia.state.safe_files import read_plain, write_durably
 
 _FORMAT = "episodia run 1"
 _MOST_BYTES = 10_000
+_LOWEST = -sys.float_info.max
 
 
 @final
@@ -44,13 +46,19 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_limits("run", self.steps, self.target)
-        checked_flag(TrainingError, "run", "tensorboard", self.tensorboard)
-        if self.checkpoint_every is not None:
-            checked_whole(TrainingError, "run", "checkpoint_every", self.checkpoint_every, 1)
         # As plain values: numbers of NumPy are none of JSON, and neither is infinity.
-        target = None if self.target is None or math.isinf(self.target) else float(self.target)
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "steps", int(self.steps))
+        every, target = self.checkpoint_every, None if self.target == math.inf else self.target
+        plain: dict[str, Any] = {
+            "steps": int(self.steps),
+            "tensorboard": checked_flag(TrainingError, "run", "tensorboard", self.tensorboard),
+            "target": None
+            if target is None
+            else checked_number(TrainingError, "run", "target", float(target), _LOWEST),
+        }
+        if every is not None:
+            plain["checkpoint_every"] = checked_whole(TrainingError, "run", "checkpoint_every", every, 1)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def changed(self, **others: Any) -> Limits:
         """Return limits in which those of `others` that are not None take the place of these."""

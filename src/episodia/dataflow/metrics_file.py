@@ -17,7 +17,7 @@ _WHOLE = ("iteration", "steps")
 
 @final
 class MetricsFile:
-    r"""Appends records to a file; each is on disk when the call returns.
+    r"""Appends records to a file; each can be read by others when the call returns.
 
     Args:
         path: The file; it is made with the first record.
@@ -78,7 +78,7 @@ class MetricsFile:
             found = {name: _number(value) for name, value in json.loads(line).items()}
             whole = {name: int(found[name]) for name in _WHOLE}
             return found | whole | {"return_mean": found["return_mean"]}
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise TrainingError(
                 f"{self.path}, line {number}: found {line[:60]!r}, expected a JSON object of numbers with "
                 f"{[*_WHOLE, 'return_mean']} ({error!r}). Remove the line, or choose another directory."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -36,7 +37,7 @@ class Progress:
         self._next_s = 0.0
         self._last: Record | None = None
         self._has_told_of_faults = False
-        self._bar: Any = self._new_bar(done) if self._stream is not None and self._stream.isatty() else None
+        self._bar: Any = self._new_bar(done) if _is_terminal(self._stream) else None
 
     def _new_bar(self, done: int) -> Any:
         try:
@@ -58,8 +59,10 @@ class Progress:
     def _move(self, record: Record) -> None:
         short = described(record, digits=2).replace(" loss", "").replace(",", "")
         self._bar.set_description_str(short, refresh=False)
-        self._with_bar(lambda: self._bar.update(int(record["steps"]) - self._shown))
-        self._shown = int(record["steps"])
+        # The last update may go beyond the end, where a bar has no place.
+        steps = min(int(record["steps"]), self._steps)
+        self._with_bar(lambda: self._bar.update(steps - self._shown))
+        self._shown = steps
 
     def _with_bar(self, draw: Callable[[], object]) -> None:
         try:
@@ -95,6 +98,16 @@ class Progress:
             self._with_bar(self._bar.close)
         elif self._last is not None:
             self._write(self._last)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a bar can be drawn: on a terminal that has a width."""
+    if stream is None or not stream.isatty():
+        return False
+    try:
+        return os.get_terminal_size(stream.fileno()).columns > 0
+    except (OSError, ValueError):  # One that does not tell.
+        return True
 
 
 def described(record: Record, *, digits: int = 3) -> str:

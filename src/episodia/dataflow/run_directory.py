@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -94,8 +95,16 @@ class RunDirectory:
 
     def begin(self, training: Training, limits: Limits) -> None:
         """Write what a run needs to go on, before anything is played: what cannot be saved is found out now."""
+        is_new = not self.has_checkpoint
         limits.save(self.limits_path)
-        self.save(training)
+        try:
+            self.save(training)
+        except BaseException:
+            if is_new:
+                self.limits_path.unlink()
+                with suppress(OSError):  # There may be something else in it.
+                    self.path.rmdir()
+            raise
 
     def save(self, training: Training) -> None:
         """Write the checkpoint, unless it is of this moment already, or cannot be written without the extra.

@@ -82,7 +82,7 @@ class Setup:
         # A list could change afterwards, and a number of NumPy is none of JSON.
         object.__setattr__(self, "connectors", tuple(pieces))
         object.__setattr__(self, "seed", seed)
-        object.__setattr__(self, "device", str(self.device))
+        object.__setattr__(self, "device", "cpu" if cast("object", self.device) is None else str(self.device))
         if not isinstance(cast("object", self.recipe), Recipe):
             raise TrainingError(
                 f"training: found `recipe={self.recipe!r}`, expected a `Recipe`. Use `Setup.of`, which makes it."
@@ -182,13 +182,13 @@ class Setup:
         function that makes environments, is only mentioned.
         """
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
-        config = {each.name: _named(getattr(self.algorithm, each.name), encoded) for each in fields(self.algorithm)}
+        config = {each.name: encoded(getattr(self.algorithm, each.name), unnamed) for each in fields(self.algorithm)}
         network = {**_usual(default_module, MODULE_OPTIONS), **self.network}
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
             "algorithm": name_of(self.algorithm) or unnamed(type(self.algorithm)),
             "env": self.env if isinstance(self.env, str) else unnamed(self.env),
-            "connectors": [_named(piece, encoded_piece) for piece in self.connectors],
+            "connectors": [_encoded_or_unnamed(piece) for piece in self.connectors],
             "seed": self.seed,
             "device": self.device,
             "options": {**config, **recipe, **{name: encoded(value) for name, value in (network | runner).items()}},
@@ -228,11 +228,11 @@ def _usual(function: Callable[..., Any], names: Sequence[str]) -> dict[str, Any]
     return {name: parameters[name].default for name in names}
 
 
-def _named(part: Any, encode: Callable[[Any], Any]) -> Any:
+def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
     try:
-        return encode(part)
-    except (LearnerError, PipelineError):  # It is not one of the library's, and not registered.
-        return unnamed(part)
+        return encoded_piece(piece)
+    except PipelineError:  # It is not registered.
+        return unnamed(piece)
 
 
 def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:

@@ -21,19 +21,21 @@ def unnamed(part: Any) -> dict[str, str]:
     return {_UNNAMED: getattr(part, "__qualname__", type(part).__qualname__)}
 
 
-def unnamed_parts(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which parts of a setup cannot be made again from its data.
+def unnamed_parts(data: Any, path: str = "") -> Iterator[str]:
+    """Yield which parts of a setup's data, at this `path` in it, cannot be made again.
 
-    >>> list(unnamed_parts({"env": {"unnamed": "make"}, "options": {"gamma": 0.9, "clip": {"unnamed": "Steps"}}}))
-    ['env (make)', 'clip (Steps)']
+    >>> list(unnamed_parts({"env": {"unnamed": "make"}, "options": {"gamma": 0.9, "optimizers": [{"unnamed": "Mine"}]}}))
+    ['env (make)', 'options.optimizers[0] (Mine)']
     """
-    for key, part in data.items():
-        if isinstance(part, Mapping) and _UNNAMED in part:
-            yield f"{key} ({part[_UNNAMED]})"
-        elif key == "options" and isinstance(part, Mapping):
-            yield from unnamed_parts(part)
-        elif key == "connectors" and isinstance(part, list):
-            yield from unnamed_parts({f"connectors[{place}]": piece for place, piece in enumerate(part)})
+    if isinstance(data, Mapping):
+        if _UNNAMED in data:
+            yield f"{path} ({data[_UNNAMED]})"
+            return
+        for key, part in data.items():
+            yield from unnamed_parts(part, f"{path}.{key}".removeprefix("."))
+    elif isinstance(data, (list, tuple)):
+        for place, part in enumerate(data):
+            yield from unnamed_parts(part, f"{path}[{place}]")
 
 
 def check_setup_data(data: object) -> None:

@@ -122,6 +122,8 @@ def resume(  # noqa: PLR0913  # each is an independent choice
     try:
         training.history = run.metrics.keep_until(training.iteration)
         before = training.iteration
+        if len(training.history) < before:
+            say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing in it.")
         _run(training, run, limits, progress)
         if training.iteration == before:
             say(

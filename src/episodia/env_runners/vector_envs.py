@@ -101,7 +101,7 @@ class EnvSource:
 
     def _own_form(self, env: str | EnvSpec) -> VectorEnv[Any, Any, Any]:
         horizon = self.settings.horizon
-        limit: dict[str, Any] = {} if horizon is None else {"max_episode_steps": horizon}
+        limit: dict[str, Any] = {} if horizon is None else {"max_episode_steps": int(horizon)}
         return gym.make_vec(env, num_envs=self.num_envs or 1, vectorization_mode="vector_entry_point", **limit)
 
     def _lanes(self, make: Make) -> VectorEnv[Any, Any, Any]:

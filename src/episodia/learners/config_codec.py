@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -28,11 +28,22 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 
 
-def encoded(value: Any) -> Any:
+def _refused(value: Any) -> Any:
+    raise LearnerError(
+        f"config: found {value!r}, expected numbers, texts, and what `episodia.learners` has to put configs together: others "
+        "cannot be saved. Pass the config again where it is loaded."
+    )
+
+
+def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
     """Return JSON values that `decoded` understands.
 
+    Args:
+        value: A part of a config, or a list of them.
+        otherwise: What is put in the place of functions and of other parts that have no name; by default they are refused.
+
     Raises:
-        LearnerError: If `value` is a function, or something else that cannot be named.
+        LearnerError: If there is such a part.
 
     >>> encoded((ClipByNorm(0.5),))
     [{'part': 'ClipByNorm', 'limit': 0.5}]
@@ -42,25 +53,22 @@ def encoded(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [encoded(each) for each in value]
+        return [encoded(each, otherwise) for each in value]
     if isinstance(value, Schedule) and (schedule := schedule_codec.encoded_schedule(value)) is not None:
         return schedule
     if _PARTS.get(type(value).__name__) is type(value):
-        return {KEY: type(value).__name__, **{each.name: _argument(value, each.name) for each in fields(value)}}
-    raise LearnerError(
-        f"config: found {value!r}, expected numbers, texts, and what `episodia.learners` has to put configs together: others "
-        "cannot be saved. Pass the config again where it is loaded."
-    )
+        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(value)}
+        return {KEY: type(value).__name__, **arguments}
+    return otherwise(value)
 
 
-def _argument(part: Any, name: str) -> Any:
-    value = getattr(part, name)
-    if isinstance(part, OptimizerConfig) and name == "optimizer":
-        known = next((name for name, found in _OPTIMIZERS.items() if found is value), None)
-        return encoded(value) if known is None else known
+def _argument(value: Any, otherwise: Callable[[Any], Any]) -> Any:
+    optimizer = next((name for name, found in _OPTIMIZERS.items() if found is value), None)
+    if optimizer is not None:
+        return optimizer
     if isinstance(value, Mapping):
-        return {str(key): encoded(each) for key, each in value.items()}
-    return encoded(value)
+        return {str(key): encoded(each, otherwise) for key, each in value.items()}
+    return encoded(value, otherwise)
 
 
 def decoded(data: Any) -> Any:

@@ -32,7 +32,7 @@ def usable_device(error: type[EpisodiaError], device: str | torch.device | None)
     """
     try:
         found = torch.device("cpu" if device is None else device)
-        torch.empty(0, device=found)
+        torch.zeros(1, device=found).tolist()
     # torch has no error of its own for this: what is raised differs from device to device.
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as problem:
         reason = str(problem).splitlines()[0]
