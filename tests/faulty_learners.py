@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from gymnasium import spaces
 
@@ -123,13 +124,19 @@ class NeedsTwoSteps(Right):
 @breaks("same_seed_gives_same_weights", "other global seeds")
 class ThrowsGlobalDice(Right):
     def of_all(self, each):
-        return (each * torch.rand(len(each))).mean()
+        return (each * torch.from_numpy(np.random.rand(len(each)))).mean()  # noqa: NPY002  # the fault
 
 
-@breaks("learning_changes_the_weights", "found all of them as they were")
+@breaks("it_runs", "depend on none of the weights")
 class DetachesTheLoss(Right):
     def of_all(self, each):
         return each.mean().detach()
+
+
+@breaks("learning_changes_the_weights", "found all of them as they were")
+class CountsForNothing(Right):
+    def of_all(self, each):
+        return each.mean() * 0.0
 
 
 @breaks("coefficients_are_those_declared", r"asks for \['temperature'\]")

@@ -146,11 +146,16 @@ def test_each_module_is_averaged_over_the_places_that_have_steps_of_it():
         {"left": {"left.w": torch.tensor(4.0)}},
     ]
 
-    by_module = averaged(places, [{"left": 1, "right": 5}, {"left": 2}])
-    by_number = averaged(places, [1, 2])
+    found = averaged(places, [{"left": 1, "right": 5}, {"left": 2}])
 
-    assert by_module == {"left": {"left.w": torch.tensor(3.0)}, "right": {"right.w": torch.tensor(2.0)}}
-    assert by_number == by_module
+    assert found == {"left": {"left.w": torch.tensor(3.0)}, "right": {"right.w": torch.tensor(2.0)}}
+
+
+def test_one_number_for_several_modules_is_refused():
+    places = [{"left": {"left.w": torch.tensor(1.0)}, "right": {"right.w": torch.tensor(2.0)}}]
+
+    with pytest.raises(LearnerError, match=r"the weight 3 for the modules \['left', 'right'\] together"):
+        averaged(places, [3])
 
 
 def two(shared_module):

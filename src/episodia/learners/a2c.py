@@ -45,10 +45,11 @@ class A2CConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checked_flag(LearnerError, "A2CConfig", "standardize_advantages", self.standardize_advantages)
-        check_within("A2CConfig", "lambda_", self.lambda_, 0.0, 1.0)
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_advantages", self.standardize_advantages)
+        check_within(where, "lambda_", self.lambda_, 0.0, 1.0)
         for name in ("value_coefficient", "entropy_coefficient"):
-            check_within("A2CConfig", name, getattr(self, name), 0.0)
+            check_within(where, name, getattr(self, name), 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return what computes advantages and value targets."""

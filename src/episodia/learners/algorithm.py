@@ -61,7 +61,7 @@ class AlgorithmConfig(ABC):
             LearnerError, where, "optimizers", self.optimizers, _is_optimizer, "`OptimizerConfig`s"
         )
         wanted, given = "functions such as `ClipByNorm(1.0)`", self.gradient_processors
-        processors = checked_each(LearnerError, where, "gradient_processors", given, callable, wanted)
+        processors = checked_each(LearnerError, where, "gradient_processors", given, _is_processor, wanted)
         # A list could change afterwards.
         object.__setattr__(self, "optimizers", tuple(optimizers))
         object.__setattr__(self, "gradient_processors", tuple(processors))
@@ -88,6 +88,11 @@ class AlgorithmConfig(ABC):
             batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
             coefficients: What `coefficients()` has come to.
         """
+
+
+def _is_processor(value: object) -> bool:
+    # A class such as `ClipByNorm` can be called, too, but makes a processor, and is none.
+    return callable(value) and not isinstance(value, type)
 
 
 def _is_optimizer(value: object) -> bool:

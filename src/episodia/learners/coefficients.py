@@ -59,7 +59,14 @@ class Coefficients:
     def adapt(self, module_id: str, metrics: Mapping[str, float]) -> None:
         """Let the coefficients of a module follow what its last update has measured."""
         found = self._remembered[module_id]
-        self._remembered[module_id] = {name: rule.after(found[name], metrics) for name, rule in self._adaptives.items()}
+        try:
+            following = {name: float(rule.after(found[name], metrics)) for name, rule in self._adaptives.items()}
+        except Exception as error:  # whatever a rule of someone else raises
+            raise LearnerError(
+                f"coefficients of {module_id!r}: found that a rule failed ({type(error).__name__}: {error}), expected the next "
+                "coefficient. Correct `after`; the coefficients are as they were."
+            ) from error
+        self._remembered[module_id] = following
 
     def get_state(self) -> dict[str, dict[str, float]]:
         """Return the coefficients that adapt, by module."""

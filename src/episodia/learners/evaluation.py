@@ -51,7 +51,7 @@ class Evaluation:
         self._outputs = module.forward_train(batch)
         inputs = _needed(self._outputs, Columns.ACTION_DIST_INPUTS, f"`{type(module).__name__}.forward_train`")
         self._axes = inputs.dim() - 1
-        self._rows = _counted_rows(batch)
+        self._rows = _counted_rows(batch, inputs.shape[:-1])
         self._mask = self._action_mask()
         flat = self._flat(inputs)
         self._num_steps = len(flat)
@@ -133,9 +133,16 @@ class Evaluation:
         return flat if self._rows is None else flat.index_select(0, self._rows)
 
 
-def _counted_rows(batch: dict[str, Any]) -> Tensor | None:
-    mask = batch.get(Columns.LOSS_MASK)
-    return None if mask is None else mask.flatten().nonzero().squeeze(-1)
+def _counted_rows(batch: dict[str, Any], shape: torch.Size) -> Tensor | None:
+    if Columns.LOSS_MASK not in batch:
+        return None
+    mask = torch.as_tensor(batch[Columns.LOSS_MASK])
+    if mask.shape != shape:
+        raise LearnerError(
+            f"loss: found {describe_column(mask)} as {Columns.LOSS_MASK!r}, expected one flag for each step, {list(shape)}. "
+            "Correct the piece of the learner pipeline that writes it."
+        )
+    return mask.flatten().nonzero().squeeze(-1)
 
 
 def _needed(columns: dict[str, Any], name: str, writer: str) -> Any:

@@ -105,17 +105,17 @@ def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
     """Return a gradient as a tensor beside its parameter."""
     try:
         found = torch.as_tensor(gradient)
-    except (TypeError, ValueError, RuntimeError) as error:
+        if found.shape == parameter.shape and not found.is_complex():
+            return (found.to_dense() if found.is_sparse else found).to(parameter.device, parameter.dtype)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         raise LearnerError(
             f"apply_gradients: found {type(gradient).__name__} as the gradient of {name!r}, expected a tensor or an array of "
             "numbers. Pass what `compute_gradients` returned."
         ) from error
-    if found.shape != parameter.shape:
-        raise LearnerError(
-            f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
-            f"{list(parameter.shape)}. Compute it with the same modules."
-        )
-    return found.to(parameter.device, parameter.dtype)
+    raise LearnerError(
+        f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
+        f"{list(parameter.shape)}, and real numbers. Compute it with the same modules."
+    )
 
 
 # --- Averages -------------------------------------------------------------------------------------------------------
@@ -219,6 +219,11 @@ def _check_weights(gradients: Sequence[Mapping[str, Gradients]], weights: Sequen
     for place, weight in zip(gradients, each, strict=True):
         if isinstance(weight, Mapping):
             _check_modules(place, weight)
+        elif len(several := [module_id for module_id, named in place.items() if named]) > 1:
+            raise LearnerError(
+                f"average of gradients: found the weight {weight} for the modules {several} together, expected one for each: "
+                "they need not have the same number of steps. Pass what `num_steps_of` returns."
+            )
 
 
 def _check_modules(place: Mapping[str, Gradients], weight: Mapping[str, float]) -> None:

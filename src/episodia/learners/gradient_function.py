@@ -9,14 +9,13 @@ from typing import Any, final
 from episodia.arguments import checked_whole
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
-from episodia.learners.batch_checks import check_batch
 from episodia.learners.coefficients import Coefficients
-from episodia.learners.gradient_averages import MeasuredGradients, measured
-from episodia.learners.gradients import compute
+from episodia.learners.differentiation import Differentiation
+from episodia.learners.gradient_averages import MeasuredGradients
 from episodia.learners.networks import Networks
-from episodia.learners.optimizers import trained_names
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
+from episodia.modules.devices import device_of
 
 
 @final
@@ -24,7 +23,7 @@ class GradientFunction:
     """Computes what `Learner.compute_gradients` does, with the weights and coefficients of a state that is passed in.
 
     The same state and batch always give the same gradients: what it was called with before does not matter. It can be
-    pickled, and so sent to where the batches are.
+    pickled, and so sent to where the batches are. It computes where its modules are.
 
     Args:
         modules: The module, or modules by their ids, as for the learner. They are copied, for their structure.
@@ -51,8 +50,8 @@ class GradientFunction:
         self.config = config
         copied: Any = copy.deepcopy(modules)
         self._networks = Networks(copied)
-        self._trained = self._networks.chosen(trained_names(self._networks.parameters, config.optimizers))
-        self._coefficients = Coefficients(config.coefficients(), self._trained)
+        self._differentiation = Differentiation(self._networks, config)
+        self._coefficients = Coefficients(config.coefficients(), self._differentiation.trained)
 
     def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> MeasuredGradients:
         """Return the gradients of the loss on `batch`, by parameter name, and what was measured.
@@ -75,16 +74,17 @@ class GradientFunction:
         check_part("weights", state["weights"], self._networks.check_weights)
         check_part("coefficients", state["coefficients"], self._coefficients.check_state)
         check_part("progress", state["progress"], _check_steps)
-        check_batch(batch)
         self._networks.set_weights(state["weights"])
         self._coefficients.set_state(state["coefficients"])
-        t = state["progress"]["num_steps"]
-        own = {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
-        coefficients = {module_id: self._coefficients.at(module_id, t) for module_id in own}
-        networks = self._networks
-        with networks.learning(own):
-            return measured(compute(networks.modules, self._trained, self.config, own, coefficients), self._trained)
+        progress = state["progress"]
+        coefficients = {
+            module_id: self._coefficients.at(module_id, progress["num_steps"])
+            for module_id in self._differentiation.trained
+        }
+        device = device_of(*self._networks.modules.values())
+        return self._differentiation.measured(batch, coefficients, noise=progress["num_updates"], device=device)
 
 
 def _check_steps(progress: Mapping[str, Any]) -> None:
-    checked_whole(LearnerError, "gradients of a state", "num_steps", progress["num_steps"], 0)
+    for name in ("num_steps", "num_updates"):
+        checked_whole(LearnerError, "gradients of a state", name, progress[name], 0, below=2**63)

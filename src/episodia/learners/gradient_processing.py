@@ -129,7 +129,7 @@ def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradient
 
 
 def _processed(processor: GradientProcessor, gradients: ModuleGradients) -> ModuleGradients:
-    problem: str | Exception = "it returned something else"
+    problem: str | Exception = "it returned something else, or tensors of another shape, dtype or device"
     try:
         found = processor(gradients)
         if _forms(found) == _forms(gradients):
@@ -137,10 +137,13 @@ def _processed(processor: GradientProcessor, gradients: ModuleGradients) -> Modu
     except Exception as error:  # noqa: BLE001  # whatever a function of someone else raises is told below
         problem = error
     raise LearnerError(
-        f"gradient processor {processor!r}: found that it failed ({problem!r}), expected a dict with the gradients of each "
-        "module, as many tensors of the same shapes. Correct it, or take another, such as `ClipByNorm(1.0)`."
+        f"gradient processor {processor!r}: found that it failed ({problem}), expected a dict with the gradients of each "
+        "module, as many tensors of the same forms. Correct it, or take another, such as `ClipByNorm(1.0)`."
     ) from (problem if isinstance(problem, Exception) else None)
 
 
-def _forms(gradients: ModuleGradients) -> dict[str, list[torch.Size]]:
-    return {module_id: [tensor.shape for tensor in tensors] for module_id, tensors in gradients.items()}
+def _forms(gradients: ModuleGradients) -> dict[str, list[tuple[torch.Size, torch.dtype, torch.device]]]:
+    return {
+        module_id: [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+        for module_id, tensors in gradients.items()
+    }

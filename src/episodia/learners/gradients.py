@@ -53,7 +53,7 @@ def compute(
     metrics: dict[str, dict[str, Tensor]] = {}
     for module_id, columns in batch.items():
         try:
-            loss, found = config.loss(modules[module_id], columns, coefficients[module_id])
+            loss, found = _pair(config.loss(modules[module_id], columns, coefficients[module_id]))
             losses[module_id] = _without_axes("loss", loss)
             metrics[module_id] = {key: _without_axes(key, value).detach() for key, value in found.items()}
         except NonFiniteError:
@@ -66,7 +66,16 @@ def compute(
     together = [list(batch)] if _are_disjoint(parameters) else [[module_id] for module_id in batch]
     gradients: dict[str, Gradients] = {}
     for group in together:
-        gradients |= _backward({module_id: losses[module_id] for module_id in group}, parameters)
+        try:
+            gradients |= _backward({module_id: losses[module_id] for module_id in group}, parameters)
+        except EpisodiaError:
+            raise
+        except Exception as error:  # whatever autograd, or a function of someone else in it, raises
+            raise LearnerError(
+                f"gradients of {group}: found that the loss of `{type(config).__name__}` cannot be differentiated "
+                f"({type(error).__name__}: {error}), expected one of which torch knows how it came about, and weights that "
+                "want gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
+            ) from error
     return Computed(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
 
 
@@ -79,7 +88,15 @@ def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any],
     )
 
 
-def _without_axes(name: str, number: Tensor) -> Tensor:
+def _pair(found: object) -> tuple[Any, Mapping[str, Any]]:
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
+        return found
+    raise TypeError(f"it returned {type(found).__name__}, and not a loss and a dict of metrics")
+
+
+def _without_axes(name: str, number: object) -> Tensor:
+    if not isinstance(number, Tensor):
+        raise TypeError(f"{name!r} is {number!r}, and no tensor")
     if number.dim():
         raise ValueError(f"{name!r} has the shape {list(number.shape)}, and not that of one number, []")
     return number
@@ -89,7 +106,9 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
     differentiable = {module_id: loss for module_id, loss in losses.items() if loss.requires_grad}
     wanted = [(module_id, name) for module_id in differentiable for name in parameters[module_id]]
     if not wanted:
-        return {module_id: {} for module_id in losses}
+        nothing: dict[str, Gradients] = {module_id: {} for module_id in losses}
+        _check_learned(losses, nothing)
+        return nothing
     total = (
         torch.stack(list(differentiable.values())).sum()
         if len(differentiable) > 1
@@ -101,8 +120,20 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
     for (module_id, name), gradient in zip(wanted, found, strict=True):
         if gradient is not None:
             # One number that stands for many, as autograd gives it for sums, is no memory that optimizers can work with.
-            gradients[module_id][name] = gradient.contiguous()
+            dense = gradient.to_dense() if gradient.is_sparse else gradient
+            gradients[module_id][name] = dense.contiguous()
+    _check_learned(losses, gradients)
     return gradients
+
+
+def _check_learned(losses: Mapping[str, Tensor], gradients: Mapping[str, Gradients]) -> None:
+    """Check that losses depend on weights: one that does not would be learned from for ever, without any effect."""
+    idle = [module_id for module_id, loss in losses.items() if not gradients[module_id] and bool(loss.isfinite())]
+    if idle:
+        raise LearnerError(
+            f"loss: found that those of {idle} depend on none of the weights that are trained, expected that they do. Do not "
+            "detach what a loss is made of, and give the components that it depends on an optimizer."
+        )
 
 
 def _are_disjoint(parameters: Mapping[str, Mapping[str, Parameter]]) -> bool:

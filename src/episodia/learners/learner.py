@@ -16,8 +16,9 @@ from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
-from episodia.learners.batch_checks import ModuleBatch, check_batch
+from episodia.learners.batch_checks import ModuleBatch
 from episodia.learners.coefficients import Coefficients
+from episodia.learners.differentiation import Differentiation
 from episodia.learners.finiteness import non_finite_error, not_finite
 from episodia.learners.gradient_averages import (
     MeasuredGradients,
@@ -25,11 +26,10 @@ from episodia.learners.gradient_averages import (
     averaged,
     averaged_metrics,
     by_module,
-    measured,
     total_weight,
 )
 from episodia.learners.gradient_processing import keep_finite, norm_of, processed
-from episodia.learners.gradients import Gradients, compute, flattened, merged
+from episodia.learners.gradients import Gradients, flattened, merged
 from episodia.learners.metrics import ALL_MODULES, Log, Metrics
 from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
 from episodia.learners.networks import Networks
@@ -92,13 +92,15 @@ class Learner:
         check_algorithm(config)
         self.config = config
         self.device = usable_device(LearnerError, device)
+        self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
         self._networks = Networks(modules)
+        self._differentiation = Differentiation(self._networks, config)
+        # Not before it is known that they can learn.
         for module in self._networks.torch_modules.values():
             module.to(self.device)
         self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
-        self._trained = self._networks.chosen(self._optimizers.trained)
+        self._trained = self._differentiation.trained
         self._coefficients = Coefficients(config.coefficients(), self._trained)
-        self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
         self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
         self.pipeline = (
             default_pipeline(
@@ -155,10 +157,11 @@ class Learner:
             Averages over all minibatches, by module and name; under `ALL_MODULES` what concerns all of them.
 
         Raises:
-            ConnectorError: If a piece of the pipeline fails.
-            LearnerError: If a number is out of range, or if the loss does not find a column.
+            ConnectorError: If a piece of the pipeline fails, as where rewards or values are not finite.
+            LearnerError: If a number is out of range, if the loss does not find a column, or if it depends on no weights.
             NonFiniteError: If a loss or a gradient is not finite, and the config says that this is an error.
         """
+        _check_arguments(num_epochs, minibatch_size, shuffle)
         batch = self.batch_of(episodes)
         return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
 
@@ -177,20 +180,18 @@ class Learner:
         shuffle: bool = True,
     ) -> Metrics:
         """Let the modules learn from a batch as `batch_of` returns it, see `update`."""
-        checked_whole(LearnerError, "update", "num_epochs", num_epochs, 1)
-        if minibatch_size is not None:
-            checked_whole(LearnerError, "update", "minibatch_size", minibatch_size, 1)
-        checked_flag(LearnerError, "update", "shuffle", shuffle)
-        own = self._learnable(batch)
+        _check_arguments(num_epochs, minibatch_size, shuffle)
+        own = self._differentiation.learnable(batch)
         counts = self.num_steps_of(own)
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
-        with self._networks.learning(own):
+        self._optimizers.forget_gradients()
+        with self._differentiation.learning(own, noise=self._noise(), device=self.device):
             for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
                 self._learn(parts, coefficients, log)
-        self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += sum(counts.values())
+        self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
         found: Metrics = {
             module_id: {
                 **log.means(module_id),
@@ -205,8 +206,16 @@ class Learner:
     def _learn(self, parts: Mapping[str, Minibatch], coefficients: Mapping[str, Mapping[str, float]], log: Log) -> None:
         """Take one gradient step with a minibatch of each module."""
         columns = {module_id: on_device(part.columns, self.device) for module_id, part in parts.items()}
-        computed = compute(self.modules, self._trained, self.config, columns, coefficients)
-        norms = self._apply(computed.gradients, computed.losses)
+        buffers = self._differentiation.buffers
+        kept = buffers.kept(columns)
+        try:
+            computed = self._differentiation.computed(columns, coefficients)
+            norms = self._apply(computed.gradients, computed.losses)
+        except BaseException:
+            buffers.restore(kept)
+            raise
+        # A module that is skipped stays as it is, also in what it remembers beside its weights.
+        buffers.restore(kept, [module_id for module_id in parts if module_id not in norms])
         for module_id, part in parts.items():
             if module_id in norms:
                 numbers = {"loss": computed.losses[module_id], "gradient_norm": norms[module_id]}
@@ -223,18 +232,23 @@ class Learner:
         Those of a module whose loss is not finite are NaN, so that it is noticed where they are applied. `GradientFunction`
         does the same without a learner.
         """
-        own = {module_id: on_device(columns, self.device) for module_id, columns in self._learnable(batch).items()}
         coefficients, _ = self._at_present()
-        with self._networks.learning(own):
-            return measured(compute(self.modules, self._trained, self.config, own, coefficients), self._trained)
+        noise = self._progress["num_updates"]
+        return self._differentiation.measured(batch, coefficients, noise=noise, device=self.device)
 
     def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""
-        counts = {module_id: step_counts(module_id, columns) for module_id, columns in self._learnable(batch).items()}
+        counts = {
+            module_id: step_counts(module_id, columns)
+            for module_id, columns in self._differentiation.learnable(batch).items()
+        }
         return {module_id: int(found.sum()) for module_id, found in counts.items()}
 
     def apply_gradients(self, gradients: Sequence[Mapping[str, Any]], *, weights: Sequence[Weight]) -> Metrics:
         """Take one gradient step with the average of several gradients: what their batches together would have given.
+
+        What is standardised, as advantages are by default, is so in each batch on its own; without that the step is exactly the
+        one that all rows together would have given. Buffers, such as the statistics of batch normalisation, do not travel.
 
         Coefficients that adapt stay as they are: only the caller knows after which of several steps an update ends. Call
         `adapt` then.
@@ -254,6 +268,7 @@ class Learner:
         mean = averaged(by_module(gradients, self._trained), weights)
         metrics = averaged_metrics(gradients, weights)
         _, rates = self._at_present()
+        self._optimizers.forget_gradients()
         norms = self._apply(mean, {})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))
@@ -322,15 +337,10 @@ class Learner:
         coefficients = {module_id: self._coefficients.at(module_id, self.num_steps) for module_id in self._trained}
         return coefficients, dict(zip(names, rates, strict=True))
 
-    def _learnable(self, batch: Mapping[str, ModuleBatch]) -> dict[str, ModuleBatch]:
-        """Return the batches of the modules that are trained."""
-        check_batch(batch)
-        if batch and not any(module_id in self.modules for module_id in batch):
-            raise LearnerError(
-                f"batch: found columns of {list(batch)}, expected those of a module that the learner has, "
-                f"{list(self.modules)}. Pass the modules as a dict with the ids that episodes name."
-            )
-        return {module_id: columns for module_id, columns in batch.items() if module_id in self._trained}
+    def _noise(self) -> int:
+        """Return a seed for what modules draw while they learn: another one for each update, which follows from the state."""
+        state = self._rng.bit_generator.state["state"]["state"]
+        return int((state + self._progress["num_updates"]) % 2**63)
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -408,6 +418,13 @@ class Learner:
 
     def _set_generator(self, state: Mapping[str, Any]) -> None:
         self._rng = generator_with(state)
+
+
+def _check_arguments(num_epochs: int, minibatch_size: int | None, shuffle: bool) -> None:
+    checked_whole(LearnerError, "update", "num_epochs", num_epochs, 1)
+    if minibatch_size is not None:
+        checked_whole(LearnerError, "update", "minibatch_size", minibatch_size, 1)
+    checked_flag(LearnerError, "update", "shuffle", shuffle)
 
 
 def _checked_pipeline(pipeline: object) -> LearnerConnectorPipeline:

@@ -174,9 +174,15 @@ def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
         return columns
 
     def moved(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or leaf.device == device:
+        if not isinstance(leaf, torch.Tensor) or _is_on(leaf, device):
             return leaf
-        # Only page-locked memory can be read while the program goes on.
-        return (leaf.pin_memory() if device.type == "cuda" else leaf).to(device, non_blocking=True)
+        # Only page-locked memory can be read while the program goes on, and only the CPU has such.
+        waits = leaf.device.type == "cpu" and device.type == "cuda"
+        return (leaf.pin_memory() if waits else leaf).to(device, non_blocking=True)
 
     return {name: map_batch(moved, column) for name, column in columns.items()}
+
+
+def _is_on(leaf: torch.Tensor, device: torch.device) -> bool:
+    # A device without a number is any of its kind.
+    return leaf.device == device or (leaf.device.type == device.type and device.index is None)

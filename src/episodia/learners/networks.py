@@ -41,6 +41,7 @@ class Networks:
     def __init__(self, modules: Module | Mapping[str, Module]) -> None:
         self.is_single = not _is_mapping(modules)
         given: Any = {DEFAULT_MODULE_ID: modules} if self.is_single else modules
+        given = dict(given.items()) if isinstance(given, nn.ModuleDict) else given
         # A container of our own may say which of its members do not learn.
         self.modules = given if isinstance(given, MultiModule) else MultiModule(given)
         self._single = modules if self.is_single else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +43,7 @@ class OptimizerConfig:
     components: tuple[str, ...] | None = None
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
     learning_rate: float | Schedule | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
@@ -58,6 +59,8 @@ class OptimizerConfig:
                 f"OptimizerConfig: found `optimizer={optimizer!r}` and `options={options!r}`, expected a class of "
                 "`torch.optim` and a dict of what it takes. Pass such ones."
             )
+        # What a caller does to its own dict does not change the config.
+        object.__setattr__(self, "options", dict(options))
 
 
 def _are_names(components: object) -> bool:
@@ -85,12 +88,12 @@ class Optimizers:
         self, parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig], learning_rate: float | Schedule
     ) -> None:
         self._names = _claimed(parameters, configs)
-        self._optimizers = [
-            _made(config, [parameters[name] for name in _without_aliases(names, parameters)])
-            for config, names in zip(configs, self._names, strict=True)
-        ]
         self._rates = [
             as_schedule(learning_rate if config.learning_rate is None else config.learning_rate) for config in configs
+        ]
+        self._optimizers = [
+            _made(config, [parameters[name] for name in _without_aliases(names, parameters)], rate.at(0))
+            for config, names, rate in zip(configs, self._names, self._rates, strict=True)
         ]
         self._parameters = parameters
         self._configs = configs
@@ -113,9 +116,25 @@ class Optimizers:
                 group["lr"] = rate.at(t)
 
     def step(self) -> None:
-        """Change all parameters that have a gradient, and take the gradients away."""
+        """Change all parameters that have a gradient, and take the gradients away.
+
+        Raises:
+            LearnerError: If an optimizer fails.
+        """
+        try:
+            for optimizer in self._optimizers:
+                optimizer.step()
+        except Exception as error:  # whatever an optimizer of someone else raises
+            raise LearnerError(
+                f"gradient step: found that {type(optimizer).__name__} failed ({error}), expected that it changes its "
+                "parameters. Choose another optimizer; the weights may be half changed."
+            ) from error
+        finally:
+            self.forget_gradients()
+
+    def forget_gradients(self) -> None:
+        """Take away gradients that somebody has left at the parameters: they are none of an algorithm."""
         for optimizer in self._optimizers:
-            optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
     # --- State ------------------------------------------------------------------------------------------------------
@@ -147,7 +166,7 @@ class Optimizers:
                     f"state of optimizers: found memories of {unknown}, expected only some of {own}. Load the state of a "
                     "learner with the same modules and optimizers."
                 )
-            usual = usual_shapes(partial(_made, config), [self._parameters[name] for name in own])
+            usual = usual_shapes(partial(_made, config, learning_rate=1e-3), [self._parameters[name] for name in own])
             for name, memory in part["parameters"].items():
                 check_memory(name, memory, usual[own.index(name)])
 
@@ -180,10 +199,14 @@ def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[Optimiz
 
 def _claimed(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> list[list[str]]:
     """Return the names that each optimizer is responsible for."""
+    if not configs:
+        raise LearnerError("optimizers: found none, expected at least one. Without any, nothing is learned.")
     claims: list[list[str]] = []
     owners: dict[int, int] = {}
     for position, config in enumerate(configs):
-        names = _matching(list(parameters), config.components)
+        matching = {id(parameters[name]) for name in _matching(list(parameters), config.components)}
+        # What modules share has a name in each of them, and learns from what is done under all of these.
+        names = [name for name, parameter in parameters.items() if id(parameter) in matching]
         for name in names:
             owner = owners.setdefault(id(parameters[name]), position)
             if owner != position:
@@ -220,16 +243,16 @@ def _without_aliases(names: Sequence[str], parameters: Mapping[str, Parameter]) 
     return list(firsts.values())
 
 
-def _made(config: OptimizerConfig, parameters: list[Parameter]) -> torch.optim.Optimizer:
+def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: float) -> torch.optim.Optimizer:
     options = dict(config.options)
-    if config.optimizer in _FUSED and not {"fused", "foreach"} & options.keys():
+    if config.optimizer in _FUSED and not {"fused", "foreach", "differentiable"} & options.keys():
         options["fused"] = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
     if not parameters:
         raise LearnerError(
             "optimizers: found no parameters to train, expected some. Give the learner a `torch.nn.Module` that has weights."
         )
     try:
-        made: object = config.optimizer(parameters, lr=0.0, **options)
+        made: object = config.optimizer(parameters, lr=learning_rate, **options)
     except Exception as error:  # whatever a constructor of someone else raises
         raise LearnerError(
             f"optimizers: found {config.optimizer!r} with the options {options}, which cannot be made ({error}), expected a "
@@ -239,6 +262,12 @@ def _made(config: OptimizerConfig, parameters: list[Parameter]) -> torch.optim.O
         raise LearnerError(
             f"optimizers: found {config.optimizer!r}, which makes {made!r}, expected an optimizer of `torch.optim`. Pass its "
             "class, or a function that makes one."
+        )
+    closure = inspect.signature(made.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise LearnerError(
+            f"optimizers: found {type(made).__name__}, which computes losses itself, expected one that needs gradients only. "
+            "Choose Adam, for example."
         )
     return made
 

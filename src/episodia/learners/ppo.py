@@ -51,14 +51,15 @@ class PPOConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checked_flag(LearnerError, "PPOConfig", "standardize_advantages", self.standardize_advantages)
-        check_within("PPOConfig", "lambda_", self.lambda_, 0.0, 1.0)
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_advantages", self.standardize_advantages)
+        check_within(where, "lambda_", self.lambda_, 0.0, 1.0)
         for name in ("value_coefficient", "entropy_coefficient"):
-            check_within("PPOConfig", name, getattr(self, name), 0.0)
+            check_within(where, name, getattr(self, name), 0.0)
         if self.clip is not None:
-            check_positive("PPOConfig", "clip", self.clip)
+            check_positive(where, "clip", self.clip)
         if not isinstance(self.kl_coefficient, AdaptiveKL):
-            check_within("PPOConfig", "kl_coefficient", self.kl_coefficient, 0.0)
+            check_within(where, "kl_coefficient", self.kl_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return what computes advantages and value targets."""
@@ -83,7 +84,7 @@ class PPOConfig(AlgorithmConfig):
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
         log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, where `GetActions` has left it")
-        ratios, clip = log_ratios.exp(), coefficients.get("clip", torch.inf)
+        ratios, clip = log_ratios.exp(), torch.inf if self.clip is None else coefficients["clip"]
         policy_loss = -clipped_surrogates(ratios, advantages, clip).mean()
         value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
         entropy = steps.entropy().mean()

@@ -37,8 +37,9 @@ class ReinforceConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checked_flag(LearnerError, "ReinforceConfig", "standardize_returns", self.standardize_returns)
-        check_within("ReinforceConfig", "entropy_coefficient", self.entropy_coefficient, 0.0)
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_returns", self.standardize_returns)
+        check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return what computes returns-to-go."""
