@@ -49,8 +49,8 @@ def values_and_bootstraps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
 
-    Observations are left on the device, as tensors, so that they travel there once; on the CPU as arrays. If there are more
-    than `BYTES_AT_ONCE`, they stay on the CPU, and the module gets them in pieces.
+    The columns stay where they are: what goes to another device for its values does not come back from there. If there are more
+    than `BYTES_AT_ONCE`, the module gets them in pieces.
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
@@ -67,7 +67,8 @@ def values_and_bootstraps(
     home = torch.device("cpu") if is_large else target
     tracks = {name: track.map(lambda leaf: as_tensor(leaf, home)) for name, track in tracks.items()}
     # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
-    columns.update({name: track.map(as_array) for name, track in tracks.items()} if home.type == "cpu" else tracks)
+    if home.type == "cpu":
+        columns.update({name: track.map(as_array) for name, track in tracks.items()})
     with torch.no_grad(), mode([module], training=False):
         if module.is_stateful():
             return _recurrent_values(module, tracks, rows, max_seq_len, target)

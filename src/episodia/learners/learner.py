@@ -59,7 +59,8 @@ class Learner:
         action_space: Of the environment.
         learner_pipeline: From episodes to batches; by default the default one, with the targets of `config`.
         seed: For the order of rows in minibatches.
-        device: Where modules compute; they are moved there. Batches stay on the CPU, and only minibatches are moved.
+        device: Where modules compute; they are moved there. Batches stay on the CPU: minibatches are moved, and observations
+            for their values.
 
     Raises:
         LearnerError: If optimizers and modules do not fit together, or if there is no such device.
