@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from gymnasium import Space
 from torch import Tensor
-from torch.nn import Parameter
 
 from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole
 from episodia.connectors import LearnerConnectorPipeline
@@ -19,7 +18,6 @@ from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.batch_checks import ModuleBatch
 from episodia.learners.coefficients import Coefficients
 from episodia.learners.differentiation import Differentiation
-from episodia.learners.finiteness import non_finite_error, not_finite
 from episodia.learners.gradient_averages import (
     MeasuredGradients,
     Weight,
@@ -28,8 +26,8 @@ from episodia.learners.gradient_averages import (
     by_module,
     total_weight,
 )
-from episodia.learners.gradient_processing import keep_finite, norm_of, processed
-from episodia.learners.gradients import Gradients, flattened, merged
+from episodia.learners.gradient_steps import GradientSteps
+from episodia.learners.gradients import Gradients
 from episodia.learners.metrics import ALL_MODULES, Log, Metrics
 from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
 from episodia.learners.networks import Networks
@@ -101,6 +99,7 @@ class Learner:
             module.to(self.device)
         self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
         self._trained = self._differentiation.trained
+        self._steps = GradientSteps(self._optimizers, self._trained, config)
         self._coefficients = Coefficients(config.coefficients(), self._trained)
         self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
         self.pipeline = (
@@ -211,7 +210,7 @@ class Learner:
         kept = buffers.kept(columns)
         try:
             computed = self._differentiation.computed(columns, coefficients)
-            norms = self._apply(computed.gradients, computed.losses)
+            norms = self._take_step(computed.gradients, computed.losses)
         except BaseException:
             buffers.restore(kept)
             raise
@@ -270,7 +269,7 @@ class Learner:
         metrics = averaged_metrics(gradients, weights)
         _, rates = self._at_present()
         self._optimizers.forget_gradients()
-        norms = self._apply(mean, {})
+        norms = self._take_step(mean, {})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))
         found: Metrics = {
@@ -300,33 +299,12 @@ class Learner:
             if module_id in metrics:
                 self._coefficients.adapt(module_id, metrics[module_id])
 
-    def _apply(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _take_step(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
-        norms = {module_id: norm_of(list(named.values())) for module_id, named in gradients.items()}
-        bad = not_finite(losses, norms)
-        usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
-        pairs = merged(usable, flattened(self._trained))
-        raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
-        final_ones = processed(self.config.gradient_processors, raw) if raw else {}
-        if not keep_finite(self.config.gradient_processors):
-            bad |= not_finite({}, {module_id: norm_of(found) for module_id, found in final_ones.items()})
-        if bad and self.config.on_non_finite == "raise":
-            raise non_finite_error(bad)
-        self._progress["num_skipped"] += len(bad)
-        self._step({module_id: pairs[module_id] for module_id in pairs if module_id not in bad}, final_ones)
-        return {module_id: norm for module_id, norm in norms.items() if module_id not in bad}
-
-    def _step(
-        self, pairs: Mapping[str, Sequence[tuple[Parameter, Tensor]]], gradients: Mapping[str, Sequence[Tensor]]
-    ) -> None:
-        """Let the optimizers change these parameters by what has become of their gradients."""
-        if not pairs:
-            return
-        for module_id, found in pairs.items():
-            for (parameter, _), gradient in zip(found, gradients[module_id], strict=True):
-                parameter.grad = gradient
-        self._optimizers.step()
-        self._progress["num_gradient_steps"] += 1
+        taken = self._steps.take(gradients, losses)
+        self._progress["num_skipped"] += taken.num_skipped
+        self._progress["num_gradient_steps"] += int(taken.has_stepped)
+        return taken.norms
 
     # --- What holds at the moment -----------------------------------------------------------------------------------
 
