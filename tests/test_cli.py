@@ -333,7 +333,19 @@ def test_eval_refuses_an_environment_with_other_spaces_and_names_one_that_fails(
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-3", 0.001), (".5", 0.5), ("True", True), ("true", True), ("None", None), ("lstm", "lstm"), ("[8]", [8])],
+    [
+        ("1e-3", 0.001),
+        (".5", 0.5),
+        ("True", True),
+        ("true", True),
+        ("None", None),
+        ("lstm", "lstm"),
+        ("[8]", [8]),
+        ("(8, 9)", (8, 9)),
+        ("1_000", 1000),
+        ("[" * 10**5, "[" * 10**5),
+    ],
+    ids=range(10),
 )
 def test_settings_are_read_as_json_or_as_python_writes_them(text, value):
     assert training._setting(f"name={text}") == ("name", value)

@@ -7,7 +7,9 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -245,6 +247,56 @@ def test_what_cannot_be_saved_is_known_before_anything_is_played(tmp_path):
         train("ppo", "CartPole-v1", steps=200, out=tmp_path, connectors=[Odd()], **SMALL)
 
     assert not tmp_path.exists()
+
+
+def test_a_beginning_that_fails_after_it_was_saved_can_go_on(tmp_path, monkeypatch):
+    saving = save_training
+
+    def interrupted(path, training):
+        saving(path, training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_directory, "save_training", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL)
+    monkeypatch.undo()
+
+    with resume(tmp_path, progress=False) as training:
+        assert training.steps >= 80
+
+
+def test_ctrl_c_stops_a_run_with_environments_in_other_processes(tmp_path):
+    program = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "episodia",
+            "train",
+            "ppo",
+            "CartPole-v1",
+            "--steps",
+            "9000000",
+            "--out",
+            str(tmp_path / "run"),
+        ]
+        + [word for pair in ("vectorization=async", "num_envs=2", "num_timesteps=64") for word in ("--set", pair)],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    )
+    try:
+        for _ in range(600):
+            if (tmp_path / "run" / "metrics.jsonl").exists():
+                break
+            time.sleep(0.1)
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+        shown, _ = program.communicate(timeout=60)
+    finally:
+        program.kill()
+
+    assert program.returncode == 130
+    assert "Stopped by: interrupt" in shown
 
 
 def test_an_interrupt_before_the_first_update_stops_there(tmp_path, monkeypatch):

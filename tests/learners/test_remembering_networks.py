@@ -123,10 +123,13 @@ def test_the_same_state_and_batch_give_the_same_gradients_with_dropout():
     assert same(first, learner.compute_gradients(batch))
 
 
-def test_learning_draws_no_random_numbers_of_others():
+def test_learning_draws_no_random_numbers_of_others(monkeypatch):
     learner = Learner(net(dropout=0.5), A2CConfig(), seed=0)
-    before = torch.get_rng_state()
+    before, seeded = torch.get_rng_state(), []
+    # What would seed devices that nobody asked about.
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
 
     learner.update([drive(6)], num_epochs=2)
 
     assert torch.equal(torch.get_rng_state(), before)
+    assert seeded == []

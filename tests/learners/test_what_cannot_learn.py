@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,10 +70,20 @@ def test_learning_works_where_gradients_are_switched_off():
 def test_inference_mode_is_refused():
     learner = Learner(mlp(), PPOConfig(), seed=0)
 
-    with torch.inference_mode(), pytest.raises(LearnerError, match="inference mode"):
-        learner.update([drive(5)])
+    batch = learner.batch_of([drive(5)])
+    gradients = learner.compute_gradients(batch)
+    calls = (
+        lambda: learner.update([drive(5)]),
+        lambda: learner.compute_gradients(batch),
+        lambda: learner.apply_gradients([gradients], weights=[5]),
+    )
+
+    for call in calls:
+        with torch.inference_mode(), pytest.raises(LearnerError, match="inference mode"):
+            call()
 
     assert learner.num_steps == 0
+    assert learner.update([drive(5)])["default_policy"]["num_skipped"] == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +133,30 @@ def test_a_loss_that_cannot_be_learned_from_is_told_and_changes_nothing(name):
     assert learner.num_steps == 0
 
 
+def test_a_loss_of_0_has_nothing_to_learn_from():
+    learner = Learner(Table([[0.0, 0.0]]), Own(of=lambda _: (torch.zeros(()), {})))
+    before = weights(learner)
+
+    assert learner.update_batch(BATCH)["default_policy"]["num_skipped"] == 0
+    assert same(weights(learner), before)
+
+
+def test_what_a_loss_leaves_at_the_weights_of_a_module_that_is_skipped_is_not_learned_from():
+    def of(logp):
+        loss = (logp * logp).mean()
+        loss.backward(retain_graph=True)
+        return loss, {}
+
+    nan = {**ROWS, "obs": torch.tensor([0, 0, 1])}
+    modules = {"lost": Table([[0.0, 0.0], [math.nan, 0.0]]), "sound": Table([[0.0, 1.0]])}
+    learner = Learner(modules, Own(of=of))
+
+    metrics = learner.update_batch({"lost": nan, "sound": ROWS})
+
+    assert (metrics["lost"]["num_skipped"], metrics["sound"]["num_skipped"]) == (1, 0)
+    assert modules["lost"].logits[0].tolist() == [0.0, 0.0]
+
+
 def test_weights_that_want_no_gradients_any_more_are_told():
     learner = Learner(mlp(), PPOConfig(), seed=0)
     learner.modules["default_policy"].critic_head.requires_grad_(False)
@@ -159,7 +194,8 @@ def test_a_class_is_no_gradient_processor():
     ("optimizers", "problem"),
     [
         ((), "found none, expected at least one"),
-        ((OptimizerConfig(optimizer=torch.optim.LBFGS),), "LBFGS, which computes losses itself"),
+        ((OptimizerConfig(optimizer=torch.optim.LBFGS),), "LBFGS, which needs more than gradients"),
+        ((OptimizerConfig(optimizer=torch.optim.SparseAdam),), "SparseAdam, which needs more than gradients"),
     ],
 )
 def test_optimizers_that_cannot_learn_are_refused(optimizers, problem):
@@ -168,9 +204,13 @@ def test_optimizers_that_cannot_learn_are_refused(optimizers, problem):
 
 
 def test_an_optimizer_that_fails_is_told_and_leaves_no_gradients():
-    learner = Learner(mlp(), PPOConfig(optimizers=(OptimizerConfig(optimizer=torch.optim.SparseAdam),)), seed=0)
+    class Broken(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ZeroDivisionError
 
-    with pytest.raises(LearnerError, match="SparseAdam failed"):
+    learner = Learner(mlp(), PPOConfig(optimizers=(OptimizerConfig(optimizer=Broken),)), seed=0)
+
+    with pytest.raises(LearnerError, match="Broken failed"):
         learner.update([drive(5)])
 
     assert all(parameter.grad is None for parameter in learner.modules["default_policy"].parameters())
@@ -322,16 +362,20 @@ def test_what_is_on_the_device_stays_there(device):
 class Failing:
     initial = 0.1
 
+    def __init__(self, returned=None):
+        self.returned = returned
+
     def after(self, coefficient, metrics):
-        raise ZeroDivisionError
+        return 1 / 0 if self.returned is None else self.returned
 
 
-def test_a_rule_that_fails_is_told_after_the_update_was_counted():
+@pytest.mark.parametrize("returned", [None, math.nan, math.inf])
+def test_a_rule_that_fails_is_told_after_the_update_was_counted(returned):
     config = PPOConfig()
-    object.__setattr__(config, "kl_coefficient", Failing())
+    object.__setattr__(config, "kl_coefficient", Failing(returned))
     learner = Learner(mlp(), config, seed=0)
 
-    with pytest.raises(LearnerError, match="a rule failed"):
+    with pytest.raises(LearnerError, match=r"a rule (failed|has returned)"):
         learner.update([drive(5)])
 
     assert learner.num_steps == 5

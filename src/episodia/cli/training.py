@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import itertools
 import json
 import re
@@ -33,8 +34,6 @@ OPTIONS = {
     "tensorboard": "--tensorboard",
     "device": "--device",
 }
-# Values as Python writes them, beside those of JSON.
-_PYTHON = {"True": True, "False": False, "None": None}
 NUM_STEPS = 100_000
 NUM_EPISODES = 100  # to evaluate by
 LONGEST_NAME = 100
@@ -76,10 +75,11 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    for read in (json.loads, _PYTHON.__getitem__, float):
+    # As JSON, as Python writes it, or as the text that it is.
+    for read in (json.loads, ast.literal_eval):
         try:
             return name, read(value)
-        except (ValueError, KeyError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     return name, value
 

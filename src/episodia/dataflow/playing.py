@@ -22,11 +22,11 @@ def returns_of(policy: Policy, env: Any, num_episodes: int, *, seed: int = 0) ->
     2
     """
     for name in ("observation_space", "action_space"):
-        made_for, found = getattr(policy, name), getattr(env, name)
+        made_for, found = getattr(policy, name), getattr(env, name, None)
         if made_for is not None and made_for != found:
             raise TrainingError(
-                f"environment: found {found} as its {name}, expected that of the policy, {made_for}. Choose the environment "
-                "that it was trained in, or one like it."
+                f"environment: found {found} as its {name}, expected that of the policy, {made_for}. Choose an environment "
+                "with the same spaces."
             )
     try:
         return [_return_of(policy, env, seed + episode) for episode in range(num_episodes)]

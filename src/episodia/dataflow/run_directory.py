@@ -95,12 +95,11 @@ class RunDirectory:
 
     def begin(self, training: Training, limits: Limits) -> None:
         """Write what a run needs to go on, before anything is played: what cannot be saved is found out now."""
-        is_new = not self.has_checkpoint
         limits.save(self.limits_path)
         try:
             self.save(training)
         except BaseException:
-            if is_new:
+            if not self.has_checkpoint:
                 self.limits_path.unlink()
                 with suppress(OSError):  # There may be something else in it.
                     self.path.rmdir()

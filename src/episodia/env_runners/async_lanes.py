@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import queue
+import signal
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, final
 
 from gymnasium import Space, spaces
@@ -29,13 +32,23 @@ class _NeverStartedError(EnvError, ConnectionError):
     """A worker has ended before its environment was made: an error for users, and a lost worker for who tries again."""
 
 
+def _undisturbed(make: Make, owner: int) -> Any:
+    """Make an environment; in a worker of the process `owner`, Ctrl-C is left to that one from now on.
+
+    A terminal sends it to all processes. Who trains stops after an update that goes on, for which it needs its environments.
+    """
+    if os.getpid() != owner:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return make()
+
+
 @final
 class AsyncLanes(AsyncVectorEnv):
-    """gymnasium's asynchronous vector environment in the autoreset mode NEXT_STEP, with four differences.
+    """gymnasium's asynchronous vector environment in the autoreset mode NEXT_STEP, with five differences.
 
     Infos are `{lane: info}`, as those of `SyncLanes`. No call takes longer than `timeout_s`. Workers are started by a server
-    process, because a fork of a process in which torch has computed may hang. `close` always returns and leaves no worker
-    behind, whatever state they are in.
+    process, because a fork of a process in which torch has computed may hang. They do not listen to Ctrl-C. `close` always
+    returns and leaves no worker behind, whatever state they are in.
     """
 
     def __init__(self, makes: Sequence[Make], *, timeout_s: float | None, context: str, space: Space[Any]) -> None:
@@ -47,7 +60,7 @@ class AsyncLanes(AsyncVectorEnv):
         self.parent_pipes, self.processes = [], []
         try:
             super().__init__(
-                makes,
+                [partial(_undisturbed, make, os.getpid()) for make in makes],
                 shared_memory=_fits_shared_memory(space),
                 copy=False,
                 context=context,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
@@ -66,6 +67,11 @@ class Coefficients:
                 f"coefficients of {module_id!r}: found that a rule failed ({type(error).__name__}: {error}), expected the next "
                 "coefficient. Correct `after`; the coefficients are as they were."
             ) from error
+        if not all(math.isfinite(number) for number in following.values()):
+            raise LearnerError(
+                f"coefficients of {module_id!r}: found that a rule has returned {following}, expected finite numbers. Correct "
+                "`after`; the coefficients are as they were."
+            )
         self._remembered[module_id] = following
 
     def get_state(self) -> dict[str, dict[str, float]]:

@@ -63,16 +63,15 @@ class Differentiation:
             device: Where they compute.
 
         Raises:
-            LearnerError: In torch's inference mode, in which nothing can learn.
+            LearnerError: See `check_can_learn`.
         """
-        if torch.is_inference_mode_enabled():
-            raise LearnerError(
-                "learner: found torch in inference mode, expected one in which gradients can be computed. Let it learn "
-                "outside of `torch.inference_mode()`."
-            )
-        devices = [] if device.type == "cpu" else [device]
-        with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
-            torch.manual_seed(noise)
+        check_can_learn()
+        on_cpu = device.type == "cpu"
+        with torch.random.fork_rng(devices=[] if on_cpu else [device], device_type="cuda" if on_cpu else device.type):
+            # `torch.manual_seed` would also seed devices whose generators are not put back.
+            torch.default_generator.manual_seed(noise)
+            if not on_cpu:
+                getattr(torch, device.type).manual_seed(noise)
             with self._networks.learning(module_ids), torch.enable_grad():
                 yield
 
@@ -96,3 +95,16 @@ class Differentiation:
                 return measured(self.computed(own, coefficients), self.trained)
         finally:
             self.buffers.restore(kept)
+
+
+def check_can_learn() -> None:
+    """Check that weights can be changed by gradients at the moment.
+
+    Raises:
+        LearnerError: In torch's inference mode: what is computed there can never be learned from.
+    """
+    if torch.is_inference_mode_enabled():
+        raise LearnerError(
+            "learner: found torch in inference mode, expected one in which gradients can be computed. Let it learn outside of "
+            "`torch.inference_mode()`."
+        )

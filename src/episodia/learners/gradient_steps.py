@@ -64,6 +64,8 @@ class GradientSteps:
     def _step(
         self, pairs: Mapping[str, Sequence[tuple[Parameter, Tensor]]], gradients: Mapping[str, Sequence[Tensor]]
     ) -> bool:
+        # What a loss, a processor or somebody else has left there is no gradient of this step.
+        self._optimizers.forget_gradients()
         for module_id, found in pairs.items():
             for (parameter, _), gradient in zip(found, gradients[module_id], strict=True):
                 parameter.grad = gradient

@@ -127,8 +127,12 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
 
 
 def _check_learned(losses: Mapping[str, Tensor], gradients: Mapping[str, Gradients]) -> None:
-    """Check that losses depend on weights: one that does not would be learned from for ever, without any effect."""
-    idle = [module_id for module_id, loss in losses.items() if not gradients[module_id] and bool(loss.isfinite())]
+    """Check that losses depend on weights: one that does not would be learned from for ever, without any effect.
+
+    One that is 0 may say that there is nothing to learn from in these steps.
+    """
+    without = [module_id for module_id in losses if not gradients[module_id]]
+    idle = [module_id for module_id in without if bool(losses[module_id].isfinite()) and bool(losses[module_id] != 0)]
     if idle:
         raise LearnerError(
             f"loss: found that those of {idle} depend on none of the weights that are trained, expected that they do. Do not "

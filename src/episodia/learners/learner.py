@@ -17,7 +17,7 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.batch_checks import ModuleBatch
 from episodia.learners.coefficients import Coefficients
-from episodia.learners.differentiation import Differentiation
+from episodia.learners.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradient_averages import (
     MeasuredGradients,
     Weight,
@@ -162,6 +162,7 @@ class Learner:
             NonFiniteError: If a loss or a gradient is not finite, and the config says that this is an error.
         """
         _check_arguments(num_epochs, minibatch_size, shuffle)
+        check_can_learn()
         batch = self.batch_of(episodes)
         return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
 
@@ -185,7 +186,6 @@ class Learner:
         counts = self.num_steps_of(own)
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
-        self._optimizers.forget_gradients()
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
             for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
                 self._learn(parts, coefficients, log)
@@ -265,10 +265,10 @@ class Learner:
             LearnerError: If a name is unknown, a shape is another one, or weights are missing.
             NonFiniteError: See `update`.
         """
+        check_can_learn()
         mean = averaged(by_module(gradients, self._trained), weights)
         metrics = averaged_metrics(gradients, weights)
         _, rates = self._at_present()
-        self._optimizers.forget_gradients()
         norms = self._take_step(mean, {})
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))

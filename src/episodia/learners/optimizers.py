@@ -28,7 +28,8 @@ class OptimizerConfig:
 
     Args:
         components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.0.weight`, not `actor_head.weight`.
-            Names begin with the module's id if a learner has several modules. None means everything.
+            Names begin with the module's id if a learner has several modules. None means everything. Weights that several
+            modules share learn from all of these, whichever of their names is given; what is frozen does not.
         optimizer: A class of `torch.optim`, or any function of the parameters and `lr=` that makes such an optimizer.
         learning_rate: A number, or a schedule over the steps trained on; None takes that of the algorithm.
         options: What else the optimizer is made with.
@@ -264,9 +265,9 @@ def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: f
             "class, or a function that makes one."
         )
     closure = inspect.signature(made.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
+    if isinstance(made, torch.optim.SparseAdam) or (closure and closure.default is inspect.Parameter.empty):
         raise LearnerError(
-            f"optimizers: found {type(made).__name__}, which computes losses itself, expected one that needs gradients only. "
+            f"optimizers: found {type(made).__name__}, which needs more than gradients, expected one for dense gradients. "
             "Choose Adam, for example."
         )
     return made
