@@ -4,7 +4,7 @@
 
 Solved is a mean return of 475 in 20 episodes with the most probable actions, looked at after every 8 iterations; looking does
 not count. Each seed is trained on all sides, one after another; medians over the seeds are compared. A side that has not
-solved it within the limit is named, and counts with the limit. A full run takes half an hour.
+solved it within the limit is named, and counts with the limit. A full run takes two minutes.
 """
 
 from __future__ import annotations
