@@ -7,43 +7,28 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import nn
 
-from drives import ACTIONS, OBSERVATIONS, drive
+from drives import drive
 from episodia.connectors import Policy
 from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.learners import A2CConfig, GradientFunction, Learner
-from episodia.modules import ActorCritic
+from remembering import Remembering
 
 
-class Noisy(ActorCritic):
-    """Has parts that behave differently while it learns, and notes in which mode it was asked."""
+class Noisy(Remembering):
+    """Notes in which mode it was asked."""
 
-    def __init__(self, observation_space=OBSERVATIONS, action_space=ACTIONS):
-        super().__init__(observation_space, action_space)
-        inputs = observation_space.shape[0]
-        self.norm, self.drop = nn.BatchNorm1d(inputs), nn.Dropout(0.5)
-        self.actor_head, self.critic_head = nn.Linear(inputs, int(action_space.n)), nn.Linear(inputs, 1)
+    def __init__(self, *spaces_of_env):
+        super().__init__(*spaces_of_env, dropout=0.5)
         self.asked = []
 
     def forward(self, batch, *, actor=True, critic=True):
         self.asked.append(("train" if critic else "act", self.training, self.drop.training))
-        embeddings = self.drop(self.norm(batch["obs"]))
-        found = {"action_dist_inputs": self.actor_head(embeddings)}
-        return found | ({"vf_preds": self.critic_head(embeddings).squeeze(-1)} if critic else {})
+        return super().forward(batch, actor=actor, critic=critic)
 
     def compute_values(self, batch, embeddings=None):
         self.asked.append(("values", self.training, self.drop.training))
-        return self.critic_head(self.norm(batch["obs"])).squeeze(-1)
-
-    def get_initial_state(self):
-        return {}
-
-    def is_stateful(self):
-        return False
-
-    def get_config(self):
-        return {}
+        return super().compute_values(batch, embeddings)
 
 
 class Pair(MultiAgentEnv):

@@ -7,37 +7,11 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from drives import ACTIONS, OBSERVATIONS, drive
+from drives import drive
 from episodia.errors import NonFiniteError
 from episodia.learners import A2CConfig, GradientFunction, Learner
-from episodia.modules import ActorCritic
-
-
-class Remembering(ActorCritic):
-    """Normalises over batches, and forgets a part of what it is shown."""
-
-    def __init__(self, dropout=0.0):
-        super().__init__(OBSERVATIONS, ACTIONS)
-        self.norm, self.drop = nn.BatchNorm1d(2), nn.Dropout(dropout)
-        self.actor_head, self.critic_head = nn.Linear(2, int(ACTIONS.n)), nn.Linear(2, 1)
-
-    def forward(self, batch, *, actor=True, critic=True):
-        shown = self.drop(self.norm(batch["obs"]))
-        return {"action_dist_inputs": self.actor_head(shown), "vf_preds": self.critic_head(shown).squeeze(-1)}
-
-    def compute_values(self, batch, embeddings=None):
-        return self.forward(batch)["vf_preds"]
-
-    def get_initial_state(self):
-        return {}
-
-    def is_stateful(self):
-        return False
-
-    def get_config(self):
-        return {}
+from remembering import Remembering
 
 
 def net(**options):

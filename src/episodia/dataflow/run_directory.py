@@ -14,6 +14,7 @@ from episodia.dataflow.notes import say
 from episodia.dataflow.training import Training
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.state import CHECKPOINT_NAME, checkpoint_directory
+from episodia.state.manifest import MANIFEST_NAME
 
 METRICS_NAME = "metrics.jsonl"
 CURVE_NAME = "learning_curve.png"
@@ -71,7 +72,7 @@ class RunDirectory:
             TrainingError: If it is something else.
         """
         run = cls(path)
-        if checkpoint_directory(path) == path and (path / "manifest.json").exists():
+        if checkpoint_directory(path) == path and (path / MANIFEST_NAME).exists():
             raise TrainingError(
                 f"{path}: found a checkpoint, expected the directory of a run, which has the metrics too. Pass the one that it "
                 "is in, or go on without files: `load_training(...).run(...)`."

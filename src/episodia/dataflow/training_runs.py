@@ -125,7 +125,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         if len(training.history) < before:
             say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing in it.")
         _run(training, run, limits, progress)
-        if training.iteration == before:
+        if training.iteration == before and training.stopped_by is not StoppedBy.INTERRUPT:
             say(
                 f"{run.path}: nothing was left to do after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
                 f"target of {limits.target}. Ask for more: `steps=` (`--steps N`)."
