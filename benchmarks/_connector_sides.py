@@ -27,7 +27,10 @@ class Ours:
 
     def learner(self, *, stateful: bool) -> Any:
         """Return the default learner pipeline with GAE and standardisation."""
-        defaults, targets = import_module("episodia.connectors.defaults"), import_module("episodia.connectors.targets")
+        defaults, targets = (
+            import_module("episodia.connectors.defaults"),
+            import_module("episodia.connectors"),
+        )
         estimates = targets.GeneralAdvantageEstimation(gamma=GAMMA, lambda_=LAMBDA, max_seq_len=MAX_SEQ_LEN)
         return defaults.learner(
             OBSERVATIONS,
@@ -110,7 +113,7 @@ class RLlib:
 
 def recorder_of(data: list[Trajectory], steps: list[dict[str, Any]]) -> Any:
     """Return a recorder of ours that has recorded `data`, one lane for each, in the vector steps `steps`."""
-    recorder = import_module("episodia.episodes.recorder").Recorder(OBSERVATIONS, ACTIONS, len(data), seed=0)
+    recorder = import_module("episodia.episodes.recorder.recorder").Recorder(OBSERVATIONS, ACTIONS, len(data), seed=0)
     recorder.reset(np.stack([trajectory.obs[0] for trajectory in data]))
     for step in steps:
         recorder.step(**step)

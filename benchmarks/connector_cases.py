@@ -119,7 +119,7 @@ class _Bench:
 
 def _live(data: list[Trajectory]) -> Callable[[], Any]:
     """Return what gives the list that a runner of ours has, as after a step."""
-    live = import_module("episodia.episodes.live_episodes").LiveEpisodes(recorder_of(data, vector_steps(data)))
+    live = import_module("episodia.episodes.recorder.live_episodes").LiveEpisodes(recorder_of(data, vector_steps(data)))
 
     def refreshed() -> Any:
         live.refresh()

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from episodia import SingleAgentEpisode, cli
-from episodia.cli import collecting, drawing, training
-from episodia.dataflow import load_training, train
+from episodia.checkpoints import load_state
+from episodia.cli import collecting_verb as collecting
+from episodia.cli import drawing
+from episodia.cli import training_verbs as training
 from episodia.learners import ClipByNorm
-from episodia.state import load_state
+from episodia.training import load_training, train
 
 
 def _run(*arguments, env=None):

@@ -22,7 +22,7 @@ from episodia.learners import (
     PPOConfig,
     ReinforceConfig,
 )
-from episodia.learners.gradient_averages import averaged
+from episodia.learners.gradients.gradient_averages import averaged
 from episodia.learners.minibatches import taken
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from tables import Table

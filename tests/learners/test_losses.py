@@ -13,7 +13,7 @@ from gymnasium import spaces
 from episodia import SingleAgentEpisode
 from episodia.errors import LearnerError
 from episodia.learners import A2CConfig, AlgorithmConfig, Evaluation, Learner, PPOConfig, ReinforceConfig
-from episodia.learners.ppo import clipped_surrogates
+from episodia.learners.algorithms.ppo import clipped_surrogates
 from episodia.modules import dist_for
 from tables import Table, softmax
 

@@ -9,9 +9,9 @@ import torch
 from gymnasium import spaces
 
 from drives import drive
-from episodia.connectors import Policy
 from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.learners import A2CConfig, GradientFunction, Learner
+from episodia.policies import Policy
 from remembering import Remembering
 
 

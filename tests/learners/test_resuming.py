@@ -20,7 +20,7 @@ from episodia.learners import (
     PPOConfig,
     ReinforceConfig,
 )
-from episodia.learners.pipelines import default_pipeline
+from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from episodia.trees import leaves
 from tables import Table

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from episodia.dataflow import train
+from episodia.training import train
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3, 4))]
 # The recipe of docs/training.md.

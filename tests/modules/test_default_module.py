@@ -11,7 +11,7 @@ from episodia import Columns, SingleAgentEpisode
 from episodia.connectors import FrameStacking, GeneralAdvantageEstimation, defaults
 from episodia.errors import ModuleError
 from episodia.modules import DefaultActorCritic, DistributionModule, ValueModule, default_module
-from episodia.modules.encoders import ImageEncoder, encoder_for
+from episodia.modules.networks.encoders import ImageEncoder, encoder_for
 from episodia.testing import SPACES
 from episodia.trees import map_batch
 

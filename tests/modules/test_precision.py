@@ -8,10 +8,10 @@ from gymnasium import spaces
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia import Columns
-from episodia.connectors import Policy
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.learners import A2CConfig, Learner, PPOConfig
 from episodia.modules import LSTMActorCritic, MLPActorCritic, default_module
+from episodia.policies import Policy
 from episodia.trees import leaves, map_batch
 
 KINDS = {

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from episodia.connectors import MultiAgentPolicy, Policy
 from episodia.errors import EpisodiaError, ModuleError, PolicyError
 from episodia.modules import default_module
+from episodia.policies import MultiAgentPolicy, Policy
 from junk import problems, problems_of_making
 from scripted_agents import ACTIONS, OBSERVATIONS
 

@@ -5,20 +5,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from episodia.connectors import (
-    FlattenObservations,
-    FrameStacking,
-    MeanStdFilter,
-    MultiAgentPolicy,
-    Policy,
-    PrevActionsPrevRewards,
-    View,
-)
+from episodia.connectors import FlattenObservations, FrameStacking, MeanStdFilter, PrevActionsPrevRewards, View
 from episodia.env_runners import MultiAgentEnvRunner
 from episodia.errors import CheckpointError, ModuleError, PolicyError
 from episodia.modules import MultiModule, RandomModule, Rule, RuleModule, default_module
 from episodia.modules.devices import device_of
-from episodia.modules.registry import register_module
+from episodia.modules.module_registry import register_module
+from episodia.policies import MultiAgentPolicy, Policy
 from junk import problem_with, problems
 from scripted_agents import ACTIONS, KINDS, OBSERVATIONS, ScriptedEnv
 

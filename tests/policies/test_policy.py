@@ -18,13 +18,13 @@ from episodia.connectors import (
     MeanStdFilter,
     OneHotObservations,
     PiecewiseLinearSchedule,
-    Policy,
     PrevActionsPrevRewards,
     UniformNoise,
     defaults,
 )
 from episodia.errors import ConnectorError, PolicyError, SpaceError
 from episodia.modules import LSTMActorCritic, MLPActorCritic, MultiModule, RandomModule, default_module
+from episodia.policies import Policy
 from episodia.testing import SPACES
 from episodia.trees import map_batch
 

@@ -5,19 +5,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from episodia.connectors import (
-    ConnectorPipelineV2,
-    ConnectorV2,
-    GetActions,
-    MultiAgentPolicy,
-    Policy,
-    defaults,
-    register_connector,
-)
+from episodia.checkpoints import load_state, save_state
+from episodia.connectors import ConnectorPipelineV2, ConnectorV2, GetActions, defaults, register_connector
 from episodia.errors import CheckpointError, ModuleError, PipelineError
 from episodia.modules import ActorCritic, MLPActorCritic, Rule, RuleModule, default_module, register_module
-from episodia.modules.registry import make_module
-from episodia.state import load_state, save_state
+from episodia.modules.module_registry import make_module
+from episodia.policies import MultiAgentPolicy, Policy
 
 BOX, ACTIONS = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 OBSERVATION = np.array([0.5, -0.5], np.float32)
@@ -157,9 +150,11 @@ def test_an_argument_that_is_no_plain_value_is_named(tmp_path):
 
 
 def test_a_name_stands_for_one_class():
-    with pytest.raises(ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.mlp"):
+    with pytest.raises(ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.networks.mlp"):
         register_module("MLPActorCritic")(Counting)
-    with pytest.raises(PipelineError, match=r"'GetActions', which stands for episodia.connectors.get_actions"):
+    with pytest.raises(
+        PipelineError, match=r"'GetActions', which stands for episodia.connectors.module_to_env.get_actions"
+    ):
         register_connector("GetActions")(Shift)
     assert register_module("tests.Counting")(Counting) is Counting
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia.connectors import EnvToModulePipeline, FrameStacking, Policy
+from episodia.checkpoints import save_state
+from episodia.connectors import EnvToModulePipeline, FrameStacking
 from episodia.errors import CheckpointError
 from episodia.modules import RandomModule, default_module
-from episodia.state import save_state
+from episodia.policies import Policy
 
 BOX, ACTIONS = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 

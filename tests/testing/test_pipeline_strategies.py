@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from episodia import EpisodeList
 from episodia.connectors import EnvToModulePipeline, LearnerConnectorPipeline
-from episodia.testing import (
-    assert_same_multi_agent_episode,
-    chunked_multi_agent_episodes,
-    pipelines,
-    sample_episodes,
-)
+from episodia.testing import assert_same_multi_agent_episode, chunked_multi_agent_episodes, pipelines, sample_episodes
 from episodia.trees import equal, map_batch
 
 QUICKLY = settings(max_examples=25)

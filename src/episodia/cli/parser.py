@@ -8,8 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from episodia.cli import collecting, exit_codes, training
-from episodia.cli.arguments import add_verb
+from episodia.cli import collecting_verb as collecting
+from episodia.cli import exit_codes
+from episodia.cli import training_verbs as training
+from episodia.cli.verb_arguments import add_verb
 from episodia.errors import EpisodiaError
 
 

@@ -1,25 +1,50 @@
 """Connectors: pieces and pipelines that make batches of episodes right before a module needs them."""
 
-from episodia.connectors.action_decoding import ActionDecoder
-from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations
 from episodia.connectors.batches.batch_items import BatchedNdArray
-from episodia.connectors.batches.collected import as_ragged
-from episodia.connectors.batching import BatchIndividualItems
-from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch, AddInfosFromEpisodesToTrainBatch
-from episodia.connectors.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.flattening import FlattenObservations
-from episodia.connectors.frame_stacking import FrameStacking
-from episodia.connectors.get_actions import GetActions
-from episodia.connectors.kinds import Kind
-from episodia.connectors.mean_std_filter import MeanStdFilter
-from episodia.connectors.noise import GaussianNoise, UniformNoise
-from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
-from episodia.connectors.observations import (
-    AddNextObservationsFromEpisodesToTrainBatch,
-    AddObservationsFromEpisodesToBatch,
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
+from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
+from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
+from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapping
+from episodia.connectors.common.batch_individual_items import BatchIndividualItems
+from episodia.connectors.common.numpy_to_tensor import NumpyToTensor
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.flatten_observations import FlattenObservations
+from episodia.connectors.env_to_module.frame_stacking import FrameStacking
+from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
+from episodia.connectors.env_to_module.multi_agent_observation_preprocessor import MultiAgentObservationPreprocessor
+from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
+from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
+from episodia.connectors.env_to_module.single_agent_observation_preprocessor import (
+    ObservationPreprocessor,
+    SingleAgentObservationPreprocessor,
 )
-from episodia.connectors.one_hot import OneHotObservations
+from episodia.connectors.env_to_module.write_observations_to_episodes import WriteObservationsToEpisodes
+from episodia.connectors.kinds import Kind
+from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
+from episodia.connectors.learner.add_infos_from_episodes_to_train_batch import AddInfosFromEpisodesToTrainBatch
+from episodia.connectors.learner.add_loss_mask import AddLossMask
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+)
+from episodia.connectors.learner.compute_returns_to_go import ComputeReturnsToGo
+from episodia.connectors.learner.general_advantage_estimation import GeneralAdvantageEstimation
+from episodia.connectors.learner.ignore_terminations import IgnoreTerminations
+from episodia.connectors.learner.n_step_returns import NStepReturns
+from episodia.connectors.learner.reward_transforms import ClipRewards, ScaleRewards, SignRewards
+from episodia.connectors.learner.standardize import Standardize
+from episodia.connectors.module_to_env.action_decoder import ActionDecoder
+from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
+from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
+from episodia.connectors.module_to_env.get_actions import GetActions
+from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
+from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
+from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.module_to_env.reward_shaper import RewardShaper
+from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
+from episodia.connectors.module_to_env.un_batch_to_individual_items import UnBatchToIndividualItems
+from episodia.connectors.module_to_env.uniform_noise import UniformNoise
 from episodia.connectors.pipelines.explaining import Explanation
 from episodia.connectors.pipelines.pipeline_kinds import (
     ConnectorPipelineV2,
@@ -27,39 +52,14 @@ from episodia.connectors.pipelines.pipeline_kinds import (
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
-from episodia.connectors.pipelines.state_keeping import check_state
+from episodia.connectors.pipelines.pipeline_state import check_state
 from episodia.connectors.plugins.entry_points import load_connector
-from episodia.connectors.policies.multi_agent_policy import MultiAgentPolicy
-from episodia.connectors.policies.piece_codec import register_connector
-from episodia.connectors.policies.policy import Policy
-from episodia.connectors.preprocessing import (
-    MultiAgentObservationPreprocessor,
-    ObservationPreprocessor,
-    SingleAgentObservationPreprocessor,
-    WriteObservationsToEpisodes,
-)
-from episodia.connectors.previous import PrevActionsPrevRewards
-from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
-from episodia.connectors.reward_shaping import RewardShaper
-from episodia.connectors.rewards import ClipRewards, ScaleRewards, SignRewards
-from episodia.connectors.routing import AgentToModuleMapping
-from episodia.connectors.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
-from episodia.connectors.targets import (
-    AddLossMask,
-    ComputeReturnsToGo,
-    GeneralAdvantageEstimation,
-    IgnoreTerminations,
-    NStepReturns,
-    Standardize,
-)
-from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
-from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
-from episodia.connectors.unbatching import UnBatchToIndividualItems
-from episodia.connectors.unmapping import ModuleToAgentUnmapping
+from episodia.connectors.plugins.piece_codec import register_connector
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.connectors.views.view_detection import ColumnReport, detect_columns
 from episodia.connectors.views.view_requirement import ViewRequirement
+from episodia.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 
 __all__ = [
     "ActionDecoder",
@@ -96,14 +96,12 @@ __all__ = [
     "ModuleToAgentUnmapping",
     "ModuleToEnvPipeline",
     "MultiAgentObservationPreprocessor",
-    "MultiAgentPolicy",
     "NStepReturns",
     "NormalizeAndClipActions",
     "NumpyToTensor",
     "ObservationPreprocessor",
     "OneHotObservations",
     "PiecewiseLinearSchedule",
-    "Policy",
     "PrevActionsPrevRewards",
     "RemoveSingleTsTimeRankFromBatch",
     "RewardShaper",

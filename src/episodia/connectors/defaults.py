@@ -10,23 +10,25 @@ from typing import Any
 
 from gymnasium import Space
 
-from episodia.connectors.action_decoding import ActionDecoder
-from episodia.connectors.base import ConnectorV2
-from episodia.connectors.batching import BatchIndividualItems
-from episodia.connectors.episode_columns import AddColumnsFromEpisodesToTrainBatch
-from episodia.connectors.get_actions import GetActions
-from episodia.connectors.normalize_and_clip import NormalizeAndClipActions
-from episodia.connectors.observations import AddObservationsFromEpisodesToBatch
+from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
+from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
+from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
+from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapping
+from episodia.connectors.common.batch_individual_items import BatchIndividualItems
+from episodia.connectors.common.numpy_to_tensor import NumpyToTensor
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
+from episodia.connectors.module_to_env.action_decoder import ActionDecoder
+from episodia.connectors.module_to_env.get_actions import GetActions
+from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
+from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
+from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 from episodia.connectors.pipelines.pipeline_kinds import (
     EnvToModulePipeline,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
-from episodia.connectors.recurrence import AddStatesFromEpisodesToBatch, AddTimeDimToBatchAndZeroPad
-from episodia.connectors.routing import AgentToModuleMapping
-from episodia.connectors.tensors import NumpyToTensor, TensorToNumpy
-from episodia.connectors.time_rank import RemoveSingleTsTimeRankFromBatch
-from episodia.connectors.unmapping import ModuleToAgentUnmapping
 from episodia.connectors.views.add_views import views_of
 from episodia.errors import PipelineError
 

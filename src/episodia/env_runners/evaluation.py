@@ -9,8 +9,8 @@ from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
-from episodia.env_runners.async_lanes import close, forgets_resets
-from episodia.env_runners.vector_envs import EnvSource
+from episodia.env_runners.envs.async_lanes import close, forgets_resets
+from episodia.env_runners.envs.vector_envs import EnvSource
 from episodia.errors import EnvRunnerError
 
 

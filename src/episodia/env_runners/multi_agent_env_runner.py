@@ -9,18 +9,18 @@ from typing import Any, Literal, Self, final
 import torch
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.routing import default_mapping
+from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners import multi_agent_runner_state as runner_state
+from episodia.env_runners.acting.multi_agent_assembly import Acting, EpisodeMaker, new_actor
+from episodia.env_runners.acting.multi_agent_modules import as_modules, load_weights, weights_of
+from episodia.env_runners.acting.runner_pipelines import Pieces, commit, delay_of, shapers_of
 from episodia.env_runners.callbacks import Listeners, notify
-from episodia.env_runners.multi_agent_assembly import Acting, EpisodeMaker, new_actor
-from episodia.env_runners.multi_agent_lane import Lane, LaneSettings
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
-from episodia.env_runners.multi_agent_modules import as_modules, load_weights, weights_of
-from episodia.env_runners.multi_agent_players import CountStepsBy, Manner, Players
 from episodia.env_runners.multi_agent_settings import checked_count, source_of
-from episodia.env_runners.pipelines import Pieces, commit, delay_of, shapers_of
+from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
+from episodia.env_runners.rollout.multi_agent_players import CountStepsBy, Manner, Players
+from episodia.env_runners.rollout.sampling import BatchMode, wanted
 from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings
-from episodia.env_runners.sampling import BatchMode, wanted
 from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.setting_checks import check_flags, check_open, check_whole
 from episodia.episodes import EpisodeList

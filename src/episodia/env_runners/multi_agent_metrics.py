@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from episodia.env_runners.metrics import RunnerMetrics
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import MultiAgentEpisode
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from episodia.env_runners.multi_agent_players import CountStepsBy
-from episodia.env_runners.multi_agent_sources import EnvSource
-from episodia.env_runners.remote_agents import RemoteEnv
+from episodia.env_runners.envs.multi_agent_sources import EnvSource
+from episodia.env_runners.envs.remote_agents import RemoteEnv
+from episodia.env_runners.rollout.multi_agent_players import CountStepsBy
 from episodia.env_runners.runner_settings import RunnerSettings
 from episodia.env_runners.setting_checks import check_whole
 from episodia.errors import EnvRunnerError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
-from episodia.env_runners.sampling import BatchMode, check_settings
+from episodia.env_runners.rollout.sampling import BatchMode, check_settings
 from episodia.env_runners.setting_checks import check_context, check_flags, check_timeout, check_whole
 from episodia.errors import EnvRunnerError
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from episodia.env_runners.setting_checks import check_keys
-from episodia.episodes.recorder_lanes import episode_numbers, set_episode_numbers
+from episodia.episodes.recorder.recorder_lanes import episode_numbers, set_episode_numbers
 from episodia.errors import EnvRunnerError, EpisodiaError
 
 if TYPE_CHECKING:
-    from episodia.env_runners.rollout import Rollout
+    from episodia.env_runners.rollout.rollout import Rollout
 
 _KEYS = (
     "weights",

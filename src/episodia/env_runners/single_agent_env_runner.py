@@ -9,21 +9,21 @@ from gymnasium.vector import VectorEnv
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners import runner_state
-from episodia.env_runners.assembly import Acting, new_rollout
+from episodia.env_runners.acting.assembly import Acting, new_rollout
+from episodia.env_runners.acting.runner_pipelines import Pieces
 from episodia.env_runners.callbacks import Listeners
+from episodia.env_runners.envs.vector_envs import AnyEnv, EnvSource
 from episodia.env_runners.evaluation import Evaluator
-from episodia.env_runners.handing_out import HandOut
-from episodia.env_runners.lane_faults import Faults
-from episodia.env_runners.metrics import EpisodeTotals, RunnerMetrics
-from episodia.env_runners.pipelines import Pieces
-from episodia.env_runners.rollout import Manner
+from episodia.env_runners.rollout.callback_watcher import Watcher
+from episodia.env_runners.rollout.handing_out import HandOut
+from episodia.env_runners.rollout.lane_faults import Faults
+from episodia.env_runners.rollout.rollout import Manner
+from episodia.env_runners.rollout.sampler import Sampler
+from episodia.env_runners.rollout.sampling import BatchMode, wanted
+from episodia.env_runners.runner_metrics import EpisodeTotals, RunnerMetrics
 from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings, Vectorization
-from episodia.env_runners.sampler import Sampler
-from episodia.env_runners.sampling import BatchMode, wanted
 from episodia.env_runners.seeding import Seeds
 from episodia.env_runners.setting_checks import check_acts, check_flags, check_open, check_whole
-from episodia.env_runners.vector_envs import AnyEnv, EnvSource
-from episodia.env_runners.watching import Watcher
 from episodia.episodes import EpisodeList
 
 

@@ -1,21 +1,21 @@
 """Learners: from episodes to better weights; and algorithms, each a frozen config with a loss."""
 
-from episodia.learners.a2c import A2CConfig
-from episodia.learners.action_masks import AddActionMasksFromEpisodes
-from episodia.learners.adaptive_kl import AdaptiveKL
-from episodia.learners.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.coefficients import Adaptive
-from episodia.learners.evaluation import Evaluation
-from episodia.learners.gradient_averages import MeasuredGradients
-from episodia.learners.gradient_function import GradientFunction
-from episodia.learners.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue, GradientProcessor
+from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
+from episodia.learners.algorithms.a2c import A2CConfig
+from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.coefficients import Adaptive
+from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.ppo import PPOConfig
+from episodia.learners.algorithms.reinforce import ReinforceConfig
+from episodia.learners.default_learner_pipeline import default_pipeline
+from episodia.learners.gradients.gradient_averages import MeasuredGradients
+from episodia.learners.gradients.gradient_function import GradientFunction
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue, GradientProcessor
 from episodia.learners.learner import Learner
-from episodia.learners.metrics import ALL_MODULES, Metrics
 from episodia.learners.minibatches import Minibatch, minibatches
 from episodia.learners.optimizers import OptimizerConfig
-from episodia.learners.pipelines import default_pipeline
-from episodia.learners.ppo import PPOConfig
-from episodia.learners.reinforce import ReinforceConfig
+from episodia.learners.update_metrics import ALL_MODULES, Metrics
 
 __all__ = [
     "ALL_MODULES",

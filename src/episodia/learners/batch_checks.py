@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError
 from episodia.trees import leaves
 

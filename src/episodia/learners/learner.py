@@ -12,13 +12,15 @@ from torch import Tensor
 
 from episodia.arguments import checked_flag, checked_keys, checked_seed, checked_whole
 from episodia.connectors import LearnerConnectorPipeline
-from episodia.episodes.episode_list import Episode, EpisodeList
+from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
-from episodia.learners.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.algorithms.coefficients import Coefficients
 from episodia.learners.batch_checks import ModuleBatch
-from episodia.learners.coefficients import Coefficients
-from episodia.learners.differentiation import Differentiation, check_can_learn
-from episodia.learners.gradient_averages import (
+from episodia.learners.default_learner_pipeline import default_pipeline
+from episodia.learners.gradients.computed_gradients import Gradients
+from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
+from episodia.learners.gradients.gradient_averages import (
     MeasuredGradients,
     Weight,
     averaged,
@@ -26,13 +28,10 @@ from episodia.learners.gradient_averages import (
     by_module,
     total_weight,
 )
-from episodia.learners.gradient_steps import GradientSteps
-from episodia.learners.gradients import Gradients
-from episodia.learners.metrics import ALL_MODULES, Log, Metrics
+from episodia.learners.gradients.gradient_steps import GradientSteps
 from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import Optimizers
-from episodia.learners.pipelines import default_pipeline
 from episodia.learners.state_checks import (
     check_components,
     check_metrics,
@@ -41,6 +40,7 @@ from episodia.learners.state_checks import (
     check_progress,
     generator_with,
 )
+from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
 

@@ -16,7 +16,7 @@ import torch
 
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError, LearnerError
 from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.trees import leaves, map_batch

@@ -9,7 +9,7 @@ from typing import Any, final
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from episodia.episodes.module_rows import DEFAULT_MODULE_ID
+from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import LearnerError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode

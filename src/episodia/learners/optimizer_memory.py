@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn import Parameter
 
-from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
 
 # Of a number, whether Python's or a tensor: the shape of one.

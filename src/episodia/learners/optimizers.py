@@ -11,10 +11,10 @@ from typing import Any, cast, final
 import torch
 from torch.nn import Parameter
 
-from episodia.connectors.schedules import Schedule, as_schedule
 from episodia.errors import LearnerError
-from episodia.learners.config_checks import check_within
+from episodia.learners.algorithms.config_checks import check_within
 from episodia.learners.optimizer_memory import check_memory, usual_shapes
+from episodia.schedules import Schedule, as_schedule
 from episodia.trees import map_batch
 
 # One kernel for each parameter instead of a dozen: several times faster for small networks, on the CPU too.

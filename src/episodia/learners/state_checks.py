@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from episodia.errors import EpisodiaError, LearnerError
-from episodia.learners.metrics import ALL_MODULES
+from episodia.learners.update_metrics import ALL_MODULES
 
 
 def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:

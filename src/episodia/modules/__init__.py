@@ -1,13 +1,13 @@
 """Modules: what a network or a rule has to offer, distributions of actions, and networks for all usual spaces."""
 
-from episodia.modules.actor_critic import ActorCritic
-from episodia.modules.default_module import DefaultActorCritic, default_module
 from episodia.modules.distributions import ActionDistribution, Deterministic, DistributionSpec, dist_for
-from episodia.modules.lstm import LSTMActorCritic
-from episodia.modules.mlp import MLPActorCritic
+from episodia.modules.module_registry import register_module
 from episodia.modules.multi_module import MultiModule
+from episodia.modules.networks.actor_critic import ActorCritic
+from episodia.modules.networks.default_module import DefaultActorCritic, default_module
+from episodia.modules.networks.lstm import LSTMActorCritic
+from episodia.modules.networks.mlp import MLPActorCritic
 from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
-from episodia.modules.registry import register_module
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [

@@ -3,16 +3,14 @@
 It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else in the package imports it.
 """
 
-from episodia.testing.catalogue import EPISODES, SPACES
-from episodia.testing.checking import Check, CheckResult, NotApplicableError, result_of
-from episodia.testing.comparing import assert_same_episode, assert_same_items
-from episodia.testing.connector_checks import CONNECTOR_LAWS, check_connector
-from episodia.testing.connector_laws import check_connector_laws, laws_of
-from episodia.testing.connector_samples import sample_episodes, sample_multi_agent_episodes
-from episodia.testing.connector_subject import Subject
-from episodia.testing.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
-from episodia.testing.env_runner_subject import EnvRunnerSubject
-from episodia.testing.fake_envs import (
+from episodia.testing.connectors.connector_checks import CONNECTOR_LAWS, check_connector
+from episodia.testing.connectors.connector_laws import check_connector_laws, laws_of
+from episodia.testing.connectors.connector_samples import sample_episodes, sample_multi_agent_episodes
+from episodia.testing.connectors.connector_subject import Subject
+from episodia.testing.connectors.pipeline_strategies import pipelines
+from episodia.testing.env_runners.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
+from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
+from episodia.testing.env_runners.fake_envs import (
     FAKE_ACTIONS,
     FAKE_OBSERVATIONS,
     FakeEnv,
@@ -20,15 +18,12 @@ from episodia.testing.fake_envs import (
     FakeMultiAgentEnv,
     fake_action,
 )
-from episodia.testing.fakes import FakeConnector, FakeModule
-from episodia.testing.learner_checks import LEARNER_LAWS, check_learner
-from episodia.testing.learner_samples import played_episodes
-from episodia.testing.learner_subject import LearnerSubject
-from episodia.testing.module_checks import MODULE_LAWS, check_module
-from episodia.testing.module_subject import ModuleSubject
-from episodia.testing.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
-from episodia.testing.multi_agent_comparing import assert_same_multi_agent_episode
-from episodia.testing.multi_agent_strategies import (
+from episodia.testing.episodes.agent_schedule import Schedule
+from episodia.testing.episodes.episode_catalogue import EPISODES, SPACES
+from episodia.testing.episodes.episode_comparing import assert_same_episode, assert_same_items
+from episodia.testing.episodes.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
+from episodia.testing.episodes.multi_agent_comparing import assert_same_multi_agent_episode
+from episodia.testing.episodes.multi_agent_strategies import (
     AGENT_IDS,
     ITEM_KINDS,
     Content,
@@ -40,10 +35,7 @@ from episodia.testing.multi_agent_strategies import (
     next_env_steps,
     reset_schedules,
 )
-from episodia.testing.parametrizing import checks_of, parametrize_with_checks
-from episodia.testing.pipeline_strategies import pipelines
-from episodia.testing.schedule import Schedule
-from episodia.testing.strategies import (
+from episodia.testing.episodes.strategies import (
     OPTIONAL_FIELDS,
     chunked_episodes,
     cut_points,
@@ -54,7 +46,15 @@ from episodia.testing.strategies import (
     spaces,
     trajectories,
 )
-from episodia.testing.trajectory import Trajectory
+from episodia.testing.episodes.trajectory import Trajectory
+from episodia.testing.fakes import FakeConnector, FakeModule
+from episodia.testing.laws_and_checks import Check, CheckResult, NotApplicableError, result_of
+from episodia.testing.learners.learner_checks import LEARNER_LAWS, check_learner
+from episodia.testing.learners.learner_samples import played_episodes
+from episodia.testing.learners.learner_subject import LearnerSubject
+from episodia.testing.modules.module_checks import MODULE_LAWS, check_module
+from episodia.testing.modules.module_subject import ModuleSubject
+from episodia.testing.parametrizing import checks_of, parametrize_with_checks
 
 __all__ = [
     "AGENT_IDS",

@@ -9,10 +9,10 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
-from episodia.connectors.tensors import as_array
+from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.modules import Rule
-from episodia.testing.fake_envs import FAKE_ACTIONS, FAKE_OBSERVATIONS, fake_action
+from episodia.testing.env_runners.fake_envs import FAKE_ACTIONS, FAKE_OBSERVATIONS, fake_action
 from episodia.trees import describe
 
 #: An extra output of `FakeModule`: from which observation each row came.

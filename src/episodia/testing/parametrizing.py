@@ -9,15 +9,15 @@ from episodia.connectors import ConnectorV2
 from episodia.errors import SubjectError
 from episodia.learners import AlgorithmConfig
 from episodia.modules import Module
-from episodia.testing.checking import Check, Checked, Family, checks_in
-from episodia.testing.connector_checks import CONNECTORS
-from episodia.testing.connector_subject import Subject
-from episodia.testing.env_runner_checks import ENV_RUNNERS
-from episodia.testing.env_runner_subject import EnvRunnerSubject
-from episodia.testing.learner_checks import LEARNERS
-from episodia.testing.learner_subject import LearnerSubject
-from episodia.testing.module_checks import MODULES
-from episodia.testing.module_subject import ModuleSubject
+from episodia.testing.connectors.connector_checks import CONNECTORS
+from episodia.testing.connectors.connector_subject import Subject
+from episodia.testing.env_runners.env_runner_checks import ENV_RUNNERS
+from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
+from episodia.testing.laws_and_checks import Check, Checked, Family, checks_in
+from episodia.testing.learners.learner_checks import LEARNERS
+from episodia.testing.learners.learner_subject import LearnerSubject
+from episodia.testing.modules.module_checks import MODULES
+from episodia.testing.modules.module_subject import ModuleSubject
 
 _FAMILIES: dict[type, Family] = {
     Subject: CONNECTORS,

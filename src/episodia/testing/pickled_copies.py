@@ -6,7 +6,7 @@ import pickle
 import sys
 from typing import TypeVar
 
-from episodia.testing.checking import NotApplicableError
+from episodia.testing.laws_and_checks import NotApplicableError
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.collected import as_ragged
-from episodia.connectors.batches.describing import columns_of, is_collected
+from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
+from episodia.connectors.batches.collected_items import as_ragged
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 from episodia.spaces import empty_batch

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from episodia.connectors.batches.describing import describe_column
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.pipelines.current_run import mark, owner_of
-from episodia.episodes.module_rows import DEFAULT_MODULE_ID
-from episodia.episodes.ragged import Ragged
-from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.lists.ragged import Ragged
+from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
 from episodia.trees import batch_length, map_batch
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from episodia.connectors.batches.describing import describe_column
-from episodia.connectors.batches.rows import is_nested_batch, rows_of
+from episodia.connectors.batches.batch_descriptions import describe_column
+from episodia.connectors.batches.row_items import is_nested_batch, rows_of
 from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
-from episodia.episodes.episode_list import EpisodeList
-from episodia.episodes.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.ragged import Ragged
-from episodia.episodes.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.ragged import Ragged
+from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from episodia.connectors.batches.rows import is_tensor
-from episodia.episodes.ragged import Ragged
+from episodia.connectors.batches.row_items import is_tensor
+from episodia.episodes.lists.ragged import Ragged
 
 
 def fingerprint(column: Any) -> Any:

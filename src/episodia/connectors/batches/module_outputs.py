@@ -13,10 +13,10 @@ import numpy as np
 
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.batches.collected import as_ragged
-from episodia.connectors.batches.describing import describe_batch, describe_column, is_collected
-from episodia.connectors.batches.rows import is_made_of_tensors
-from episodia.connectors.batches.served_modules import module_of
+from episodia.connectors.batches.batch_descriptions import describe_batch, describe_column, is_collected
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.module_lookup import module_of
+from episodia.connectors.batches.row_items import is_made_of_tensors
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError
 from episodia.trees import leaves

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from episodia.connectors.batches.rows import is_tensor
+from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes import Ragged
-from episodia.episodes.ragged import offsets_of, rows_of_ranges
+from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
 from episodia.trees import map_batch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from episodia.episodes.ragged import Ragged
+from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
 from episodia.trees import describe
 

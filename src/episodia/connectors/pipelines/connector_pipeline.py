@@ -8,19 +8,22 @@ from weakref import ref
 
 from gymnasium import Space
 
-from episodia.connectors.base import ConnectorV2
+from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
-from episodia.connectors.pipelines import checking, display, places, state_keeping
+from episodia.connectors.pipelines import build_checks as checking
+from episodia.connectors.pipelines import piece_lookup as places
+from episodia.connectors.pipelines import pipeline_state as state_keeping
+from episodia.connectors.pipelines import pipeline_text as display
 from episodia.connectors.pipelines.batch_ends import copied, unwrapped
 from episodia.connectors.pipelines.current_run import Run, current_run
 from episodia.connectors.pipelines.diagram import pipeline_html
 from episodia.connectors.pipelines.editing import set_own_spaces, set_pieces
 from episodia.connectors.pipelines.explaining import Explanation, explain
-from episodia.connectors.pipelines.failures import cause_of, failure
-from episodia.connectors.pipelines.names import name_clash
+from episodia.connectors.pipelines.piece_failures import cause_of, failure
+from episodia.connectors.pipelines.piece_names import name_clash
 from episodia.connectors.pipelines.space_flow import MaybeSpace
 from episodia.connectors.pipelines.tracing import Trace, Tracer
-from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.errors import PipelineError
 from episodia.spaces import short_name
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.explaining import Watcher
     from episodia.connectors.pipelines.tracing import Tracer
-    from episodia.episodes.episode_list import EpisodeList
-    from episodia.episodes.single_agent_episode import SingleAgentEpisode
+    from episodia.episodes.lists.episode_list import EpisodeList
+    from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 
 class Owner(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from episodia.connectors.pipelines.display import columns_text, facts_of, headline, title_of
-from episodia.connectors.pipelines.places import Place, walk
+from episodia.connectors.pipelines.piece_lookup import Place, walk
+from episodia.connectors.pipelines.pipeline_text import columns_text, facts_of, headline, title_of
 from episodia.notebook_html import block, folded, shortened, text
 
 if TYPE_CHECKING:

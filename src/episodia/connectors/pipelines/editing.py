@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from episodia.connectors.base import ConnectorV2
-from episodia.connectors.pipelines.checking import check_pipeline
-from episodia.connectors.pipelines.names import checked_name, names_for
-from episodia.connectors.pipelines.places import walk
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.build_checks import check_pipeline
+from episodia.connectors.pipelines.piece_lookup import walk
+from episodia.connectors.pipelines.piece_names import checked_name, names_for
 from episodia.errors import PipelineError
 
 if TYPE_CHECKING:

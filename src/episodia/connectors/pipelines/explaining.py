@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from episodia.connectors.batches.describing import bytes_of, columns_of, describe_column
+from episodia.connectors.batches.batch_descriptions import bytes_of, columns_of, describe_column
 from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.connectors.pipelines.batch_ends import copied, unwrapped
 from episodia.connectors.pipelines.current_run import Run
-from episodia.connectors.pipelines.places import walk
+from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.tracing import Trace, described
 from episodia.notebook_html import block, bytes_text, row, table
 
 if TYPE_CHECKING:
-    from episodia.connectors.base import ConnectorV2
+    from episodia.connectors.connector_v2 import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 Change = Literal["new", "changed", "same", "gone"]

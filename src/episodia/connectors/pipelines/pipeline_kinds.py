@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-from episodia.episodes.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import EpisodeList
 
 __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from episodia.connectors.batches.describing import columns_of, describe_column
-from episodia.connectors.pipelines.places import walk
+from episodia.connectors.batches.batch_descriptions import columns_of, describe_column
+from episodia.connectors.pipelines.piece_lookup import walk
 
 if TYPE_CHECKING:
-    from episodia.connectors.base import ConnectorV2
+    from episodia.connectors.connector_v2 import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 # The columns of a batch, each with its shapes and dtypes in words.

@@ -20,7 +20,7 @@ from inspect import isabstract
 from typing import Any, final
 
 from episodia import connectors
-from episodia.connectors.base import ConnectorV2
+from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.errors import PieceLookupError, PipelineError
 
@@ -142,7 +142,7 @@ def registry() -> Registry:
     """Return the connectors that are installed now.
 
     >>> registry().load("FrameStacking").__module__
-    'episodia.connectors.frame_stacking'
+    'episodia.connectors.env_to_module.frame_stacking'
     """
     return Registry(entry_points(group=GROUP))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from episodia.connectors.base import ConnectorV2
+from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.plugins.entry_points import PluginError, Registry
 
 _HEADERS = ("connector", "from", "reads", "writes", "lookback")

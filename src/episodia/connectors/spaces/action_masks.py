@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors.batches.memorized_rows import agent_episode, episodes_of_rows, memorized_rows
+from episodia.connectors.batches.episodes_of_rows import agent_episode, episodes_of_rows, memorized_rows
 from episodia.connectors.batches.module_outputs import ModuleOutputs
-from episodia.connectors.batches.rows import is_tensor
+from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.episodes.live_episodes import LiveEpisodes
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError
 from episodia.trees import map_batch
 

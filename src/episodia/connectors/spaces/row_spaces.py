@@ -13,9 +13,9 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.joining import describe_row
-from episodia.episodes.module_rows import DEFAULT_MODULE_ID
-from episodia.episodes.ragged import offsets_of
+from episodia.episodes.lists.joined_columns import describe_row
+from episodia.episodes.lists.ragged import offsets_of
+from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import BatchError, PipelineError
 from episodia.spaces import ARRAY_SPACES, short_name, structure_of
 from episodia.trees import leaves, map_batch

@@ -11,22 +11,22 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.base import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, place_for
-from episodia.connectors.batches.served_modules import is_container, members
+from episodia.connectors.batches.module_lookup import is_container, members
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
-from episodia.connectors.observation_pieces import ObservationPiece
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
 from episodia.connectors.views.view import View
 from episodia.connectors.views.view_plan import Gather, Reader, compiled
 from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.computed_columns import COMPUTED, computed_windows
-from episodia.episodes.filling import Fills
-from episodia.episodes.live_episodes import LiveEpisodes
-from episodia.episodes.other_agents import OtherAgents
-from episodia.episodes.ragged import sparse_rows
+from episodia.episodes.columns.filling import Fills
+from episodia.episodes.lists.computed_columns import COMPUTED, computed_windows
+from episodia.episodes.lists.other_agents import OtherAgents
+from episodia.episodes.lists.ragged import sparse_rows
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
 
 

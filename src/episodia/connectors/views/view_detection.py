@@ -18,8 +18,8 @@ from episodia.columns import Columns
 from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.tracked_batch import TrackedBatch
+from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
-from episodia.connectors.pipelines.places import leaves
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import BatchError, PipelineError
 from episodia.trees import map_batch

@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.connectors.views.view import View
-from episodia.episodes.filling import item_near_zero
+from episodia.episodes.columns.filling import item_near_zero
 from episodia.errors import PipelineError
 
 

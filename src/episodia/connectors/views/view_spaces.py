@@ -9,7 +9,7 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.views.view import View
-from episodia.episodes.filling import spread
+from episodia.episodes.columns.filling import spread
 from episodia.errors import PipelineError
 from episodia.spaces import short_name, structure_of
 

@@ -1,6 +1,6 @@
 """Distributions of actions: drawn fast, with log-probability, entropy and divergence, for every usual action space."""
 
-from episodia.modules.distributions.base import ActionDistribution, Deterministic, DistributionSpec
+from episodia.modules.distributions.action_distribution import ActionDistribution, Deterministic, DistributionSpec
 from episodia.modules.distributions.bernoulli import Bernoulli, BernoulliSpec
 from episodia.modules.distributions.categorical import Categorical, CategoricalSpec
 from episodia.modules.distributions.for_space import dist_for

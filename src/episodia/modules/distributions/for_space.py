@@ -10,7 +10,7 @@ from gymnasium import Space, spaces
 
 from episodia.arguments import checked_flag
 from episodia.errors import ModuleError
-from episodia.modules.distributions.base import DistributionSpec
+from episodia.modules.distributions.action_distribution import DistributionSpec
 from episodia.modules.distributions.bernoulli import BernoulliSpec
 from episodia.modules.distributions.categorical import CategoricalSpec
 from episodia.modules.distributions.gaussian import GaussianSpec

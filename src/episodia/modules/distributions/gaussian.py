@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from episodia.modules.distributions.base import (
+from episodia.modules.distributions.action_distribution import (
     ActionDistribution,
     DistributionSpec,
     another_kind,

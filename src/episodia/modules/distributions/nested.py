@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from episodia.errors import ModuleError
-from episodia.modules.distributions.base import (
+from episodia.modules.distributions.action_distribution import (
     ActionDistribution,
     DistributionSpec,
     another_kind,

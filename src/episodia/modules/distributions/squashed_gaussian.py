@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from episodia.modules.distributions.base import (
+from episodia.modules.distributions.action_distribution import (
     ActionDistribution,
     DistributionSpec,
     another_kind,

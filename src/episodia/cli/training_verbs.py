@@ -1,0 +1,205 @@
+"""The verbs that train and evaluate."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.cli import exit_codes
+from episodia.cli.drawing import SPARK_WIDTH, sparkline
+from episodia.cli.verb_arguments import add_verb, natural, positive
+from episodia.errors import TrainingError
+
+if TYPE_CHECKING:
+    from episodia.training import Training
+
+# Arguments of the function `train` that are said in another way.
+OPTIONS = {
+    "algorithm": "train ALGORITHM ENV",
+    "env": "train ALGORITHM ENV",
+    "steps": "--steps",
+    "target": "--target",
+    "seed": "--seed",
+    "out": "--out",
+    "checkpoint_every": "--checkpoint-every",
+    "tensorboard": "--tensorboard",
+    "device": "--device",
+}
+NUM_STEPS = 100_000
+NUM_EPISODES = 100  # to evaluate by
+LONGEST_NAME = 100
+SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
+
+
+def add_verbs_to(verbs: Any) -> None:
+    """Add `demo`, `train` and `eval`."""
+    demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show how it went")
+    demo.add_argument("--steps", type=positive, default=NUM_STEPS, metavar="N", help="stop after so many")
+    demo.add_argument("--seed", type=natural, default=0, metavar="N", help="of everything")
+    demo.add_argument("--out", default="runs", metavar="DIR", help="where to put the folder of the run")
+    demo.set_defaults(run=_demo)
+
+    train = add_verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
+    train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
+    train.add_argument("env", nargs="?", help="a gymnasium environment, such as CartPole-v1")
+    # None is not given: a run that goes on has all of this already.
+    train.add_argument("--steps", type=positive, metavar="N", help=f"stop after so many in all; by default {NUM_STEPS}")
+    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return has reached this")
+    train.add_argument("--seed", type=natural, metavar="N", help="of everything; 0 if there is none")
+    train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
+    train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
+    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="save also after so many steps each")
+    train.add_argument("--tensorboard", action="store_true", default=None, help="write metrics for TensorBoard too")
+    train.add_argument("--device", metavar="NAME", help="where to learn, such as cuda; cpu if there is none")
+    help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
+    train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    train.set_defaults(run=_train)
+
+    evaluation = add_verb(verbs, "eval", "play episodes with a policy that was trained")
+    evaluation.add_argument("checkpoint", help="the folder of a run, or of its checkpoint")
+    evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="how many to play")
+    evaluation.add_argument("--env", metavar="ENV", help="where to play; by default where it was trained")
+    evaluation.set_defaults(run=_evaluate)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    # As JSON, as Python writes it, or as the text that it is.
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return name, read(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return name, value
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from episodia.training import train  # noqa: PLC0415  # torch takes a second, which other verbs need not wait for
+
+    print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
+    out, limits = _free_folder(Path(options.out) / "demo"), {"steps": options.steps, "target": SOLVED}
+    with train("ppo", "CartPole-v1", seed=options.seed, out=out, **limits) as training:
+        return _show_training(training, out)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from episodia.training import resume, train  # noqa: PLC0415  # see `_demo`
+
+    names = ("steps", "target", "checkpoint_every", "tensorboard", "device")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.resume is not None:
+        _check_resumed(options)
+        out = Path(options.resume)
+        training = resume(out, **given)
+    else:
+        if options.env is None:
+            raise TrainingError(
+                "train: found no environment, expected `train ppo CartPole-v1`, for example. Name both."
+            )
+        seed, settings = options.seed or 0, _settings(options.set)
+        name = f"{options.algorithm}-{options.env}-{seed}"
+        out = Path(options.out) if options.out else _free_folder(Path("runs") / _file_name(name))
+        training = train(
+            options.algorithm, options.env, seed=seed, out=out, **{"steps": NUM_STEPS, **given}, **settings
+        )
+    with training:
+        return _show_training(training, out)
+
+
+def _check_resumed(options: argparse.Namespace) -> None:
+    others = {"an algorithm": options.algorithm, "--seed": options.seed, "--out": options.out, "--set": options.set}
+    found = [name for name, value in others.items() if value not in (None, [])]
+    if found:
+        raise TrainingError(
+            f"train: found {', '.join(found)} beside --resume, expected only when to stop: the run has the rest, and goes on "
+            "with it. Leave it out."
+        )
+
+
+def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    from episodia.learners.algorithms.config_codec import decoded  # noqa: PLC0415  # see `_demo`
+
+    settings = dict(pairs)
+    taken = [name for name in OPTIONS if name in settings]
+    if taken:
+        raise TrainingError(
+            f"train: found {taken} behind --set, expected settings of the algorithm, the recipe and the network. Write "
+            f"{', '.join(dict.fromkeys(OPTIONS[name] for name in taken))} instead."
+        )
+    return {name: decoded(value) for name, value in settings.items()}
+
+
+def _show_training(training: Training, out: Path) -> int:
+    from episodia.checkpoints import CHECKPOINT_NAME  # noqa: PLC0415  # see `_demo`
+
+    line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
+    print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
+    reason = training.stopped_by.value if training.stopped_by else "steps"
+    print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
+    print(f"In {out}: {', '.join(sorted(path.name for path in out.iterdir()))}", flush=True)
+    if reason == "interrupt":
+        if (out / CHECKPOINT_NAME).is_dir():
+            print(f"Go on with:  python -m episodia train --resume {shlex.quote(str(out))}")
+        return exit_codes.INTERRUPTED
+    if training.episodes:
+        print(f"Playing {NUM_EPISODES} episodes to evaluate it (Ctrl-C leaves that out) ...", flush=True)
+        _show_returns(training.evaluate(NUM_EPISODES))
+    return exit_codes.OK
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from episodia.training import load_training  # noqa: PLC0415  # see `_demo`
+
+    if options.env is not None:
+        _show_returns(_returns_elsewhere(options))
+        return exit_codes.OK
+    # Wherever it was trained, to act one needs no accelerator.
+    with load_training(options.checkpoint, device="cpu") as training:
+        _show_returns(training.evaluate(options.episodes))
+    return exit_codes.OK
+
+
+def _returns_elsewhere(options: argparse.Namespace) -> list[float]:
+    """Return the returns of the policy alone, without its training, in another environment."""
+    from episodia.policies import Policy  # noqa: PLC0415
+    from episodia.training.policy_returns import returns_of  # noqa: PLC0415
+    from episodia.training.training_setup import made_env  # noqa: PLC0415
+
+    policy = Policy.load(options.checkpoint)
+    env = made_env(options.env)
+    try:
+        return returns_of(policy, env, options.episodes)
+    finally:
+        env.close()
+
+
+def _show_returns(returns: Sequence[float]) -> None:
+    spread = f"standard deviation {np.std(returns):.4g}, from {min(returns):.5g} to {max(returns):.5g}"
+    print(f"{len(returns)} evaluation episodes: mean return {np.mean(returns):.5g}, {spread}")
+
+
+def _file_name(text: str) -> str:
+    """Return `text` as the name of a folder that every system allows.
+
+    >>> _file_name("ppo-ALE/Pong-v5-0"), _file_name("my_games:Maze-v0")
+    ('ppo-ALE-Pong-v5-0', 'my_games-Maze-v0')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:LONGEST_NAME]
+
+
+def _free_folder(wanted: Path) -> Path:
+    name, numbers = wanted.name, itertools.count(2)
+    while wanted.exists():
+        wanted = wanted.with_name(f"{name}-{next(numbers)}")
+    return wanted

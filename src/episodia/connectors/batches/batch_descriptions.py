@@ -1,0 +1,101 @@
+"""What is in a batch, in a few words: columns, shapes, dtypes and bytes, in every form that a column can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from episodia.columns import COLUMN_NAMES
+from episodia.connectors.batches.row_items import is_tensor
+from episodia.episodes.lists.ragged import Ragged
+from episodia.trees import describe
+
+_LONGEST_TEXT = 160
+
+
+def columns_of(batch: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield `(name, column)` for each column; `module/column` where the batch is sorted by modules.
+
+    >>> [name for name, _ in columns_of({"obs": [1], "left": {"obs": [2], "actions": [3]}})]
+    ['obs', 'left/obs', 'left/actions']
+    """
+    for key, column in batch.items():
+        # The observations of a Dict space may well have a part that is called 'obs'.
+        if isinstance(column, dict) and key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(column):
+            yield from ((f"{key}/{name}", part) for name, part in column.items())
+        else:
+            yield str(key), column
+
+
+def describe_batch(batch: Mapping[Any, Any]) -> str:
+    """Return all columns with what they hold.
+
+    >>> import numpy as np
+    >>> describe_batch({"obs": np.zeros((3, 2), np.float32), "speed": [1.5, 2.5]})
+    'obs: float32[3, 2]; speed: list of 2 (1.5)'
+    """
+    if not batch:
+        return "an empty batch"
+    return "; ".join(f"{name}: {describe_column(column)}" for name, column in columns_of(batch))
+
+
+def describe_column(column: Any) -> str:
+    """Return what a column holds: shapes and dtypes of a batch, or how many items of what.
+
+    >>> import numpy as np
+    >>> describe_column(Ragged(np.zeros((5, 2)), np.array([0, 3, 5]), tail=1))
+    'ragged float64[5, 2] (2 stretches, 3 steps + tails)'
+    >>> describe_column({("walk",): [1, 2], ("run",): [3]})
+    'items of 2 episodes: list of 3 (1)'
+    """
+    return _shortened(_description(column))
+
+
+def _description(column: Any) -> str:
+    if isinstance(column, Ragged):
+        tails = " + tails" if column.tail else ""
+        return f"ragged {_leaves_text(column.values)} ({len(column)} stretches, {column.num_steps} steps{tails})"
+    if isinstance(column, list):
+        return f"list of {len(column)}" + (f" ({_shortened(_leaves_text(column[0]), 60)})" if column else "")
+    if is_collected(column):
+        items = [item for items in column.values() for item in items]
+        return f"items of {len(column)} episodes: {_description(items)}"
+    return _leaves_text(column)
+
+
+def is_collected(column: Any) -> bool:
+    """Tell whether a column is `{(episode id, ...): [items]}`."""
+    return isinstance(column, dict) and bool(column) and all(isinstance(key, tuple) for key in column)
+
+
+def _leaves_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_leaves_text(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_leaves_text, value)) + ")"
+    if is_tensor(value):
+        device = "" if value.device.type == "cpu" else f" on {value.device}"
+        return f"tensor {str(value.dtype).removeprefix('torch.')}{list(value.shape)}{device}"
+    if isinstance(value, (Ragged, list)):
+        return _description(value)
+    return describe(value)
+
+
+def _shortened(text: str, longest: int = _LONGEST_TEXT) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def bytes_of(column: Any) -> int:
+    """Return the bytes of all arrays and tensors of a column; other items count as nothing.
+
+    >>> import numpy as np
+    >>> bytes_of({("walk",): [np.zeros(2), 3]})
+    16
+    """
+    if isinstance(column, Ragged):
+        return bytes_of(column.values)
+    if isinstance(column, dict):
+        return sum(map(bytes_of, column.values()))
+    if isinstance(column, (list, tuple)):
+        return sum(map(bytes_of, column))
+    return int(getattr(column, "nbytes", 0))

@@ -1,0 +1,1 @@
+"""Connectors that runner and learner pipelines share."""

@@ -1,0 +1,97 @@
+"""Adds for each step the state that the module was in, and that it will be in after the last step."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, place_for
+from episodia.connectors.batches.module_lookup import module_of, needed_module
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.episodes.lists.ragged import offsets_of
+from episodia.errors import BatchError
+from episodia.trees import map_batch
+
+# Where a runner puts the states that its module is in, one row for each episode, so that nobody has to look for them there.
+CARRIED_STATES = "_carried_states"
+
+
+@final
+class AddStatesFromEpisodesToBatch(ConnectorV2):
+    """Adds for each step the state that the module was in, and that it will be in after the last step.
+
+    The state of a step is the `state_out` of the step before; at the beginning of an episode, the module's initial state.
+    Modules without state are left alone, and so are those that a container does not have.
+    """
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.STATE_IN})
+    lookback = 1
+
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse to work without a module: nobody else tells whether there are states, and which are the first."""
+        needed_module(self.name, rl_module)
+
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Batch:
+        episodes = EpisodeList.of(episodes)
+        carried = (shared_data or {}).get(CARRIED_STATES)
+        if carried is not None and Columns.OBS in batch:
+            batch[Columns.STATE_IN] = Ragged(carried, np.arange(len(episodes) + 1))
+            return batch
+        self.check_module(rl_module)
+        for module_id, rows in episodes.groups().items():
+            module = module_of(rl_module, module_id)
+            if module is not None and module.is_stateful():
+                states = states_of(rows, module.get_initial_state())
+                holder, key = place_for(batch, Columns.STATE_IN, module_id, episodes)
+                holder[key] = states
+        return batch
+
+
+def states_of(rows: EpisodeList, initial: Any) -> Ragged:
+    """Return the state before each step, and after the last one: a track; at the present moment the state to go on from."""
+    if rows.is_current:
+        return _current_states(rows, initial)
+    if Columns.STATE_OUT in rows.extra_columns():
+        return rows.preceding(Columns.STATE_OUT, initial)
+    if (rows.lengths + rows.lookbacks).any():
+        _check_all_new(rows)
+    return _repeated(initial, rows.row_counts + 1, tail=1)
+
+
+def _current_states(rows: EpisodeList, initial: Any) -> Ragged:
+    stored = np.array([_stored_states(row) for row in rows.agent_episodes], np.int64)
+    if not stored.any():
+        _check_all_new(rows)
+        return _repeated(initial, rows.row_counts, tail=0)
+    found = rows.windows(Columns.STATE_OUT, shifts=[-1], fill=0)
+
+    def with_initial(leaf: np.ndarray, start: Any) -> np.ndarray:
+        leaf = leaf[:, 0]
+        leaf[stored == 0] = start
+        return leaf
+
+    return found.with_values(map_batch(with_initial, found.values, initial))
+
+
+def _repeated(initial: Any, counts: np.ndarray, tail: int) -> Ragged:
+    offsets = offsets_of(counts)
+    return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
+
+
+def _stored_states(row: SingleAgentEpisode) -> int:
+    """Return how many states an episode has stored, those of its lookback included."""
+    column = row.extra_model_outputs.get(Columns.STATE_OUT)
+    return 0 if column is None else column.len_incl_lookback()
+
+
+def _check_all_new(rows: EpisodeList) -> None:
+    old = next((row for row in rows.agent_episodes if row.rewards.len_incl_lookback()), None)
+    if old is not None:
+        raise BatchError(
+            f"episode {old.id_!r}: found steps without the column {Columns.STATE_OUT!r}, expected the states of a recurrent "
+            "module beside its actions. Store what the module returned in `extra_model_outputs`."
+        )

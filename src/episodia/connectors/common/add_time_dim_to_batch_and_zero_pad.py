@@ -1,0 +1,126 @@
+"""Gives the columns of recurrent modules a time axis: `[B, T, ...]`."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from episodia.arguments import checked_whole
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.module_lookup import module_of, needed_module
+from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError, PipelineError
+
+# For modules that do not say how long the sequences are that they learn from.
+DEFAULT_MAX_SEQ_LEN = 20
+
+
+# What `RemoveSingleTsTimeRankFromBatch` looks for, in the data that both pipelines of a runner share.
+ADDED_TIME_AXIS = "_added_single_ts_time_rank"
+
+
+@final
+class AddTimeDimToBatchAndZeroPad(ConnectorV2):
+    """Gives the columns of recurrent modules a time axis: `[B, T, ...]`.
+
+    In training, episodes are cut into sequences of `max_seq_len` steps, the last one padded with zeros. `state_in` is the
+    state at the beginning of each; `seq_lens` and `loss_mask` tell steps from padding. With `burn_in`, each sequence is
+    preceded by up to so many of the steps before it, from which nothing is learned but the state. At the present moment, T
+    is 1. Modules without state are left alone, and so are those that a container does not have.
+
+    Views with `every=max_seq_len` have a row for each sequence already and, like `state_in`, no time axis.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.STATE_IN})
+    lookback = 0
+
+    def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
+        """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
+        super().__init__(*args, **kwargs)
+        self.max_seq_len = (
+            None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
+        )
+        self.burn_in = checked_whole(PipelineError, self.name, "burn_in", burn_in, 0)
+
+    writes = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK})
+    fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
+    alters = frozenset[str]()  # The same values with another axis.
+
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse to work without a module: nobody else tells whether it is recurrent."""
+        needed_module(self.name, rl_module)
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        shared_data: Any = None,
+        **kwargs: Any,
+    ) -> Batch:
+        self.check_module(rl_module)
+        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            module = module_of(rl_module, module_id)
+            if module is None or not module.is_stateful():
+                continue
+            if rows.is_current:
+                _add_time_axis(columns, rows)
+                if shared_data is not None:
+                    shared_data[ADDED_TIME_AXIS] = True
+            else:
+                cut = sequences(rows.row_counts, max_seq_len_of(module, self.max_seq_len), self.burn_in)
+                columns.update(padded_columns(columns, cut, rows))
+        return batch
+
+
+def max_seq_len_of(module: Any, given: int | None) -> int:
+    """Return how long the sequences are that `module` learns from."""
+    return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
+
+
+def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
+    for name, column in columns.items():
+        if name != Columns.STATE_IN:
+            ragged = as_ragged(column, rows)
+            columns[name] = ragged if ragged.every > 1 else ragged.map(lambda leaf: leaf[:, None])
+
+
+# Zeros may be no action of the space, and a mask of zeros allows none: padding repeats a valid row there.
+_NEVER_ZERO = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
+
+
+def padded_columns(columns: Batch, cut: Sequences, rows: EpisodeList) -> Batch:
+    """Return all columns as padded sequences, the states at their beginnings, lengths, and the mask for the loss."""
+    made: Batch = {}
+    for name, column in columns.items():
+        ragged = as_ragged(column, rows)
+        if name == Columns.STATE_IN:
+            made[name] = first_rows(ragged, cut)
+        elif ragged.every > 1:
+            made[name] = rows_of_sequences(name, ragged, cut)
+        else:
+            made[name] = padded(ragged, cut, zeros=name not in _NEVER_ZERO)
+    made[Columns.SEQ_LENS] = cut.lengths
+    given = made.get(Columns.LOSS_MASK)
+    made[Columns.LOSS_MASK] = cut.loss_mask if given is None else given & cut.loss_mask
+    return made
+
+
+def rows_of_sequences(name: str, column: Ragged, cut: Sequences) -> Any:
+    """Return the rows of a sparse column, one for each sequence.
+
+    Raises:
+        BatchError: If it has rows for other steps than those at which sequences begin.
+    """
+    places = cut.mask.shape[1]
+    if column.every != places or cut.warmups.any():
+        raise BatchError(
+            f"column {name!r}: found rows for every {column.every} steps, expected one for each sequence of {places} places, "
+            f"of which up to {int(cut.warmups.max(initial=0))} are for warming up. Let `every` of the view be `max_seq_len`, "
+            "without `burn_in`; or leave `every` out."
+        )
+    return column.body().values

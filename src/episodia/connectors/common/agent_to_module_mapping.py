@@ -1,0 +1,116 @@
+"""Which module serves which agent: from rows of episodes to rows of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+from gymnasium import Space, spaces
+
+from episodia.connectors.batches.batch_columns import Batch, is_by_module, split_by_module
+from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList
+from episodia.episodes.lists.live_agents import LiveAgents
+
+# Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
+ROW_OWNERS = "memorized_map_structure"
+
+
+@final
+class AgentToModuleMapping(ConnectorV2):
+    """Groups the batch by module: `{column: ...}` becomes `{module_id: {column: ...}}`.
+
+    Each agent's module is the one that its episode names. At the present moment, whose row is whose is remembered in
+    `shared_data`, so that actions find their way back.
+    """
+
+    reads = writes = frozenset[str]()
+    lookback = 0
+
+    def __init__(
+        self, *args: Any, agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Map spaces of agents to those of their modules with `agent_to_module_mapping_fn(agent_id, episode)`."""
+        super().__init__(*args, **kwargs)
+        self.agent_to_module_mapping_fn = agent_to_module_mapping_fn
+
+    def recompute_output_observation_space(
+        self,
+        input_observation_space: Space[Any],
+        input_action_space: Space[Any] | None,
+    ) -> Space[Any]:
+        return self._by_module(input_observation_space)
+
+    def recompute_output_action_space(
+        self,
+        input_observation_space: Space[Any] | None,
+        input_action_space: Space[Any],
+    ) -> Space[Any]:
+        return self._by_module(input_action_space)
+
+    def _by_module(self, space: Space[Any]) -> Space[Any]:
+        """Return the space of each module, taken from the first agent that it serves."""
+        if self.agent_to_module_mapping_fn is None or not isinstance(space, spaces.Dict):
+            return space
+        modules: dict[Any, Space[Any]] = {}
+        for agent_id, agent_space in space.spaces.items():
+            modules.setdefault(self.agent_to_module_mapping_fn(agent_id, None), agent_space)
+        return spaces.Dict(modules)
+
+    def __call__(self, *, batch: Batch, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Batch:
+        episodes = EpisodeList.of(episodes)
+        if episodes.is_current and shared_data is not None:
+            shared_data[ROW_OWNERS] = row_owners(episodes)
+        if not episodes.is_grouped:
+            return {next(iter(episodes.groups())): batch}
+        return switch_batch_from_column_to_module_ids(
+            {
+                name: column if is_by_module(column) else split_by_module(column, episodes)
+                for name, column in batch.items()
+            }
+        )
+
+
+def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:
+    """Return for each module the position of the episode, and the agent, that each of its rows is for."""
+    if isinstance(episodes, LiveAgents):
+        return episodes.owners_by_module()
+    owners = episodes.row_owners()
+    return {
+        module_id: [owners[position] for position in positions.tolist()]
+        for module_id, positions in episodes.by_module().items()
+    }
+
+
+def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], Any]:
+    """Return which module acts for an agent where nobody says it: the only one there is, or that of its own name."""
+    if modules is not None and len(modules) == 1:
+        return OnlyModule(next(iter(modules)))
+    return own_module
+
+
+@final
+class OnlyModule:
+    """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
+
+    def __init__(self, module_id: Any) -> None:
+        self.module_id = module_id
+
+    def __call__(self, agent_id: Any, episode: Any) -> Any:
+        """Return the module."""
+        return self.module_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnlyModule) and other.module_id == self.module_id
+
+    def __hash__(self) -> int:
+        return hash(self.module_id)
+
+    def __repr__(self) -> str:
+        return f"OnlyModule({self.module_id!r})"
+
+
+def own_module(agent_id: Any, episode: Any) -> Any:  # noqa: ARG001  # the signature of a mapping function
+    """Let each agent have a module of its own name."""
+    return agent_id

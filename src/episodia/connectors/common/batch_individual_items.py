@@ -1,0 +1,54 @@
+"""Columns in their last form: plain arrays, one row after another."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_descriptions import is_collected
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.row_items import is_nested_batch, is_tensor
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.current_run import mark
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError
+from episodia.trees import leaves
+
+
+@final
+class BatchIndividualItems(ConnectorV2):
+    """Turns every column, however it was written, into arrays with one row for each step; tails are left behind.
+
+    Pieces after this one see what a module will see. A column with another number of rows is refused.
+    """
+
+    reads = writes = frozenset[str]()
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in module_batches(batch, EpisodeList.of(episodes)):
+            # Padded sequences have other rows, which were made from columns that were right.
+            is_padded = Columns.SEQ_LENS in columns
+            for name, column in columns.items():
+                columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
+        return batch
+
+
+def plain(name: str, column: Any, rows: EpisodeList, is_padded: bool) -> Any:
+    """Return `column` as a nested batch of its step rows; what has no rows, such as a number, is returned as it is."""
+    if isinstance(column, list) or is_collected(column) or (not is_padded and _has_rows(column)):
+        try:
+            column = as_ragged(column, rows)
+        except BatchError as error:
+            mark(error, name, None)
+            raise
+    return column.body().values if isinstance(column, Ragged) else column
+
+
+def _has_rows(column: Any) -> bool:
+    """Tell whether `column` consists of arrays or tensors with at least one axis."""
+    is_batch = isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)
+    return is_batch and all(leaf.ndim for _, leaf in leaves(column))

@@ -1,0 +1,104 @@
+"""Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import Ragged
+from episodia.errors import PipelineError
+from episodia.trees import map_batch
+
+
+@final
+class NumpyToTensor(ConnectorV2):
+    """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, stay as they are.
+
+    Floats become float32, which is what modules compute in. With `pin_memory`, and where there is an accelerator, arrays
+    are copied to page-locked memory first, so that the transfer to the device does not block.
+    """
+
+    reads = writes = frozenset[str]()
+    lookback = 0
+
+    def __init__(
+        self, *args: Any, pin_memory: bool = False, device: str | torch.device | None = None, **kwargs: Any
+    ) -> None:
+        """Put tensors on `device`, on the CPU by default."""
+        super().__init__(*args, **kwargs)
+        self.pin_memory = pin_memory
+        try:
+            self.device = torch.device("cpu" if device is None else device)
+        except (RuntimeError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise PipelineError(
+                f"{self.name}: found `device={device!r}`, expected a device of torch ({reason}). Pass `'cpu'`, for example."
+            ) from error
+
+    def __call__(self, *, batch: Batch, **kwargs: Any) -> Batch:
+        return {key: self._converted(column) for key, column in batch.items()}
+
+    def _converted(self, column: Any) -> Any:
+        if type(column) is np.ndarray:
+            return as_tensor(column, self.device, pin_memory=self.pin_memory)
+        if isinstance(column, Ragged):
+            return column.map(self._tensor)
+        if isinstance(column, dict) and any(isinstance(part, Ragged) for part in column.values()):
+            return {key: self._converted(part) for key, part in column.items()}
+        return map_batch(self._tensor, column)
+
+    def _tensor(self, leaf: Any) -> Any:
+        return as_tensor(leaf, self.device, pin_memory=self.pin_memory)
+
+
+def as_tensor(leaf: Any, device: torch.device, *, pin_memory: bool = False) -> Any:
+    """Return numbers as a tensor on `device`, floats as float32; anything else as it is.
+
+    The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.
+    """
+    if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and leaf.flags.carray and device == _CPU:
+        return torch.from_numpy(leaf)
+    if isinstance(leaf, torch.Tensor):
+        return _moved(leaf, device, pin_memory)
+    if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind not in "biufc":
+        return leaf
+    return _moved(torch.from_numpy(_for_torch(np.asarray(leaf))), device, pin_memory)
+
+
+_CPU = torch.device("cpu")
+
+
+# Arrays of these are tensors as they are, if they lie in memory in order and can be written to.
+_ADOPTED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8", "bool")))
+
+
+def _for_torch(array: np.ndarray) -> np.ndarray:
+    """Return an array that torch can adopt: writable, contiguous, in a dtype that its operations support."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind == "f" and size != 4:
+        return array.astype(np.float32)
+    if kind == "u" and size > 1:
+        return _as_signed(array)
+    if not array.flags.writeable or not array.flags.c_contiguous or not array.dtype.isnative:
+        return np.array(array, array.dtype.newbyteorder("="), order="C")
+    return array
+
+
+def _as_signed(array: np.ndarray) -> np.ndarray:
+    if array.size and array.max() > np.iinfo(np.int64).max:
+        raise OverflowError(f"found {array.max()} in a column of {array.dtype}, expected numbers that int64 can hold.")
+    return array.astype(np.int64)
+
+
+def _moved(tensor: torch.Tensor, device: torch.device, pin_memory: bool) -> torch.Tensor:
+    if device.type == "cpu":
+        return tensor if tensor.is_cpu else tensor.cpu()
+    if tensor.device == device:
+        return tensor
+    if pin_memory and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

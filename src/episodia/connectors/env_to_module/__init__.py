@@ -1,0 +1,1 @@
+"""Connectors between environments and a module: observations before the forward pass."""

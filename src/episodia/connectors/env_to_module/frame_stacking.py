@@ -1,0 +1,123 @@
+"""The last few observations of each step as one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.arguments import checked_whole
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, add_column, has_column
+from episodia.connectors.env_to_module.observation_changer import ObservationPiece
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError, PipelineError
+
+
+@final
+class FrameStacking(ObservationPiece):
+    """Stacks each observation on the ones before it, the newest last; before an episode's first stand zeros.
+
+    Frames are any Boxes, also nested. They are stacked along a new axis at the place `axis` of the result. Only where a
+    frame has an axis of size 1 at that place, such as the one channel of an image `[height, width, 1]`, the frames are
+    joined along it, so the image becomes `[height, width, num_frames]`, as in RLlib.
+
+    Frames are gathered from the episodes, one gather for all of them; so the piece must be the first one that writes
+    observations into the batch. Preprocessors that write into the episodes may come before it, all others after it.
+
+    Args:
+        input_observation_space: The space of observations; with `multi_agent`, of each agent.
+        input_action_space: The space of actions, which stays.
+        num_frames: How many frames are stacked, the newest included.
+        axis: Where their axis is in the result.
+        multi_agent: Whether the space has an entry for each agent.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If `num_frames` is no positive integer, or a space is not made of Boxes of enough axes.
+
+    >>> from episodia import SingleAgentEpisode
+    >>> walk = SingleAgentEpisode(observations=[[1.0, 2.0], [3.0, 4.0]], actions=[0], rewards=[0.0], len_lookback_buffer=0)
+    >>> piece = FrameStacking(num_frames=3, axis=0)
+    >>> piece(rl_module=None, batch={}, episodes=EpisodeList([walk]).current())["obs"].values.tolist()
+    [[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]]
+    """
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.OBS})
+    # It cannot build on observations that another piece has written.
+    fills = frozenset[str]()
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        num_frames: int = 1,
+        axis: int = -1,
+        multi_agent: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        self.num_frames = checked_whole(PipelineError, self.name, "num_frames", num_frames, least=1)
+        # Axes are counted from either end; that there are so many is known when the space is.
+        self.axis = checked_whole(PipelineError, self.name, "axis", axis, least=-sys.maxsize)
+
+    @property
+    def lookback(self) -> int:
+        """The frames before the newest one."""
+        return self.num_frames - 1
+
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+        """Return the space of stacked frames; the bounds of older frames include the zeros before the first one."""
+        if isinstance(space, spaces.Dict):
+            return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])
+        if isinstance(space, spaces.Tuple):
+            return spaces.Tuple([self.output_space(child, None, None) for child in space.spaces])
+        if not isinstance(space, spaces.Box):
+            raise PipelineError(
+                f"{self.name}: found the space {space}, expected a Box, or Boxes in Dicts and Tuples. Make vectors of classes "
+                "in the environment, or in a preprocessor before this piece."
+            )
+        low, high = (np.stack([bound] * self.num_frames)[None] for bound in (space.low, space.high))
+        zero = low.dtype.type(0)
+        low[:, :-1], high[:, :-1] = np.minimum(low[:, :-1], zero), np.maximum(high[:, :-1], zero)
+        return spaces.Box(self._stacked(low)[0], self._stacked(high)[0], dtype=space.dtype)
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Add the stacked observations to `batch`.
+
+        Raises:
+            BatchError: If there are observations in it already.
+        """
+        if has_column(batch, Columns.OBS):
+            raise BatchError(
+                f"{self.name}: found observations in the batch, expected none: frames are gathered from the episodes, and what "
+                "earlier pieces made of the observations would be lost. Place this piece before all others that write "
+                f"{Columns.OBS!r}."
+            )
+        add_column(batch, Columns.OBS, EpisodeList.of(episodes), self._frames)
+        return batch
+
+    def _frames(self, rows: EpisodeList) -> Ragged:
+        shifts = range(1 - self.num_frames, 1)
+        return rows.windows(Columns.OBS, shifts=shifts, fill=0, tail=True).map(self._stacked)
+
+    def _stacked(self, frames: np.ndarray) -> np.ndarray:
+        """Return rows `[N, num_frames, ...]` with the axis of the frames at its place."""
+        rank = frames.ndim - 2
+        if frames.dtype.kind not in "biufc" or not -rank - 1 <= self.axis <= rank:
+            raise PipelineError(
+                f"{self.name}: found frames of {frames.dtype}{list(frames.shape[2:])}, expected arrays of numbers with at "
+                f"least {self.axis if self.axis >= 0 else -1 - self.axis} axes, because of `axis={self.axis}`. Choose another "
+                "axis, or stack vectors only."
+            )
+        # Without the axes of rows and frames; counted from the front.
+        axis = self.axis if self.axis >= 0 else self.axis + rank
+        has_axis = 0 <= axis < rank and frames.shape[2 + axis] == 1
+        if has_axis:
+            frames = frames.squeeze(2 + axis)
+            return np.moveaxis(frames, 1, 1 + axis)
+        return np.moveaxis(frames, 1, 1 + self.axis if self.axis >= 0 else self.axis)

@@ -1,0 +1,280 @@
+"""Observations with mean 0 and standard deviation 1, by what was seen so far."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.arguments import checked_number
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.common.finite_numbers import check_finite, too_large
+from episodia.connectors.env_to_module.observation_changer import ObservationChanger
+from episodia.connectors.env_to_module.running_statistics import Moments, merged_tables
+from episodia.connectors.spaces.row_spaces import Part, paired
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.errors import BatchError, ConnectorStateError, PipelineError, ShapeError
+from episodia.trees import leaves, map_batch
+
+# The moments of each leaf of each agent's observations, under `(agent id, path)`.
+Table = dict[tuple[Any, str], Moments]
+
+_TABLES = ("synced", "delta", "pending")
+_SMALLEST = 1e-8
+# Sums of squares up to this size can be added up for ever.
+_LARGEST_SQUARE = 1e250
+
+
+@final
+class MeanStdFilter(ObservationChanger):
+    """Subtracts the mean of all observations seen so far, divides by their standard deviation, and clips.
+
+    There are statistics for each leaf of the observations, and with `multi_agent` for each agent. Box leaves are filtered
+    (leaves of floats, where no space is known) and become float32; classes stay as they are. Episodes keep the raw
+    observations.
+
+    *What is frozen.* What is seen while a runner acts is only noted; observations are normalised with the statistics of the
+    last `commit()`, which the runner calls when a sample is complete. So all steps of a sample, and a learner with the same
+    `version`, see the same numbers. Before the first commit, mean is 0 and standard deviation 1: observations are only
+    clipped. In a learner pipeline nothing is noted.
+
+    *NaN and infinity.* One of them would stay in the statistics for ever, so they are refused, wherever the filter meets them.
+    A call that fails notes nothing.
+
+    *Many filters at once.* A state holds three tables apart: what all filters had in common when they were last synchronised,
+    what this one has committed since then, and what it has noted since its last commit. `merge_states` counts the common
+    part once and adds everybody's own parts; the merged state is the next common part. Give it to every filter with
+    `set_state`: states with different common parts are refused, because something would be counted twice.
+
+    Args:
+        input_observation_space: The space of observations; with `multi_agent`, of each agent.
+        input_action_space: The space of actions, which stays.
+        multi_agent: Whether there are statistics, and an entry of the space, for each agent. Otherwise all share one.
+        de_mean_to_zero: Whether the mean is subtracted.
+        de_std_to_one: Whether it is divided by the standard deviation.
+        clip_by_value: The largest absolute value that comes out; None for no limit.
+        update_stats: Whether to note what is seen. Switch it off to act with a finished filter.
+        **kwargs: Those of `ConnectorV2`.
+
+    >>> walk = SingleAgentEpisode(observations=[np.array([4.0])])
+    >>> run = SingleAgentEpisode(observations=[np.array([8.0])])
+    >>> piece, episodes = MeanStdFilter(), EpisodeList([walk, run]).current()
+    >>> piece(rl_module=None, batch={}, episodes=episodes)["obs"].values.tolist()
+    [[4.0], [8.0]]
+    >>> piece.commit()
+    >>> piece(rl_module=None, batch={}, episodes=episodes)["obs"].values
+    array([[-0.70710677],
+           [ 0.70710677]], dtype=float32)
+    """
+
+    lookback = 0
+    is_stateful = True
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        multi_agent: bool = False,
+        de_mean_to_zero: bool = True,
+        de_std_to_one: bool = True,
+        clip_by_value: float | None = 10.0,
+        update_stats: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        if (
+            clip_by_value is not None
+            and not checked_number(PipelineError, self.name, "clip_by_value", clip_by_value) > 0
+        ):
+            raise PipelineError(
+                f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None. Pass one "
+                "of these."
+            )
+        self.de_mean_to_zero = de_mean_to_zero
+        self.de_std_to_one = de_std_to_one
+        self.clip_by_value = clip_by_value
+        self.update_stats = update_stats
+        self._restore({}, {}, {}, 0)
+
+    def _restore(self, synced: Table, delta: Table, pending: Table, version: int) -> None:
+        committed = merged_tables([synced, delta])
+        # The mean, and what to divide by.
+        self._scales = {key: (moments.mean, moments.std() + _SMALLEST) for key, moments in committed.items()}
+        self._synced, self._delta, self._pending, self._version = synced, delta, pending, version
+
+    @property
+    def version(self) -> int:
+        """How often statistics were committed or merged: equal versions of one filter normalise alike."""
+        return self._version
+
+    def commit(self) -> None:
+        """Normalise from now on by what was seen up to now; the version is one higher."""
+        self._restore(self._synced, merged_tables([self._delta, self._pending]), {}, self._version + 1)
+
+    # --- Observations -----------------------------------------------------------------------------------------------
+
+    def __call__(self, **kwargs: Any) -> Batch:
+        """Normalise the observations in the batch, and note those of the present moment, all of them or none."""
+        before = self._pending
+        try:
+            return super().__call__(**kwargs)
+        except BaseException:
+            self._pending = before
+            raise
+
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+        """Return the space with float32 Boxes between the bounds of clipping."""
+        if isinstance(space, spaces.Dict):
+            return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])
+        if isinstance(space, spaces.Tuple):
+            return spaces.Tuple([self.output_space(child, None, None) for child in space.spaces])
+        if not isinstance(space, spaces.Box):
+            return space
+        limit = np.inf if self.clip_by_value is None else self.clip_by_value
+        return spaces.Box(-limit, limit, space.shape, np.float32)
+
+    def label(self, episode: SingleAgentEpisode) -> Any:
+        """Return whose statistics are used: those of the agent, or the ones that all share."""
+        return episode.agent_id if self.multi_agent else None
+
+    def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
+        """Return `column` normalised; at the present moment its rows are noted."""
+        check_finite(self.name, Columns.OBS, column, rows)
+        filtered = self._filtered_paths(column.values, part.space)
+        paths = iter([path for path, _ in leaves(column.values)])
+
+        def normalised(leaf: np.ndarray) -> np.ndarray:
+            key = part.label, next(paths)
+            if key[1] not in filtered:
+                return leaf
+            self._check_shape(leaf, key)
+            return self._normalised(leaf, key)
+
+        result = column.with_values(map_batch(normalised, column.values))
+        if rows.is_current and self.update_stats:
+            self._note({(part.label, path): leaf for path, leaf in leaves(column.values) if path in filtered})
+        return result
+
+    def _note(self, seen: Mapping[tuple[Any, str], np.ndarray]) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = {key: Moments.of(leaf) for key, leaf in seen.items()}
+            squares = {key: new.m2 + np.square(new.mean) for key, new in moments.items()}
+        for (_, path), square in squares.items():
+            if not square.max(initial=0.0) <= _LARGEST_SQUARE:  # also if one of them is NaN
+                raise too_large(self.name, f"the column {Columns.OBS!r}{path}", "their variance")
+        self._pending = merged_tables([self._pending, moments])
+
+    def _filtered_paths(self, values: Any, space: Space[Any] | None) -> set[str]:
+        if space is None:
+            return {path for path, leaf in leaves(values) if leaf.dtype.kind == "f"}
+        return {path for path, leaf, _ in paired(self.name, space, values) if isinstance(leaf, spaces.Box)}
+
+    def _check_shape(self, leaf: np.ndarray, key: tuple[Any, str]) -> None:
+        for table in (self._synced, self._delta, self._pending):
+            if key in table and table[key].mean.shape != leaf.shape[1:]:
+                raise BatchError(
+                    f"{self.name}: found observations{key[1]} of the shape {list(leaf.shape[1:])}, expected "
+                    f"{list(table[key].mean.shape)}, as those that were seen before. Agents of different spaces need "
+                    "`multi_agent=True`."
+                )
+
+    def _normalised(self, leaf: np.ndarray, key: tuple[Any, str]) -> np.ndarray:
+        values = leaf
+        if key in self._scales:
+            mean, std = self._scales[key]
+            values = leaf - mean if self.de_mean_to_zero else leaf
+            values = values / std if self.de_std_to_one else values
+        if self.clip_by_value is not None:
+            values = np.clip(values, -self.clip_by_value, self.clip_by_value)
+        return values.astype(np.float32, copy=False)
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return the version and the three tables, each a list of the statistics of one leaf of one agent."""
+        tables = (self._synced, self._delta, self._pending)
+        encoded = {name: _encoded(table) for name, table in zip(_TABLES, tables, strict=True)}
+        return {"version": self._version, **encoded}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, which `get_state` or `merge_states` returned.
+
+        Raises:
+            ConnectorStateError: If it is no such state; the filter is as before then.
+        """
+        synced, delta, pending = self._decoded(state)
+        self._restore(synced, delta, pending, int(state["version"]))
+
+    def reset_state(self) -> None:
+        """Forget all statistics."""
+        self._restore({}, {}, {}, 0)
+
+    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the state of one filter that has seen what each of several filters has seen; ours is not changed.
+
+        Its version is higher than that of each of them.
+
+        Raises:
+            ConnectorStateError: If one of them is no state of a filter, if their common parts differ, or if their
+                observations have different shapes.
+        """
+        if not states:
+            return self.get_state()
+        decoded = [self._decoded(state) for state in states]
+        synced = decoded[0][0]
+        for position, (other, _, _) in enumerate(decoded):
+            if other != synced:
+                raise ConnectorStateError(
+                    f"{self.name}: found that state {position} of {len(states)} does not begin from the same statistics as "
+                    "state 0, expected filters that were last given one common state. Call `set_state` with the last merged "
+                    "state on every filter, new ones included, before it goes on."
+                )
+        try:
+            merged = merged_tables([synced, *(table for _, *own in decoded for table in own)])
+        except ShapeError as error:
+            raise ConnectorStateError(f"{self.name}: {error}") from error
+        version = 1 + max(int(state["version"]) for state in states)
+        return {"version": version, "synced": _encoded(merged), "delta": [], "pending": []}
+
+    def _decoded(self, state: Mapping[str, Any]) -> tuple[Table, Table, Table]:
+        try:
+            int(state["version"])
+            synced, delta, pending = (_decoded(state[name]) for name in _TABLES)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectorStateError(
+                f"{self.name}: found a state that cannot be read ({type(error).__name__}: {error}), expected 'version' and the "
+                f"lists {list(_TABLES)}. Pass what `get_state` of a MeanStdFilter returned."
+            ) from error
+        return synced, delta, pending
+
+
+def _encoded(table: Table) -> list[dict[str, Any]]:
+    return [
+        {"agent_id": _plain(agent_id), "path": path, **moments.state()} for (agent_id, path), moments in table.items()
+    ]
+
+
+def _decoded(entries: Sequence[Mapping[str, Any]]) -> Table:
+    return {(_hashable(entry["agent_id"]), entry["path"]): Moments.from_state(entry) for entry in entries}
+
+
+def _plain(agent_id: Any) -> Any:
+    """Return an agent's id as a JSON value."""
+    if isinstance(agent_id, tuple):
+        return [_plain(part) for part in agent_id]
+    return agent_id.item() if isinstance(agent_id, np.generic) else agent_id
+
+
+def _hashable(agent_id: Any) -> Any:
+    """Return an agent's id again, of which `_plain` has made a JSON value."""
+    return tuple(map(_hashable, agent_id)) if isinstance(agent_id, list) else agent_id

@@ -1,0 +1,57 @@
+"""Replaces the newest observations of each multi-agent episode by what `preprocess` makes of all of them together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
+from episodia.episodes import MultiAgentEpisode
+from episodia.errors import BatchError, PipelineError
+
+
+class MultiAgentObservationPreprocessor(ConnectorV2):
+    """Replaces the newest observations of each multi-agent episode by what `preprocess` makes of all of them together.
+
+    Everything else is as in `SingleAgentObservationPreprocessor`.
+    """
+
+    reads = frozenset[str]()
+    writes = frozenset[str]()
+
+    @abstractmethod
+    def preprocess(self, observations: dict[Any, Any], episode: MultiAgentEpisode) -> dict[Any, Any]:
+        """Return the observations that take the place of `observations`; agents that are left out keep theirs.
+
+        Args:
+            observations: The observation of each agent that has just got one.
+            episode: Where they come from.
+        """
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Preprocess the newest observations in `episodes`; `batch` stays as it is.
+
+        Raises:
+            BatchError: If observations are in the batch already, or if `preprocess` returns some for an agent that the
+                episode does not have.
+            PipelineError: In a learner pipeline, or for single-agent episodes.
+        """
+        check_place(self.name, batch, episodes)
+        for episode in episodes:
+            if not isinstance(episode, MultiAgentEpisode):
+                raise PipelineError(
+                    f"{self.name}: found {type(episode).__name__}, expected a MultiAgentEpisode. Derive from "
+                    "`SingleAgentObservationPreprocessor` instead."
+                )
+            new = self.preprocess(observations=episode.get_observations(-1), episode=episode)
+            unknown = [agent for agent in new if agent not in episode.agent_episodes]
+            if unknown:
+                raise BatchError(
+                    f"{self.name}: found observations for the agents {unknown} after preprocessing, expected some of "
+                    f"{list(episode.agent_episodes)}. Return a dict with the ids that `observations` has."
+                )
+            for agent, observation in new.items():
+                write_newest(episode.agent_episodes[agent], observation)
+        return batch

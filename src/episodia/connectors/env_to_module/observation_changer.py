@@ -1,0 +1,127 @@
+"""What pieces that change observations have in common: spaces of many agents, and where the observations come from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, add_column, change_column, has_column
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.episodes.lists.live_agents import LiveRows
+
+
+class ObservationPiece(ConnectorV2):
+    """A piece that makes another observation space of the one that it is given, agent by agent if there are many.
+
+    Args:
+        input_observation_space: The space of observations; with `multi_agent`, a `Dict` space with one entry for each agent.
+        input_action_space: The same for actions.
+        multi_agent: Whether the spaces have an entry for each agent.
+        **kwargs: Those of `ConnectorV2`.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        multi_agent: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        self.multi_agent = multi_agent
+
+    @abstractmethod
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+        """Return what the piece makes of the observations of one agent; `agent_id` is None without `multi_agent`."""
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Space[Any], input_action_space: Space[Any] | None
+    ) -> Space[Any]:
+        """Return the space of the changed observations, with an entry for each agent if the input has them."""
+        if not self.multi_agent:
+            return self.output_space(input_observation_space, input_action_space, None)
+        actions = {} if input_action_space is None else agent_spaces(self.name, input_action_space)
+        return spaces.Dict(
+            {
+                agent: self.output_space(space, actions.get(agent), agent)
+                for agent, space in agent_spaces(self.name, input_observation_space).items()
+            }
+        )
+
+
+class ObservationChanger(ObservationPiece):
+    """A piece that changes each observation on its own; those that no earlier piece has added come from the episodes.
+
+    What is in the episodes stays as it is.
+    """
+
+    reads = frozenset[str]()
+    writes = fills = alters = frozenset({Columns.OBS})
+
+    @abstractmethod
+    def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
+        """Return what the piece makes of the observations of `rows`, all of which belong to one part."""
+
+    def input_spaces(self) -> Any:
+        """Return the given space (of all agents) that decides how rows are changed."""
+        return self.input_observation_space
+
+    def own_space(self, episode: SingleAgentEpisode) -> Space[Any] | None:
+        """Return the same as an episode knows it."""
+        return episode.observation_space
+
+    def label(self, episode: SingleAgentEpisode) -> Any:
+        """Return what keeps rows of one space apart."""
+        return None
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Change the observations in `batch`, before or after it is mapped to modules."""
+        episodes = EpisodeList.of(episodes)
+        if has_column(batch, Columns.OBS):
+            is_mapped = Columns.OBS not in batch
+            change_column(
+                batch, Columns.OBS, episodes, lambda column, rows: self._by_part(column, rows, is_mapped=is_mapped)
+            )
+        else:
+            add_column(batch, Columns.OBS, episodes, lambda rows: self._by_part(None, rows, is_mapped=False))
+        return batch
+
+    def _by_part(self, column: Ragged | None, rows: EpisodeList, *, is_mapped: bool) -> Ragged:
+        """Return the changed rows; without a `column` they are taken from the episodes, those of each part by themselves."""
+        if not len(rows):
+            return _observations(rows) if column is None else column
+        given = self.input_spaces()
+        if given is not None and not self.multi_agent:
+            return self.changed(_observations(rows) if column is None else column, rows, Part(None, given))
+        parts, positions, singles = parts_of(rows, lambda single: self._part_of(single, given, is_mapped))
+        if len(parts) == 1:
+            return self.changed(_observations(rows) if column is None else column, rows, parts[0])
+        changed = []
+        for part, places in zip(parts, positions, strict=True):
+            some = _some(rows, singles, places)
+            changed.append(self.changed(_observations(some) if column is None else column.select(places), some, part))
+        return reassembled(self.name, changed, positions)
+
+    def _part_of(self, single: SingleAgentEpisode, given: Any, is_mapped: bool) -> Part:
+        space = self.own_space(single) if given is None else agent_space(self.name, given, single, is_mapped=is_mapped)
+        return Part(self.label(single), space)
+
+
+def _observations(rows: EpisodeList) -> Ragged:
+    return rows.flat(Columns.OBS, tail=True)
+
+
+def _some(rows: EpisodeList, singles: Sequence[SingleAgentEpisode], places: np.ndarray) -> EpisodeList:
+    """Return the agents at some places; those of a runner may have been shown what their episodes do not have yet."""
+    if isinstance(rows, LiveRows):
+        return rows.some(places)
+    some = EpisodeList(singles[place] for place in places.tolist())
+    return some.current() if rows.is_current else some

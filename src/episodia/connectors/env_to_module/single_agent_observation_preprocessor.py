@@ -1,0 +1,60 @@
+"""Replaces the newest observation of each episode by what `preprocess` makes of it, also of another shape or dtype."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
+from episodia.episodes import SingleAgentEpisode
+
+
+class SingleAgentObservationPreprocessor(ConnectorV2):
+    """Replaces the newest observation of each episode by what `preprocess` makes of it, also of another shape or dtype.
+
+    Later pieces and the learner read what was written. It also works on multi-agent episodes, for each agent that has just
+    got an observation. If the shape changes, say so in `recompute_output_observation_space`.
+
+    It belongs into an env-to-module pipeline, before the pieces that add observations to the batch: a learner gets episodes
+    that have been preprocessed already.
+
+    >>> class Double(SingleAgentObservationPreprocessor):
+    ...     def preprocess(self, observation, episode):
+    ...         return observation * 2
+    >>> walk = SingleAgentEpisode(observations=[3])
+    >>> Double()(rl_module=None, batch={}, episodes=[walk])
+    {}
+    >>> walk.get_observations(-1)
+    6
+    """
+
+    reads = frozenset[str]()
+    writes = frozenset[str]()
+
+    @abstractmethod
+    def preprocess(self, observation: Any, episode: SingleAgentEpisode) -> Any:
+        """Return the observation that takes the place of `observation`.
+
+        Args:
+            observation: The newest observation of one agent.
+            episode: Where it comes from; it knows its `agent_id` and `module_id`.
+        """
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Preprocess the newest observations in `episodes`; `batch` stays as it is.
+
+        Raises:
+            BatchError: If observations are in the batch already, where the change would not reach them.
+            PipelineError: In a learner pipeline.
+        """
+        check_place(self.name, batch, episodes)
+        for episode in self.single_agent_episode_iterator(episodes):
+            new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
+            write_newest(episode, new)
+        return batch
+
+
+#: RLlib's older name.
+ObservationPreprocessor = SingleAgentObservationPreprocessor

@@ -1,0 +1,98 @@
+"""Writes the observations of the batch into the running episodes, in the place of the newest ones there."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, change_column, has_column
+from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.errors import BatchError, EpisodeError, PipelineError
+from episodia.space_rules import rules_of
+from episodia.stacking import stack
+
+
+@final
+class WriteObservationsToEpisodes(ConnectorV2):
+    """Writes the observations of the batch into the running episodes, in the place of the newest ones there.
+
+    So what earlier pieces of an env-to-module pipeline made of them is what a learner reads. The batch stays as it is.
+
+    >>> walk = SingleAgentEpisode(observations=[3])
+    >>> _ = WriteObservationsToEpisodes()(rl_module=None, batch={"obs": [0.5]}, episodes=EpisodeList([walk]).current())
+    >>> walk.get_observations(-1)
+    np.float64(0.5)
+    """
+
+    reads = frozenset({Columns.OBS})
+    writes = frozenset[str]()
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Write the observations in `batch` into `episodes`.
+
+        Raises:
+            BatchError: If there are none in the batch.
+            PipelineError: In a learner pipeline.
+        """
+        check_is_runner(self.name, episodes)
+        if not has_column(batch, Columns.OBS):
+            raise BatchError(
+                f"{self.name}: found no column {Columns.OBS!r} in the batch, expected one. Place this piece after the one that "
+                "adds observations."
+            )
+        # Columns may take another form on the way; the caller's batch keeps its own.
+        copy = {key: dict(part) if isinstance(part, dict) else part for key, part in batch.items()}
+        listed = EpisodeList.of(episodes)
+        change_column(copy, Columns.OBS, listed if listed.is_current else listed.current(), _written)
+        return batch
+
+
+def _written(column: Ragged, rows: EpisodeList) -> Ragged:
+    for episode, observation in zip(rows.agent_episodes, rows_of(column.values), strict=True):
+        write_newest(episode, observation)
+    return column
+
+
+def write_newest(episode: SingleAgentEpisode, observation: Any) -> None:
+    """Put `observation` in the place of the newest one.
+
+    If it does not belong to the space that the episode knows, the episode forgets that space: the environment goes on with
+    observations of the old one, and what is stored are those of another.
+    """
+    episode.set_observations(new_data=observation, at_indices=-1)
+    space = episode.observation_space
+    if space is not None and not _belongs(space, episode.get_observations(-1)):
+        episode.observation_space = None
+
+
+def _belongs(space: Space[Any], item: Any) -> bool:
+    rules = rules_of(space)
+    try:
+        rules.check_bounds(stack([rules.admit(item)], rules.objects))
+    except EpisodeError:
+        return False
+    return True
+
+
+def check_place(piece: str, batch: Batch, episodes: Any) -> None:
+    """Raise if `piece` runs in a learner pipeline or after observations were added to the batch."""
+    check_is_runner(piece, episodes)
+    if has_column(batch, Columns.OBS):
+        raise BatchError(
+            f"{piece}: found observations in the batch, expected none: what is written into the episodes would not reach them. "
+            f"Place this piece before all that write {Columns.OBS!r}."
+        )
+
+
+def check_is_runner(piece: str, episodes: Any) -> None:
+    """Raise if `piece` runs in a learner pipeline."""
+    if isinstance(episodes, EpisodeList) and not episodes.is_current:
+        raise PipelineError(
+            f"{piece}: found all steps of the episodes, as in a learner pipeline, expected the present moment: only the newest "
+            "observation is changed. Place this piece in the env-to-module pipeline; the learner reads what it wrote."
+        )

@@ -1,0 +1,1 @@
+"""Connectors of learner pipelines: targets, masks and columns of episodes."""

@@ -1,0 +1,76 @@
+"""Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import (
+    Batch,
+    change_column,
+    module_batches,
+)
+from episodia.connectors.common.batch_individual_items import BatchIndividualItems
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.piece_lookup import leaves
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError, PipelineError
+
+if TYPE_CHECKING:
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+
+@final
+class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
+    """Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
+
+    reads = frozenset({Columns.OBS})
+    writes = frozenset({Columns.NEXT_OBS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        if Columns.OBS in batch:
+            track = batch[Columns.OBS]
+            # Where there are several modules, a column is a dict, which is changed in place.
+            batch[Columns.NEXT_OBS] = dict(track) if isinstance(track, dict) else track
+            change_column(batch, Columns.NEXT_OBS, EpisodeList.of(episodes), lambda column, _: next_rows(column))
+            return batch
+        for _, columns, _ in module_batches(batch, EpisodeList.of(episodes)):
+            columns[Columns.NEXT_OBS] = next_rows(columns[Columns.OBS])
+        return batch
+
+
+def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:
+    """Refuse a place of `piece` behind one that leaves the observation after the last step of each episode behind.
+
+    Raises:
+        PipelineError: If there is such a piece before it; it names both, and the remedy.
+    """
+    places = leaves(pipeline)
+    own = next(place for place in places if place.piece is piece)
+    for place in places[: places.index(own)]:
+        if isinstance(place.piece, BatchIndividualItems):
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {own}: it needs the observation after the last step of each episode, which is not "
+                f"in the column {Columns.OBS!r} any more after {place}. Move {own.path!r} before {place.path!r}."
+            )
+
+
+def next_rows(track: Any) -> Ragged:
+    """Return the row after each step of a track.
+
+    Raises:
+        BatchError: If the column has no row after the last step of each episode.
+    """
+    if not isinstance(track, Ragged) or not track.tail:
+        raise BatchError(
+            f"found observations without the one after the last step ({track!r}), expected a track. Place this piece before "
+            "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
+        )
+    return track.body().with_values(track.take(track.step_rows() + 1))

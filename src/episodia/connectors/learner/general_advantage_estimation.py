@@ -1,0 +1,107 @@
+"""Adds advantages (GAE) and value targets, with values that the module computes in one forward pass."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia import returns
+from episodia.arguments import checked_number, checked_whole
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.module_lookup import check_some_known, module_of
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
+from episodia.connectors.learner.target_columns import ends, flat_column, made_column
+from episodia.connectors.learner.value_estimates import check_values, values_and_bootstraps
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import PipelineError
+
+
+@final
+class GeneralAdvantageEstimation(ConnectorV2):
+    """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
+
+    The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
+    the last step); an episode that terminated has none.
+
+    A module without `compute_values` is refused. Only in a container of several, those that do not learn may lack it: members
+    that are frozen or have no weights, such as rules. They get no advantages, and neither do modules that the container does
+    not have, unless it has none of them.
+
+    Place it before `BatchIndividualItems`, while observations are tracks; and `Standardize` after it.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.REWARDS, Columns.TERMINATEDS})
+    writes = frozenset({Columns.ADVANTAGES, Columns.VALUE_TARGETS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __init__(
+        self,
+        *args: Any,
+        gamma: float = 0.99,
+        lambda_: float = 0.95,
+        max_seq_len: int | None = None,
+        device: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Discount by `gamma` per step, and differences to the values by another `lambda_`.
+
+        Args:
+            *args: The spaces.
+            gamma: In [0, 1].
+            lambda_: In [0, 1].
+            max_seq_len: For recurrent modules, as in `AddTimeDimToBatchAndZeroPad`.
+            device: Where the module is; on the CPU by default.
+            **kwargs: As for all connectors.
+
+        Raises:
+            PipelineError: If a number is out of its range.
+        """
+        super().__init__(*args, **kwargs)
+        self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
+        self.lambda_ = checked_number(PipelineError, self.name, "lambda_", lambda_, 0.0, 1.0)
+        self.max_seq_len = (
+            None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
+        )
+        self.device = device
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
+
+    def check_module(self, rl_module: Any) -> None:
+        """Refuse a module that computes no values, see `check_values`."""
+        check_values(self.name, rl_module)
+
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        self.check_module(rl_module)
+        episodes = EpisodeList.of(episodes)
+        check_some_known(rl_module, episodes)
+        for module_id, columns, rows in list(module_batches(batch, episodes)):
+            module = module_of(rl_module, module_id)
+            if not hasattr(module, "compute_values"):
+                continue  # it does not learn
+            values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
+            rewards = flat_column(columns, Columns.REWARDS, rows)
+            terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))
+            advantages, targets = returns.advantages(
+                rewards.values,
+                values,
+                bootstraps,
+                terminated,
+                rewards.offsets,
+                discount=self.gamma,
+                lambda_=self.lambda_,
+            )
+            sources = {
+                Columns.REWARDS: rewards,
+                "values": rewards.with_values(values),
+                "values after the last step": Ragged(np.where(terminated, 0.0, bootstraps), np.arange(len(rows) + 1)),
+            }
+            columns[Columns.ADVANTAGES] = made_column(self.name, Columns.ADVANTAGES, advantages, sources, rows)
+            columns[Columns.VALUE_TARGETS] = made_column(self.name, Columns.VALUE_TARGETS, targets, sources, rows)
+        return batch

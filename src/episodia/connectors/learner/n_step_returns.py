@@ -1,0 +1,60 @@
+"""Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia import returns
+from episodia.arguments import checked_number, checked_whole
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
+from episodia.connectors.learner.target_columns import ends, flat_column, made_column, track_of
+from episodia.episodes import EpisodeList
+from episodia.errors import PipelineError
+
+
+@final
+class NStepReturns(ConnectorV2):
+    """Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts.
+
+    Near the end of a chunk there are fewer than `n` steps left; then it is as many as there are. `discounts` is gamma to the
+    power of that number, and 0 where the steps end in a terminal state: `rewards + discounts * V(new_obs)` is the target.
+    """
+
+    reads = frozenset({Columns.OBS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
+    writes = frozenset({Columns.REWARDS, Columns.NEXT_OBS, Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.DISCOUNTS})
+    lookback = 0
+    kind = Kind.FORWARD_LOOKING
+
+    def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
+        """Look `n` steps ahead."""
+        super().__init__(*args, **kwargs)
+        self.n = checked_whole(PipelineError, self.name, "n", n, 1)
+        self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
+
+    def check_place(self, pipeline: Any) -> None:
+        """Refuse a place where observations have lost the one after the last step."""
+        check_tracks(self, pipeline)
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            track = track_of(columns, type(self).__name__)
+            rewards = flat_column(columns, Columns.REWARDS, rows)
+            flags = {name: ends(flat_column(columns, name, rows)) for name in (Columns.TERMINATEDS, Columns.TRUNCATEDS)}
+            found = returns.n_step_returns(
+                rewards.values, rewards.offsets, flags[Columns.TERMINATEDS], n=self.n, discount=self.gamma
+            )
+            columns[Columns.REWARDS] = made_column(
+                self.name, "n-step returns", found.returns, {Columns.REWARDS: rewards}, rows
+            )
+            columns[Columns.DISCOUNTS] = rewards.with_values(found.discounts.astype(np.float32))
+            columns[Columns.NEXT_OBS] = rewards.with_values(track.take(found.next_rows))
+            reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
+            for name, flag in flags.items():
+                columns[name] = rewards.with_values(reaches_end & np.repeat(flag, track.lengths))
+        return batch

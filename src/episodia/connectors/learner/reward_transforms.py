@@ -1,0 +1,116 @@
+"""Rewards in the batch of a learner: clipped, reduced to their signs, or scaled. Episodes keep what the environment gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.arguments import checked_number
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, change_column
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList
+from episodia.errors import PipelineError
+
+
+def _change_rewards(batch: Batch, episodes: Any, change: Callable[[np.ndarray], np.ndarray]) -> Batch:
+    change_column(batch, Columns.REWARDS, EpisodeList.of(episodes), lambda column, _: column.map(change))
+    return batch
+
+
+@final
+class ClipRewards(ConnectorV2):
+    """Moves rewards outside of `[low, high]` to the nearest bound.
+
+    Args:
+        input_observation_space: The space of observations, which stays.
+        input_action_space: The space of actions, which stays.
+        low: The least reward.
+        high: The greatest reward.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If `low` is not below `high`.
+
+    >>> ClipRewards(low=-1, high=1)(rl_module=None, batch={"rewards": np.array([])}, episodes=[])["rewards"]
+    Ragged(0 stretches, 0 steps of float64[0])
+    """
+
+    reads = writes = frozenset({Columns.REWARDS})
+    lookback = 0
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        low: float,
+        high: float,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        if not checked_number(PipelineError, self.name, "low", low) < checked_number(
+            PipelineError, self.name, "high", high
+        ):
+            raise PipelineError(
+                f"{self.name}: found `low={low!r}` and `high={high!r}`, expected a lower and a higher bound. Swap "
+                "or correct them."
+            )
+        self.low = low
+        self.high = high
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Clip the rewards in `batch`."""
+        return _change_rewards(batch, episodes, lambda rewards: np.clip(rewards, self.low, self.high))
+
+
+@final
+class SignRewards(ConnectorV2):
+    """Keeps of each reward only its sign: -1, 0 or 1, as is usual for Atari games."""
+
+    reads = writes = frozenset({Columns.REWARDS})
+    lookback = 0
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Replace the rewards in `batch` by their signs."""
+        return _change_rewards(batch, episodes, np.sign)
+
+
+@final
+class ScaleRewards(ConnectorV2):
+    """Multiplies rewards by a factor.
+
+    Args:
+        input_observation_space: The space of observations, which stays.
+        input_action_space: The space of actions, which stays.
+        factor: What to multiply by.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If `factor` is not finite.
+    """
+
+    reads = writes = frozenset({Columns.REWARDS})
+    lookback = 0
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        factor: float,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        if not np.isfinite(checked_number(PipelineError, self.name, "factor", factor)):
+            raise PipelineError(
+                f"{self.name}: found `factor={factor!r}`, expected a finite number. Pass such a number."
+            )
+        self.factor = factor
+
+    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+        """Scale the rewards in `batch`."""
+        return _change_rewards(batch, episodes, lambda rewards: rewards * self.factor)

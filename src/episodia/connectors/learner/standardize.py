@@ -1,0 +1,54 @@
+"""Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from episodia import returns
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.module_lookup import learns
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.learner.target_columns import flat_column, made_column
+from episodia.episodes import EpisodeList
+
+
+@final
+class Standardize(ConnectorV2):
+    """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss.
+
+    Modules of a container that do not learn, such as rules, need not have the column.
+    """
+
+    lookback = 0
+    kind = Kind.BATCH_WIDE
+
+    def __init__(self, *args: Any, column: str = Columns.ADVANTAGES, **kwargs: Any) -> None:
+        """Standardise `column`."""
+        super().__init__(*args, **kwargs)
+        self.column = column
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The column that is standardised."""
+        return frozenset({self.column})
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The column that is standardised."""
+        return frozenset({self.column})
+
+    def __call__(self, *, batch: Batch, episodes: Any, rl_module: Any = None, **kwargs: Any) -> Batch:
+        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            if self.column not in columns and not learns(rl_module, module_id):
+                continue
+            column = flat_column(columns, self.column, rows)
+            mask = columns.get(Columns.LOSS_MASK)
+            counted = None if mask is None else as_ragged(mask, rows).body().values
+            standardized = returns.standardized(column.values, counted)
+            columns[self.column] = made_column(
+                self.name, f"standardized {self.column}", standardized, {self.column: column}, rows
+            )
+        return batch

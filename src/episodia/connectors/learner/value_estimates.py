@@ -1,0 +1,126 @@
+"""Values of all observations of all episodes, the ones after the last steps included."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_lookup import is_container, learns, members, needed_module
+from episodia.connectors.batches.sequences import first_rows, padded, sequences, unpadded
+from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import max_seq_len_of, rows_of_sequences
+from episodia.connectors.common.numpy_to_tensor import as_tensor
+from episodia.connectors.module_to_env.tensor_to_numpy import as_array
+from episodia.episodes import EpisodeList, Ragged
+from episodia.errors import BatchError, PipelineError
+from episodia.modules.modes import mode
+from episodia.trees import leaves, map_batch
+
+# A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
+BYTES_AT_ONCE = 2**28
+
+
+def check_values(piece: str, rl_module: Any) -> None:
+    """Check that whoever may learn computes values.
+
+    Raises:
+        PipelineError: If there is no module, if one that may learn has no `compute_values`, or if no member of a container has.
+    """
+    modules = members(needed_module(piece, rl_module))
+    valued = {module_id for module_id, module in modules.items() if hasattr(module, "compute_values")}
+    missing = [name for name in modules if name not in valued and (not valued or learns(rl_module, name))]
+    if not missing:
+        return
+    names = ", ".join(f"{module_id!r} ({type(modules[module_id]).__name__})" for module_id in missing)
+    found = f"the modules {names}" if is_container(rl_module) else f"a module ({missing[0]})"
+    remedy = ", or freeze what does not learn: `MultiModule(..., frozen=[...])`" if is_container(rl_module) else ""
+    raise PipelineError(
+        f"{piece}: found {found} without `compute_values`, expected that observations are valued: advantages are differences "
+        f"to these values. Give it `compute_values(batch)`, see `episodia.modules.ValueModule`{remedy}; or aim at what needs "
+        "no values, such as `ComputeReturnsToGo`."
+    )
+
+
+def values_and_bootstraps(
+    module: Any, columns: Batch, rows: EpisodeList, max_seq_len: int | None, device: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
+
+    The columns stay where they are: what goes to another device for its values does not come back from there. If there are more
+    than `BYTES_AT_ONCE`, the module gets them in pieces.
+    """
+    target = torch.device("cpu" if device is None else device)
+    tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
+    if Columns.OBS not in tracks:
+        raise BatchError(
+            "found observations without the one after the last step of each episode, expected a track: values are "
+            "bootstrapped from it. Place this piece before `BatchIndividualItems`, and add observations with "
+            "`AddObservationsFromEpisodesToBatch`."
+        )
+    if not len(rows):
+        # Nobody has said how observations are shaped that are not there, so no module could take them.
+        return np.empty(0), np.empty(0)
+    is_large = _num_bytes({name: track.values for name, track in tracks.items()}) > BYTES_AT_ONCE
+    home = torch.device("cpu") if is_large else target
+    tracks = {name: track.map(lambda leaf: as_tensor(leaf, home)) for name, track in tracks.items()}
+    # On the CPU the same memory as arrays, because NumPy takes rows several times as fast as torch.
+    if home.type == "cpu":
+        columns.update({name: track.map(as_array) for name, track in tracks.items()})
+    with torch.no_grad(), mode([module], training=False):
+        if module.is_stateful():
+            return _recurrent_values(module, tracks, rows, max_seq_len, target)
+        return _flat_values(module, tracks, target)
+
+
+def _values(module: Any, batch: Batch, device: torch.device) -> np.ndarray:
+    """Return the values of all rows of a batch; a large one goes to the device in pieces of about `BYTES_AT_ONCE`."""
+    num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
+    lengths = {len(leaf) for _, leaf in leaves(batch)}
+    # A module is asked once about a batch without rows, too: it knows the dtype of its values.
+    num_rows = max(1, *lengths)
+    # Columns that do not have a row for each step cannot be cut with the others.
+    size = -(-num_rows // num_pieces) if num_pieces > 1 and len(lengths) == 1 else num_rows
+    pieces = [
+        as_array(module.compute_values(map_batch(partial(_part, start=start, size=size, device=device), batch)))
+        for start in range(0, num_rows, size)
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _part(leaf: Any, *, start: int, size: int, device: torch.device) -> Any:
+    return as_tensor(leaf if size >= len(leaf) else leaf[start : start + size], device)
+
+
+def _num_bytes(batch: Batch) -> int:
+    return sum(getattr(leaf, "nbytes", 0) for _, leaf in leaves(batch))
+
+
+def _flat_values(module: Any, tracks: dict[str, Ragged], device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+    values = _values(module, {name: track.values for name, track in tracks.items()}, device)
+    track = tracks[Columns.OBS].with_values(values)
+    return track.body().values, track.tails()
+
+
+def _recurrent_values(
+    module: Any, tracks: dict[str, Ragged], rows: EpisodeList, max_seq_len: int | None, device: torch.device
+) -> tuple[np.ndarray, np.ndarray]:
+    cut = sequences(rows.row_counts, max_seq_len_of(module, max_seq_len))
+    batch = {
+        name: rows_of_sequences(name, track, cut) if track.every > 1 else padded(track, cut)
+        for name, track in tracks.items()
+        if name != Columns.STATE_IN
+    }
+    batch[Columns.STATE_IN] = first_rows(tracks[Columns.STATE_IN], cut)
+    batch[Columns.SEQ_LENS] = as_tensor(cut.lengths, device)
+    last = {
+        name: track.tails() if track.every > 1 else map_batch(lambda leaf: leaf[:, None], track.tails())
+        for name, track in tracks.items()
+        if name != Columns.STATE_IN
+    }
+    last[Columns.STATE_IN] = tracks[Columns.STATE_IN].tails()
+    values = unpadded(_values(module, batch, device), cut)
+    return values, _values(module, last, device)[:, 0]

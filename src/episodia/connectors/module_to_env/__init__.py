@@ -1,0 +1,1 @@
+"""Connectors between a module and environments: actions after the forward pass."""

@@ -1,0 +1,103 @@
+"""A base for pieces that translate what a module decides into what the environment understands."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.episodes_of_rows import episodes_of_rows
+from episodia.connectors.batches.module_outputs import check_arrays, module_outputs, needed_column
+from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import SingleAgentEpisode
+from episodia.errors import PipelineError
+from episodia.stacking import object_array, stack
+
+_STACKED = (int, float, list, tuple, dict)
+
+
+class ActionDecoder(ConnectorV2):
+    """Writes `actions_for_env`: what `decode` makes of each action of the module.
+
+    `actions` stays as it is: that is what episodes record, and what learners learn from. So a module can choose one of five
+    kinds of order while the environment wants amounts and addresses. In the default pipeline it stands in the place of
+    `NormalizeAndClipActions`.
+
+    Args:
+        input_observation_space: The space of observations, which stays.
+        input_action_space: The space of the actions that reach the piece.
+        module_action_space: The space of the module's actions, by which they are recorded and drawn at random.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If `module_action_space` is no space.
+
+    >>> from gymnasium import spaces
+    >>> import numpy as np
+    >>> class Force(ActionDecoder):
+    ...     def decode(self, action, episode):
+    ...         return np.array([-2.0, 0.0, 2.0], np.float32)[action : action + 1]
+    >>> force = Force(module_action_space=spaces.Discrete(3))
+    >>> force(rl_module=None, batch={"actions": np.array([2])}, episodes=[SingleAgentEpisode()])["actions_for_env"]
+    array([[2.]], dtype=float32)
+    """
+
+    reads = frozenset({Columns.ACTIONS})
+    writes = frozenset({Columns.ACTIONS_FOR_ENV})
+    lookback = 0
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        module_action_space: Space[Any],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        if not isinstance(module_action_space, Space):
+            raise PipelineError(
+                f"{self.name}: found `module_action_space={module_action_space!r}`, expected the space of the module's actions."
+            )
+        self.module_action_space = module_action_space
+
+    @abstractmethod
+    def decode(self, action: Any, episode: SingleAgentEpisode) -> Any:
+        """Return what the environment receives: an item of its action space, or whatever else it takes.
+
+        Args:
+            action: What the module has chosen.
+            episode: Of whom; it ends with the observation that the action answers, and knows its `agent_id`.
+        """
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        shared_data: dict[Any, Any] | None = None,
+        **kwargs: Any,
+    ) -> Batch:
+        """Return the batch with `actions_for_env`."""
+        for outputs in module_outputs(batch, rl_module):
+            actions = needed_column(outputs, Columns.ACTIONS, "the module or `GetActions`")
+            check_arrays(outputs, Columns.ACTIONS, actions)
+            owners = episodes_of_rows(outputs.module_id, episodes, shared_data)
+            decoded = [
+                self.decode(action=action, episode=owner)
+                for action, owner in zip(rows_of(actions), owners, strict=True)
+            ]
+            outputs.columns[Columns.ACTIONS_FOR_ENV] = _batched(decoded)
+        return batch
+
+
+def _batched(items: list[Any]) -> Any:
+    """Return one batch: arrays where items are made of numbers, else the items as they are."""
+    if items and (isinstance(items[0], _STACKED) or hasattr(items[0], "dtype")):
+        return stack(items)
+    return object_array(items)

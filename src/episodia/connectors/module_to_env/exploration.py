@@ -1,0 +1,188 @@
+"""What all pieces share that change actions in order to explore: when, how much, where the result goes, and their state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+
+from episodia.arguments import checked_seed
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import (
+    ModuleOutputs,
+    check_arrays,
+    module_outputs,
+    needed_column,
+    place_of,
+)
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
+from episodia.errors import BatchError, ConnectorStateError, PipelineError
+from episodia.modules.random_actions import Range, checked_range, range_of
+from episodia.schedules import Schedule
+from episodia.trees import leaves
+
+
+class Exploration(ConnectorV2, ABC):
+    """Changes actions at random while exploring, by an amount that a schedule sets.
+
+    **Which column is changed.** Where there is an `action_logp`, `actions` stays as it is, since the log-probability refers
+    to it; the changed action is what the environment gets, `actions_for_env`. Where there is none (Q-learning, deterministic
+    policies) the changed action goes into `actions`: learning off-policy from a step needs the action that was taken, and
+    nothing else refers to the one that was not.
+
+    **Where it stands.** Before `NormalizeAndClipActions`. Real-valued actions are then from -1 to 1 wherever the space has
+    two finite bounds, which `real_range` says; pass None if they are in the units of the environment. Results are clipped
+    to that range.
+
+    **What is counted.** The schedule is asked with the number of rows (steps of agents) that the piece has changed; calls
+    that do not explore are not counted. States of parallel pieces merge to the steps of all of them together.
+
+    Args:
+        input_observation_space: See `ConnectorV2`.
+        input_action_space: See `ConnectorV2`.
+        schedule: How much to explore.
+        real_range: See above.
+        seed: For the piece's random generator.
+        **kwargs: See `ConnectorV2`.
+    """
+
+    reads = frozenset({Columns.ACTIONS})
+    writes = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
+    fills = frozenset({Columns.ACTIONS_FOR_ENV})
+    lookback = 0
+    kind = Kind.CAUSAL
+    is_stateful = True
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None,
+        input_action_space: Space[Any] | None,
+        *,
+        schedule: Schedule,
+        real_range: Range | None,
+        seed: int | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        self.schedule = schedule
+        self.real_range = checked_range(PipelineError, self.name, real_range)
+        self.seed = checked_seed(PipelineError, self.name, seed)
+        self._spaces = ActionSpaces()
+        self._ranges = PerSpace(self._range_of)
+        self._rng = np.random.default_rng(seed)
+        # Steps of all parallel pieces when they were last merged, and own ones since then.
+        self._merged_steps = 0
+        self._own_steps = 0
+
+    @property
+    def steps(self) -> int:
+        """The number of rows that were changed so far, by this piece and those that it was merged with."""
+        return self._merged_steps + self._own_steps
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        explore: bool | None = None,
+        shared_data: dict[Any, Any] | None = None,
+        **kwargs: Any,
+    ) -> Batch:
+        """Return the batch with changed actions, if `explore` is true."""
+        if not explore:
+            return batch
+        amount, rows = self.schedule.at(self.steps), 0
+        changed = []
+        for outputs in module_outputs(batch, rl_module):
+            source, target = _columns(outputs)
+            actions = needed_column(outputs, source, "the module or `GetActions`")
+            check_arrays(outputs, source, actions)
+            parts = self._spaces.of(outputs, self.input_action_space, shared_data)
+            masks = self._masks(outputs, episodes, shared_data)
+            changed.append((outputs.columns, target, self._explored(parts, actions, masks, amount)))
+            rows += len(next(leaves(actions))[1])
+        for columns, target, actions in changed:
+            columns[target] = actions
+        self._own_steps += rows
+        return batch
+
+    # A method, as a lambda would not pickle.
+    def _range_of(self, box: Box) -> tuple[np.ndarray, np.ndarray]:
+        return range_of(box, self.real_range)
+
+    @abstractmethod
+    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+        """Return changed actions; `actions` itself stays as it is."""
+
+    def _masks(self, outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None) -> Any:
+        """Return action masks, if the piece pays attention to them."""
+        return None
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the steps so far and the state of the random generator."""
+        return {
+            "merged_steps": self._merged_steps,
+            "own_steps": self._own_steps,
+            "generator": dict(self._rng.bit_generator.state),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Explore from now on as the piece whose state this is would have. An empty state changes nothing.
+
+        A state without a generator, as `merge_states` returns it, sets the steps alone.
+
+        Raises:
+            ConnectorStateError: If the state is that of something else.
+        """
+        if not state:
+            return
+        try:
+            merged, own = int(state["merged_steps"]), int(state["own_steps"])
+            rng = np.random.default_rng(0)
+            rng.bit_generator.state = state.get("generator", self._rng.bit_generator.state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectorStateError(
+                f"piece {self.name!r}: found a state with {list(state)} that does not fit ({error!r}), expected "
+                "`merged_steps`, `own_steps` and `generator`, as `get_state` returns them. Load a state of the same piece."
+            ) from error
+        self._merged_steps, self._own_steps, self._rng = merged, own, rng
+
+    def reset_state(self) -> None:
+        """Begin again with the seed, at step 0."""
+        self._merged_steps = self._own_steps = 0
+        self._rng = np.random.default_rng(self.seed)
+
+    def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a state with the steps of all pieces together.
+
+        Steps that were merged before are common to all of them and count once. There is no generator in it: parallel pieces
+        must not begin to draw the same numbers, so each keeps its own.
+        """
+        if not states:
+            return {}
+        merged = max(state["merged_steps"] for state in states) + sum(state["own_steps"] for state in states)
+        return {"merged_steps": merged, "own_steps": 0}
+
+
+def _columns(outputs: ModuleOutputs) -> tuple[str, str]:
+    """Return which column is changed, and where the result goes."""
+    is_for_env = Columns.ACTIONS_FOR_ENV in outputs.columns
+    if Columns.ACTION_LOGP in outputs.columns:
+        return Columns.ACTIONS_FOR_ENV if is_for_env else Columns.ACTIONS, Columns.ACTIONS_FOR_ENV
+    if is_for_env:
+        raise BatchError(
+            f"{place_of(outputs, Columns.ACTIONS_FOR_ENV)}: found actions for the environment already, and no "
+            f"{Columns.ACTION_LOGP!r}; expected neither, as {Columns.ACTIONS!r} has to be the action that is taken. Place this "
+            "piece before `NormalizeAndClipActions`."
+        )
+    return Columns.ACTIONS, Columns.ACTIONS

@@ -1,0 +1,73 @@
+"""Adds normal noise to the real-valued parts of actions while exploring, and clips the sum to the range of actions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+
+from episodia.connectors.module_to_env.exploration import Exploration
+from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
+from episodia.modules.random_actions import Range, within
+from episodia.schedules import Schedule, schedule_within
+
+
+@final
+class GaussianNoise(Exploration):
+    """Adds normal noise to the real-valued parts of actions while exploring, and clips the sum to the range of actions.
+
+    All other parts (discrete ones, for example) stay as they are. With `action_logp` in the batch the sum goes to
+    `actions_for_env` alone; without, as for deterministic policies, into `actions`: `Exploration` says why, and what is
+    counted.
+
+    Args:
+        std: The standard deviation, in the units of `real_range`: a number, or a schedule of the steps so far.
+        real_range: See `Exploration`.
+        seed: For the piece's random generator.
+
+    >>> piece = GaussianNoise(input_action_space=Box(-2.0, 2.0, (1,)), std=0.1, seed=0)
+    >>> batch = {"actions": np.array([[0.0], [1.0]])}
+    >>> piece(rl_module=None, batch=batch, episodes=[], explore=True)["actions"].round(3)
+    array([[0.013],
+           [0.987]])
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        std: float | Schedule,
+        real_range: Range | None = (-1.0, 1.0),
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        schedule = schedule_within("std", std, 0.0, math.inf)
+        super().__init__(
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, **kwargs
+        )
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+        def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
+            if not is_real(space, leaf):
+                return leaf
+            return with_noise(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
+
+        return change_actions(parts, noisy, actions)
+
+    def __repr__(self) -> str:
+        return f"GaussianNoise(std={self.schedule!r}, real_range={self.real_range}, seed={self.seed})"
+
+
+def is_real(space: Space[Any], actions: np.ndarray) -> bool:
+    """Return whether `actions` of `space` are floats of a `Box`."""
+    # A module may put out floats for a Box of whole numbers; they are rounded when they are unsquashed.
+    return isinstance(space, Box) and actions.dtype.kind == "f"
+
+
+def with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return `actions` plus `noise`, within `bounds`."""
+    return within(actions + noise, *bounds).astype(actions.dtype, copy=False)

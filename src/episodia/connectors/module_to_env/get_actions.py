@@ -1,0 +1,181 @@
+"""Actions, drawn from what a module puts out."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium import Space
+from torch import Tensor
+
+from episodia.arguments import checked_seed
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, needed_column
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.spaces.action_masks import action_masks
+from episodia.errors import ConnectorStateError, PipelineError
+from episodia.modules import DistributionSpec
+from episodia.trees import map_batch
+
+
+@final
+class GetActions(ConnectorV2):
+    """Adds `actions` and `action_logp`: drawn while exploring, otherwise the most probable ones.
+
+    A module that puts out `actions` itself is left alone. Inputs may have a time axis, `[B, T, n]`; the actions then have it,
+    too. The log-probability is that of the action as it was chosen: 0 for the most probable one when not exploring, since
+    nothing else could have come out. Actions that are masked are never chosen, see `action_masks`.
+
+    Args:
+        seed: For a random generator of the piece's own, whose state is part of the piece's. None uses the one that the
+            caller passes as `generator=`, or else torch's global one. Distributions of foreign classes draw as they like.
+        action_mask_key: Under which observations hold the mask of allowed actions; None if they do not.
+
+    >>> from gymnasium import spaces
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2, start=5))
+    >>> batch = {"action_dist_inputs": torch.tensor([[0.0, 9.0], [9.0, 0.0]])}
+    >>> GetActions()(rl_module=module, batch=batch, episodes=[], explore=False)["actions"]
+    tensor([6, 5])
+    """
+
+    reads = frozenset({Columns.ACTION_DIST_INPUTS})
+    writes = fills = frozenset({Columns.ACTIONS, Columns.ACTION_LOGP})
+    lookback = 0
+    kind = Kind.CAUSAL
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        seed: int | None = None,
+        action_mask_key: str | None = "action_mask",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        self.seed = seed = checked_seed(PipelineError, self.name, seed)
+        self.action_mask_key = action_mask_key
+        self._generator = None if seed is None else torch.Generator().manual_seed(seed)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the piece has a random generator of its own."""
+        return self._generator is not None
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        explore: bool | None = None,
+        shared_data: dict[Any, Any] | None = None,
+        generator: torch.Generator | None = None,
+        **kwargs: Any,
+    ) -> Batch:
+        """Return the batch with actions for every module."""
+        if torch.is_grad_enabled():
+            # Runners have switched gradients off for the whole sample.
+            with torch.no_grad():
+                self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
+        else:
+            self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
+        return batch
+
+    def _act_all(
+        self,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any,
+        explore: bool,
+        shared_data: dict[Any, Any] | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        for outputs in module_outputs(batch, rl_module):
+            if Columns.ACTIONS not in outputs.columns:
+                masks = action_masks(outputs, episodes, shared_data, self.action_mask_key)
+                self._act(outputs, masks, explore, generator)
+
+    def _act(self, outputs: ModuleOutputs, masks: Any, explore: bool, given: torch.Generator | None) -> None:
+        columns = outputs.columns
+        inputs = needed_column(outputs, Columns.ACTION_DIST_INPUTS, "the module, unless it returns `actions`")
+        module = outputs.module
+        made_by = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
+        if explore and isinstance(made_by, DistributionSpec):
+            generator = given if self._generator is None else self._generator_for(inputs.device)
+            if masks is None:
+                actions, logp = made_by.sampled(inputs, generator)
+            else:
+                actions, logp = _distribution(made_by, inputs, masks).sample_with_logp(generator)
+        else:
+            distribution = _distribution(made_by, inputs, masks)
+            distribution = distribution if explore else distribution.to_deterministic()
+            actions = distribution.sample()
+            logp = distribution.logp(actions)
+        columns[Columns.ACTIONS] = actions
+        columns.setdefault(Columns.ACTION_LOGP, logp)
+
+    def _generator_for(self, device: torch.device) -> torch.Generator | None:
+        # A generator only draws on its own device, which is not known before the first batch.
+        if self._generator is not None and self.seed is not None and self._generator.device != device:
+            self._generator = torch.Generator(device).manual_seed(self.seed)
+        return self._generator
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the state of the generator, if the piece has one of its own."""
+        if self._generator is None:
+            return {}
+        return {"device": str(self._generator.device), "generator": self._generator.get_state().numpy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Draw from now on what the piece whose state this is would have drawn. An empty state changes nothing.
+
+        Raises:
+            ConnectorStateError: If the piece has no generator of its own, or the state is that of something else.
+        """
+        if not state:
+            return
+        if self._generator is None:
+            raise ConnectorStateError(
+                f"piece {self.name!r}: found the state of a random generator, expected none, as the piece has no generator of "
+                "its own. Make it with `seed=`."
+            )
+        try:
+            generator = torch.Generator(state["device"])
+            generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ConnectorStateError(
+                f"piece {self.name!r}: found a state with {list(state)} that is not that of a random generator ({error}), "
+                "expected `device` and `generator`, as `get_state` returns them. Load a state of the same piece."
+            ) from error
+        self._generator = generator
+
+    def reset_state(self) -> None:
+        """Begin again with the seed."""
+        self._generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
+
+    def merge_states(self, states: Any) -> dict[str, Any]:
+        """Return an empty state: parallel runners must not begin to draw the same actions, so each keeps its generator."""
+        return {}
+
+
+def _distribution(made_by: Any, inputs: Tensor, masks: Any) -> Any:
+    if masks is None:
+        # Foreign distribution classes know nothing of masks.
+        return made_by.from_logits(inputs)
+    return made_by.from_logits(inputs, action_mask=map_batch(lambda mask: _as_mask(mask, inputs), masks))
+
+
+def _as_mask(mask: Any, inputs: Tensor) -> Any:
+    """Return a mask as a tensor beside the inputs, with their time axis of one step if it has none."""
+    if mask is None:
+        return None
+    mask = mask if isinstance(mask, Tensor) else torch.tensor(np.asarray(mask))
+    mask = mask.to(inputs.device)
+    return mask.unsqueeze(1) if mask.dim() == inputs.dim() - 1 and inputs.shape[1] == 1 else mask

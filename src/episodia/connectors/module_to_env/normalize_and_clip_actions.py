@@ -1,0 +1,144 @@
+"""Real-valued actions brought into the bounds of the environment."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import gathered, module_outputs, needed_column
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.kinds import Kind
+from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, change_actions
+from episodia.modules.random_actions import float_bounds, within
+
+
+@final
+class BoxBounds:
+    """The bounds of a `Box`, ready for whole batches of actions.
+
+    >>> bounds = BoxBounds(spaces.Box(0.0, 10.0, (2,)))
+    >>> bounds.unsquashed(np.array([[-1.0, 0.0], [1.0, 7.0]]))
+    array([[ 0.,  5.],
+           [10., 10.]], dtype=float32)
+    """
+
+    def __init__(self, space: spaces.Box) -> None:
+        self._dtype = np.dtype(space.dtype)
+        self._low, self._high = space.low, space.high
+        low, high = float_bounds(space)
+        self._bounded = np.isfinite(low) & np.isfinite(high)
+        self._is_bounded = bool(self._bounded.all())
+        # Half of each bound first: the difference of two large ones may be infinite.
+        self._centre = np.where(self._bounded, low, 0.0) / 2 + np.where(self._bounded, high, 0.0) / 2
+        self._half = np.where(self._bounded, high, 0.0) / 2 - np.where(self._bounded, low, 0.0) / 2
+
+    def unsquashed(self, actions: np.ndarray) -> np.ndarray:
+        """Return actions from -1 to 1 spread over the bounds, in the dtype of the space.
+
+        What is beyond -1 or 1 comes out at the bound. Elements with an infinite bound keep their value, up to the finite
+        bound if there is one. Whole numbers for a `Box` of whole numbers are taken as they are, and clipped.
+        """
+        if actions.dtype.kind != "f" and self._dtype.kind != "f":
+            return self.clipped(actions)
+        values = actions.astype(np.float64)
+        spread = self._centre + within(values, -1.0, 1.0) * self._half
+        return self.clipped(spread if self._is_bounded else np.where(self._bounded, spread, values))
+
+    def clipped(self, actions: np.ndarray) -> np.ndarray:
+        """Return actions within the bounds, in the dtype of the space; rounded, if that is one of whole numbers."""
+        if self._dtype.kind != "f" and actions.dtype.kind == "f":
+            actions = _whole(np.rint(actions), self._dtype)
+        return within(actions, self._low, self._high).astype(self._dtype, copy=False)
+
+
+def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return whole floats as the widest integers of their kind; what these cannot hold comes out at their end."""
+    wide, bits = (np.uint64, 64) if dtype.kind == "u" else (np.int64, 63)
+    low = 0.0 if dtype.kind == "u" else -(2.0**63)
+    return np.clip(values.astype(np.float64), low, np.nextafter(2.0**bits, 0.0)).astype(wide)
+
+
+@final
+class NormalizeAndClipActions(ConnectorV2):
+    """Writes `actions_for_env`: what the module put out, brought into the bounds of the action space.
+
+    `actions` stays as it is: that is what its log-probability refers to, and what episodes record. If a piece before has
+    written `actions_for_env` (noise, for example), that is brought into the bounds instead.
+
+    Only `Box` leaves are changed, in nested spaces each on its own; see `BoxBounds`. The action space that goes out is the
+    one that came in, as in RLlib: modules draw from distributions without bounds, so no tighter space would be true.
+
+    Args:
+        normalize_actions: Spread -1 to 1 over the bounds, and clip what is beyond. Modules learn more easily if their
+            actions are about that size, whatever the environment's units are.
+        clip_actions: Clip actions to the bounds; only if `normalize_actions` is False. With neither, nothing is written.
+
+    >>> piece = NormalizeAndClipActions(input_action_space=spaces.Box(0.0, 10.0, (1,)))
+    >>> batch = {"actions": np.array([[0.5], [-3.0]], np.float32)}
+    >>> piece(rl_module=None, batch=batch, episodes=[])["actions_for_env"]
+    array([[7.5],
+           [0. ]], dtype=float32)
+    """
+
+    reads = frozenset({Columns.ACTIONS})
+    lookback = 0
+    kind = Kind.CAUSAL
+    is_stateful = False
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        normalize_actions: bool = True,
+        clip_actions: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        self.normalize_actions = normalize_actions
+        self.clip_actions = clip_actions
+        self._spaces = ActionSpaces()
+        self._bounds = PerSpace(BoxBounds)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """`actions_for_env`, if anything is changed at all."""
+        return frozenset({Columns.ACTIONS_FOR_ENV} if self.normalize_actions or self.clip_actions else ())
+
+    @property
+    def fills(self) -> frozenset[str]:
+        """The same: it is made of `actions` if no piece before has written it."""
+        return self.writes
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: Batch,
+        episodes: Any = (),
+        shared_data: dict[Any, Any] | None = None,
+        **kwargs: Any,
+    ) -> Batch:
+        """Return the batch with `actions_for_env`."""
+        if not (self.normalize_actions or self.clip_actions):
+            return batch
+        for outputs in module_outputs(batch, rl_module):
+            column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS
+            needed_column(outputs, column, "the module or `GetActions`")
+            actions = gathered(outputs, column, episodes)
+            parts = self._spaces.of(outputs, self.input_action_space, shared_data)
+            outputs.columns[Columns.ACTIONS_FOR_ENV] = change_actions(parts, self._in_bounds, actions)
+        return batch
+
+    def _in_bounds(self, space: Space[Any], actions: np.ndarray, _: Any) -> np.ndarray:
+        if not isinstance(space, spaces.Box):
+            return actions
+        bounds = self._bounds(space)
+        return bounds.unsquashed(actions) if self.normalize_actions else bounds.clipped(actions)
+
+    def __repr__(self) -> str:
+        return f"NormalizeAndClipActions(normalize_actions={self.normalize_actions}, clip_actions={self.clip_actions})"

@@ -1,0 +1,104 @@
+"""A base for pieces that decide what a step is worth, at once or some ticks later."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from gymnasium import Space
+
+from episodia.arguments import checked_whole
+from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes.multi_agent.delayed_rewards import due_steps, open_steps
+from episodia.errors import PipelineError
+
+# Where a runner says, in the data that pieces share, whose last rewards were asked for already: the ids of episodes.
+SETTLED_ENDS = "_settled_ends"
+
+
+class RewardShaper(ConnectorV2):
+    """Writes the reward of each step into the running episode: what `reward` returns, `delay` ticks after the step.
+
+    What a decision is worth may show only later, as with an order that is delivered days after. A runner does not hand out
+    steps whose reward is still open. When an episode ends, or is left, the rewards of its last steps are asked for at once.
+
+    It belongs into an env-to-module pipeline. In episodes of many agents each of them is asked for on its own, and ticks are
+    those of the environment. Whoever looks farther back than the step itself says so in `lookback`.
+
+    Args:
+        input_observation_space: The space of observations, which stays.
+        input_action_space: The space of actions, which stays.
+        delay: How many ticks later the reward is known; 0 shapes it right after the step.
+        **kwargs: Those of `ConnectorV2`.
+
+    Raises:
+        PipelineError: If `delay` is no whole number of 0 or more.
+
+    >>> class Progress(RewardShaper):
+    ...     def reward(self, episode, age):
+    ...         return float(episode.get_observations(-1) - episode.get_observations(-age - 1))
+    >>> walk = SingleAgentEpisode(observations=[0, 1, 3], actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0)
+    >>> _ = Progress(delay=1)(rl_module=None, batch={}, episodes=[walk])
+    >>> walk.get_rewards()
+    [3.0, 0.0]
+    """
+
+    reads = writes = frozenset[str]()
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        delay: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space, **kwargs)
+        self.delay = checked_whole(PipelineError, self.name, "delay", delay, 0)
+
+    @property
+    def lookback(self) -> int:
+        """As far as the step whose reward is set."""
+        return self.delay + 1
+
+    @abstractmethod
+    def reward(self, episode: SingleAgentEpisode, age: int) -> float:
+        """Return the reward of a step.
+
+        Args:
+            episode: The episode of one agent as it is now; it knows its `agent_id`.
+            age: How many of its steps ago. The action is `episode.get_actions(-age)`, what the environment paid for it
+                `get_rewards(-age)`, the observation that it answers `get_observations(-age - 1)`, the newest one
+                `get_observations(-1)`. It is `delay + 1`, or less at the end of an episode.
+        """
+
+    def __call__(
+        self, *, batch: Batch, episodes: Any, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+    ) -> Batch:
+        """Set the rewards that are due now; `batch` stays as it is.
+
+        Raises:
+            PipelineError: In a learner pipeline.
+        """
+        if isinstance(episodes, EpisodeList) and not episodes.is_current:
+            raise PipelineError(
+                f"{self.name}: found all steps of the episodes, as in a learner pipeline, expected the present moment. Place "
+                "this piece in the env-to-module pipeline; the learner reads what it wrote."
+            )
+        settled = (shared_data or {}).get(SETTLED_ENDS, ())
+        for episode in episodes:
+            if episode.id_ in settled:
+                continue
+            for single, age in due_steps(episode, self.delay):
+                self._set(single, age)
+        return batch
+
+    def settle(self, episode: Any) -> None:
+        """Set all rewards of `episode` that are still open, because nobody will play on in it."""
+        for single, age in open_steps(episode, self.delay):
+            self._set(single, age)
+
+    def _set(self, single: SingleAgentEpisode, age: int) -> None:
+        single.set_rewards(new_data=float(self.reward(episode=single, age=age)), at_indices=-age)

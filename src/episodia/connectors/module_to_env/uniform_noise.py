@@ -1,0 +1,59 @@
+"""Adds noise between -amplitude and amplitude, all values equally probable; otherwise like `GaussianNoise`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.connectors.module_to_env.exploration import Exploration
+from episodia.connectors.module_to_env.gaussian_noise import is_real, with_noise
+from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
+from episodia.modules.random_actions import Range
+from episodia.schedules import Schedule, schedule_within
+
+
+@final
+class UniformNoise(Exploration):
+    """Adds noise between -amplitude and amplitude, all values equally probable; otherwise like `GaussianNoise`.
+
+    Args:
+        amplitude: The largest change, in the units of `real_range`: a number, or a schedule of the steps so far.
+        real_range: See `Exploration`.
+        seed: For the piece's random generator.
+
+    >>> from gymnasium.spaces import Box
+    >>> piece = UniformNoise(input_action_space=Box(-2.0, 2.0, (1,)), amplitude=0.1, seed=0)
+    >>> batch = {"actions": np.array([[0.0], [1.0]])}
+    >>> piece(rl_module=None, batch=batch, episodes=[], explore=True)["actions"].round(3)
+    array([[0.027],
+           [0.954]])
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        amplitude: float | Schedule,
+        real_range: Range | None = (-1.0, 1.0),
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        schedule = schedule_within("amplitude", amplitude, 0.0, math.inf)
+        super().__init__(
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, **kwargs
+        )
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+        def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
+            if not is_real(space, leaf):
+                return leaf
+            return with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
+
+        return change_actions(parts, noisy, actions)
+
+    def __repr__(self) -> str:
+        return f"UniformNoise(amplitude={self.schedule!r}, real_range={self.real_range}, seed={self.seed})"

@@ -1,0 +1,206 @@
+"""What is checked when a pipeline is built: that each piece finds the columns that it reads, and as it was meant to find them.
+
+A piece that does not declare what it writes may write anything, so the checks after it are looser: no column is missed there,
+and no two writers clash across it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from episodia.columns import Columns
+from episodia.connectors.batches.module_lookup import is_container, is_stateful, members
+from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.piece_lookup import Place, leaves
+from episodia.errors import PipelineError
+
+if TYPE_CHECKING:
+    from episodia.connectors.connector_v2 import ConnectorV2
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+
+def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
+    """Check that the pieces of an outermost pipeline fit together.
+
+    Raises:
+        PipelineError: If a piece reads a column that no earlier piece writes, if a piece overwrites a column that it does
+            not read, if a piece changes a column from which an earlier one has already derived something, if a declaration
+            is not what it should be, or if a piece says that it cannot work there.
+    """
+    places = leaves(pipeline)
+    for place in places:
+        _check_declarations(pipeline, place)
+        place.piece.check_place(pipeline)
+    is_open = pipeline.given_columns is None
+    writers: dict[str, Place | None] = dict.fromkeys(pipeline.given_columns or ())
+    for position, place in enumerate(places):
+        reads, writes = place.piece.reads, place.piece.writes
+        if reads is not None and not is_open:
+            _check_reads(pipeline, place, writers.keys(), places[position + 1 :])
+        if writes is None:
+            # It may have written, or removed, anything.
+            is_open, writers = True, {}
+            continue
+        if reads is not None:
+            _check_writes(pipeline, place, writers)
+        writers |= dict.fromkeys(writes, place)
+    _check_order(pipeline, places)
+
+
+def _check_reads(pipeline: ConnectorPipelineV2, place: Place, known: Collection[str], later: list[Place]) -> None:
+    for column in sorted(set(place.piece.reads or ()) - set(known)):
+        writer = next((other for other in later if column in (other.piece.writes or ())), None)
+        there = f"the columns there are {sorted(known)}" if known else "there are no columns yet"
+        if writer is None:
+            problem = f"which no piece before it writes ({there})"
+            remedy = f"Insert a piece that writes {column!r} before it, or correct what it declares to read"
+        else:
+            problem = f"which is only written later, by {writer}"
+            remedy = f"Move {place.path!r} after {writer.path!r}"
+        raise PipelineError(f"{type(pipeline).__name__}, {place}: it reads the column {column!r}, {problem}. {remedy}.")
+
+
+def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str, Place | None]) -> None:
+    overwritten = set(place.piece.writes or ()) - set(place.piece.reads or ()) - set(place.piece.fills)
+    for column in sorted(overwritten & writers.keys()):
+        writer = writers[column]
+        move = "Remove"
+        if writer is not None and column in {*(writer.piece.reads or ()), *writer.piece.fills}:
+            move = f"Move {place.path!r} before {writer.path!r}, which changes what it finds, or remove"
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
+            f"{writer or 'the caller'} has written that column before, in vain. {move} one of the two; if this piece changes "
+            f"what is there, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
+        )
+
+
+def _check_order(pipeline: ConnectorPipelineV2, places: list[Place]) -> None:
+    """Check that no column gets other values after something was derived from it along the time axis.
+
+    Advantages of raw observations beside filtered ones would be wrong in silence. A forward-looking piece that itself writes
+    what it reads (n-step rewards in place of rewards) gives the column another meaning: what was derived before stays right,
+    and nobody may look ahead in that column, or alter it, any more.
+    """
+    readers: dict[str, Place] = {}
+    replacers: dict[str, Place] = {}
+    for place in places:
+        looks_ahead = place.piece.kind is Kind.FORWARD_LOOKING
+        reads, altered = set(place.piece.reads or ()), _altered(place.piece)
+        for column in sorted(reads if looks_ahead else altered):
+            first = (replacers if looks_ahead else readers).get(column)
+            if first is not None:
+                raise _misordered(pipeline, place, first, column)
+        if looks_ahead:
+            # The first reader is the one to go before.
+            readers = dict.fromkeys(reads, place) | readers
+            replacers |= dict.fromkeys(reads & altered, place)
+
+
+def _altered(piece: ConnectorV2) -> set[str]:
+    """Return the columns to which a piece gives other values where it finds them."""
+    return set(piece.writes or ()) - set(piece.fills) if piece.alters is None else set(piece.alters)
+
+
+def _misordered(pipeline: ConnectorPipelineV2, place: Place, first: Place, column: str) -> PipelineError:
+    is_replaced = column in _altered(first.piece)
+    done = "replaced by what it makes of later steps" if is_replaced else "derived something from, looking ahead"
+    does = "looks ahead in" if place.piece.kind is Kind.FORWARD_LOOKING else "changes"
+    return PipelineError(
+        f"{type(pipeline).__name__}, {place}: it {does} the column {column!r}, which {first} has already {done}: the two would "
+        f"not fit together. Move {place.path!r} before {first.path!r}."
+    )
+
+
+def _check_declarations(pipeline: ConnectorPipelineV2, place: Place) -> None:
+    for attribute in ("reads", "writes", "fills", "alters"):
+        declared = getattr(place.piece, attribute)
+        if declared is not None and not _are_columns(declared):
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {place}: found `{attribute} = {declared!r}`, expected a set of column names, such "
+                'as `frozenset({"obs"})`, or None if it is not declared. Correct the declaration.'
+            )
+    _check_parts_of_writes(pipeline, place)
+    kind: Any = place.piece.kind
+    if not isinstance(kind, Kind):
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: found `kind = {kind!r}`, expected one of {', '.join(map(str, Kind))}. "
+            "Correct the declaration."
+        )
+    lookback: Any = place.piece.lookback
+    if not isinstance(lookback, int) or isinstance(lookback, bool) or lookback < 0:
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: found `lookback = {lookback!r}`, expected a number of steps, 0 or more. "
+            "Correct the declaration."
+        )
+
+
+def _check_parts_of_writes(pipeline: ConnectorPipelineV2, place: Place) -> None:
+    for attribute in ("fills", "alters"):
+        others = sorted(set(getattr(place.piece, attribute) or ()) - set(place.piece.writes or ()))
+        if others:
+            raise PipelineError(
+                f"{type(pipeline).__name__}, {place}: found {others} in `{attribute}` and not in `writes`, expected some of "
+                "the columns that it writes. Declare them in `writes` too."
+            )
+
+
+def _are_columns(declared: Any) -> bool:
+    # A string is a collection of strings, too: `reads = "obs"` would mean the columns o, b and s.
+    return (
+        not isinstance(declared, str) and isinstance(declared, Collection) and all(isinstance(c, str) for c in declared)
+    )
+
+
+def outside_columns(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
+    """Return the columns that a pipeline as a whole reads; None if a piece before the last read does not declare it."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for place in leaves(pipeline):
+        if place.piece.reads is None:
+            return None
+        read |= set(place.piece.reads) - written
+        written |= set(place.piece.writes or ())
+    return frozenset(read)
+
+
+def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
+    """Return the columns that the pieces of a pipeline write; None if one does not declare it."""
+    written: set[str] = set()
+    for place in leaves(pipeline):
+        if place.piece.writes is None:
+            return None
+        written |= set(place.piece.writes)
+    return frozenset(written)
+
+
+def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
+    """Check that a pipeline feeds the states of a module that has states, and that each piece can work with the module.
+
+    Raises:
+        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`, or if a piece says that it
+            cannot work with the module.
+    """
+    _check_states(pipeline, rl_module)
+    for place in leaves(pipeline):
+        try:
+            place.piece.check_module(rl_module)
+        except PipelineError as error:
+            what = str(error).removeprefix(f"{place.piece.name}: ")
+            raise PipelineError(f"{type(pipeline).__name__}, {place}: {what}") from error
+
+
+def _check_states(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
+    if pipeline.given_columns is None or Columns.STATE_IN in pipeline.given_columns:
+        return
+    written = all_written(pipeline)
+    if written is None or Columns.STATE_IN in written:
+        return
+    named = {repr(key) if is_container(rl_module) else key: module for key, module in members(rl_module).items()}
+    stateful = [name for name, module in named.items() if is_stateful(module)]
+    if stateful:
+        raise PipelineError(
+            f"{type(pipeline).__name__}: found a stateful module ({', '.join(stateful)}), expected a piece that writes the "
+            f"column {Columns.STATE_IN!r}, and there is none among {[place.path for place in leaves(pipeline)]}. Insert "
+            "`AddStatesFromEpisodesToBatch()`, after the piece that adds the observations."
+        )

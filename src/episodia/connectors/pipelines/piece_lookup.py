@@ -1,0 +1,94 @@
+"""Where the pieces of a pipeline are: walking through nested pipelines, and finding a piece by name, class or index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from episodia.connectors.pipelines.piece_names import SEPARATOR
+from episodia.errors import PieceLookupError
+
+if TYPE_CHECKING:
+    from episodia.connectors.connector_v2 import ConnectorV2
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+
+@dataclass(frozen=True)
+class Place:
+    """A piece, and the way to it from the outermost pipeline."""
+
+    piece: ConnectorV2
+    pipeline: ConnectorPipelineV2  # the one that it is directly in
+    indices: tuple[int, ...]
+    path: str
+
+    @property
+    def index(self) -> int:
+        """The position in the pipeline that the piece is directly in."""
+        return self.indices[-1]
+
+    def __str__(self) -> str:
+        where = ".".join(map(str, self.indices))
+        return f"piece {self.path!r} at {where}"
+
+
+def walk(pipeline: ConnectorPipelineV2, indices: tuple[int, ...] = (), path: str = "") -> Iterator[Place]:
+    """Yield the places of all pieces in the order in which they run; nested pipelines come before their pieces."""
+    for index, piece in enumerate(pipeline.connectors):
+        place = Place(piece, pipeline, (*indices, index), f"{path}{piece.name}")
+        yield place
+        if piece._pieces is not None:
+            yield from walk(piece, place.indices, place.path + SEPARATOR)  # type: ignore[arg-type]  # pipelines have pieces
+
+
+def leaves(pipeline: ConnectorPipelineV2) -> list[Place]:
+    """Return the places of the pieces that are no pipelines, in the order in which they run."""
+    return [place for place in walk(pipeline) if place.piece._pieces is None]
+
+
+def find(pipeline: ConnectorPipelineV2, key: Any) -> Place:
+    """Return the place that `key` names.
+
+    Args:
+        pipeline: Where to look; nested pipelines are searched too, except for an index.
+        key: An index into `pipeline`; a name, or a path such as `inner/Flatten`; or a class. Of a class, pieces of exactly
+            that class are meant, or, if there are none, of its subclasses.
+
+    Raises:
+        PieceLookupError: If there is no such piece, or more than one.
+    """
+    places = list(walk(pipeline))
+    found = _matches(pipeline, places, key)
+    if len(found) == 1:
+        return found[0]
+    what = f"{len(found)} pieces for {_key_text(key)}: {_listing(found)}" if found else f"no piece for {_key_text(key)}"
+    expected = (
+        "exactly one" if found else "one of " + (_listing(places) if places else "none, because the pipeline is empty")
+    )
+    raise PieceLookupError(
+        f"{type(pipeline).__name__}: found {what}; expected {expected}. Pass the index, the name (`inner/Name` in nested "
+        "pipelines) or the class of a piece."
+    )
+
+
+def _matches(pipeline: ConnectorPipelineV2, places: list[Place], key: Any) -> list[Place]:
+    if isinstance(key, str):
+        exact = [place for place in places if place.path == key]
+        return exact or [place for place in places if place.path.endswith(SEPARATOR + key)]
+    if isinstance(key, type):
+        exact = [place for place in places if type(place.piece) is key]
+        return exact or [place for place in places if isinstance(place.piece, key)]
+    if not hasattr(key, "__index__") or isinstance(key, bool):
+        return []
+    index, length = key.__index__(), len(pipeline)
+    position = index + length if index < 0 else index
+    return [place for place in places if place.indices == (position,)]
+
+
+def _key_text(key: Any) -> str:
+    return f"the class {key.__name__}" if isinstance(key, type) else repr(key)
+
+
+def _listing(places: list[Place]) -> str:
+    return ", ".join(f"{'.'.join(map(str, place.indices))}: {place.path!r}" for place in places)

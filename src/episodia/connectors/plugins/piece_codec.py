@@ -1,0 +1,252 @@
+"""Pieces and pipelines as plain data, so that they can be saved; only registered classes are made again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from episodia.arguments import checked_registered_name
+from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
+from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
+from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
+from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapping
+from episodia.connectors.common.batch_individual_items import BatchIndividualItems
+from episodia.connectors.common.numpy_to_tensor import NumpyToTensor
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.flatten_observations import FlattenObservations
+from episodia.connectors.env_to_module.frame_stacking import FrameStacking
+from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
+from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
+from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
+from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
+from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
+from episodia.connectors.module_to_env.get_actions import GetActions
+from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
+from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
+from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
+from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
+from episodia.connectors.module_to_env.uniform_noise import UniformNoise
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
+from episodia.connectors.views.add_views import AddViews
+from episodia.connectors.views.view import View
+from episodia.errors import PipelineError
+from episodia.schedule_codec import decoded_schedule, encoded_schedule
+from episodia.schedules import Schedule
+
+PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
+
+# A file must not decide on which device a policy computes.
+_DEVICE = "device"
+
+
+class _Kind(NamedTuple):
+    made: type[ConnectorV2]
+    attributes: Mapping[str, str]  # by argument of the class
+
+
+def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], PieceClass]:
+    """Return a class decorator, after which pieces of the class can be saved, and made again where it is registered, too.
+
+    Args:
+        name: Under which it is saved: the same for ever, and unlike those of others.
+        **attributes: By argument of the class, the attribute that holds it, where that is called otherwise, or where the
+            constructor hands the argument on (`**kwargs`) without naming it. All others are looked for under their own names.
+            Arguments have to be numbers, strings, None, schedules, dicts of views, or lists and tuples of these.
+
+    Raises:
+        PipelineError: If the name is no string, or stands for another class already, or if what is decorated is no class of
+            pieces.
+
+    >>> @register_connector("my_game.Blur")
+    ... class Blur(ConnectorV2):
+    ...     def __init__(self, *args, radius=1, **kwargs):
+    ...         super().__init__(*args, **kwargs)
+    ...         self.radius = radius
+    ...
+    ...     def __call__(self, *, batch, **kwargs):
+    ...         return batch
+    >>> encoded_piece(Blur(radius=3))
+    {'class': 'my_game.Blur', 'arguments': {'radius': 3}}
+    """
+    checked_registered_name(PipelineError, "register_connector", name)
+
+    def registered(made: PieceClass) -> PieceClass:
+        given: object = made
+        if not (isinstance(given, type) and issubclass(given, ConnectorV2)):
+            raise PipelineError(
+                f"register_connector: found {given!r}, expected a subclass of `ConnectorV2`. Decorate such a class."
+            )
+        known = _KINDS.get(name)
+        # A cell of a notebook that runs again defines its class again.
+        if known is not None and (known.made.__module__, known.made.__qualname__) != (
+            made.__module__,
+            made.__qualname__,
+        ):
+            raise PipelineError(
+                f"register_connector: found {name!r}, which stands for {known.made.__module__}.{known.made.__qualname__} "
+                "already, expected another name. Put the name of your package in front."
+            )
+        _KINDS[name] = _kind(made, attributes)
+        return made
+
+    return registered
+
+
+def _kind(made: type[ConnectorV2], attributes: Mapping[str, str]) -> _Kind:
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # Of the constructor itself: the class may be called through something that takes any arguments.
+    parameters = list(inspect.signature(made.__init__).parameters.items())[1:]
+    names = [
+        name
+        for name, parameter in parameters
+        if parameter.kind in kinds and name not in ("input_observation_space", "input_action_space")
+    ]
+    return _Kind(made, {**{name: name for name in names}, **attributes})
+
+
+_KINDS: dict[str, _Kind] = {
+    **{
+        made.__name__: _kind(made, {})
+        for made in (
+            AddObservationsFromEpisodesToBatch,
+            AddStatesFromEpisodesToBatch,
+            AddTimeDimToBatchAndZeroPad,
+            AddViews,
+            AgentToModuleMapping,
+            BatchIndividualItems,
+            FlattenObservations,
+            FrameStacking,
+            GetActions,
+            MeanStdFilter,
+            ModuleToAgentUnmapping,
+            NormalizeAndClipActions,
+            NumpyToTensor,
+            OneHotObservations,
+            PrevActionsPrevRewards,
+            RemoveSingleTsTimeRankFromBatch,
+            TensorToNumpy,
+        )
+    },
+    "EpsilonGreedy": _kind(EpsilonGreedy, {"epsilon": "schedule"}),
+    "GaussianNoise": _kind(GaussianNoise, {"std": "schedule"}),
+    "UniformNoise": _kind(UniformNoise, {"amplitude": "schedule"}),
+}
+
+
+# --- To data --------------------------------------------------------------------------------------------------------
+
+
+def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
+    """Return what is needed to make `piece` again: its class and arguments, and for a pipeline its pieces; not its state.
+
+    Raises:
+        PipelineError: If its class is not registered, or an argument is no plain value.
+    """
+    named: dict[str, Any] = {} if piece._given_name is None else {"name": piece._given_name}
+    # Plugins that do not call `super().__init__` have none.
+    spaces = getattr(piece, "_own_spaces", (None, None))
+    if spaces != (None, None):
+        named["spaces"] = encoded_spaces(*spaces)
+    if piece._pieces is not None:
+        return {"pieces": [encoded_piece(inner) for inner in piece._pieces], **named}
+    name, kind = _kind_of(piece)
+    arguments = {
+        argument: _plain(_attribute(piece, attribute), f"`{argument}` of piece {piece.name!r}")
+        for argument, attribute in kind.attributes.items()
+        if argument != _DEVICE
+    }
+    return {"class": name, "arguments": arguments, **named}
+
+
+def _kind_of(piece: ConnectorV2) -> tuple[str, _Kind]:
+    for name, kind in _KINDS.items():
+        if kind.made is type(piece):
+            return name, kind
+    raise PipelineError(
+        f"piece {piece.name!r}: found the class {type(piece).__name__}, which is not registered, expected one of "
+        f"{sorted(_KINDS)}. Decorate the class with `register_connector(name)`."
+    )
+
+
+def _attribute(piece: ConnectorV2, attribute: str) -> Any:
+    try:
+        return getattr(piece, attribute)
+    except AttributeError as error:
+        raise PipelineError(
+            f"piece {piece.name!r}: found no attribute {attribute!r}, expected that it holds the argument of that name. Store "
+            "it there, or name another attribute where the class is registered."
+        ) from error
+
+
+def _plain(value: Any, where: str) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(part, where) for part in value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(_plain(part, where) for part in value)
+    if isinstance(value, Schedule) and (schedule := encoded_schedule(value)) is not None:
+        return schedule
+    if isinstance(value, Mapping) and all(isinstance(view, View) for view in value.values()):
+        return {"views": {name: _plain_view(view, where) for name, view in value.items()}}
+    raise PipelineError(
+        f"{where}: found a {type(value).__name__}, expected a number, a string, None, a schedule of the library, views, or "
+        "lists and tuples of these. Pieces with other arguments cannot be saved."
+    )
+
+
+def _plain_view(view: View, where: str) -> dict[str, Any]:
+    parts = {field.name: getattr(view, field.name) for field in fields(view)}
+    parts["shift"] = list(view.shifts) if view.is_window else view.shift  # a range is a list of numbers, too
+    return {name: _plain(value, where) for name, value in parts.items()}
+
+
+# --- And back -------------------------------------------------------------------------------------------------------
+
+
+def decoded_piece(data: Any, device: torch.device) -> ConnectorV2:
+    """Return the piece that `encoded_piece` turned into `data`, or a pipeline; tensors go to `device`.
+
+    Raises:
+        PipelineError: If the class is not registered, or the data is something else.
+    """
+    if not isinstance(data, dict):
+        raise PipelineError(f"found {repr(data)[:80]}, expected a saved piece. Load what was saved.")
+    options: dict[str, Any] = {"name": data["name"]} if "name" in data else {}
+    if "spaces" in data:
+        options["input_observation_space"], options["input_action_space"] = decoded_spaces(data["spaces"])
+    if "pieces" in data:
+        return ConnectorPipelineV2(connectors=decoded_pieces(data["pieces"], device), **options)
+    kind = _KINDS.get(data["class"]) if isinstance(data.get("class"), str) else None
+    arguments = data.get("arguments")
+    if kind is None or not isinstance(arguments, dict) or not arguments.keys() <= kind.attributes.keys() - {_DEVICE}:
+        raise PipelineError(
+            f"found a piece of the class {repr(data.get('class'))[:80]} with {repr(arguments)[:80]}, expected one of "
+            f"{sorted(_KINDS)} with its own arguments. Import what registers it with `register_connector` first."
+        )
+    if _DEVICE in kind.attributes:
+        options[_DEVICE] = device
+    return kind.made(**{name: _valued(value) for name, value in arguments.items()}, **options)
+
+
+def decoded_pieces(data: Any, device: torch.device) -> list[ConnectorV2]:
+    """Return the pieces of a saved list."""
+    if not isinstance(data, list):
+        raise PipelineError(f"found {repr(data)[:80]}, expected a list of saved pieces. Load what was saved.")
+    return [decoded_piece(inner, device) for inner in data]
+
+
+def _valued(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "views" in value:
+        return {name: View(**parts) for name, parts in value["views"].items()}
+    return decoded_schedule(value)

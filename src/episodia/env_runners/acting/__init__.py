@@ -1,0 +1,1 @@
+"""From running episodes to the next actions: pipelines with the module between them."""

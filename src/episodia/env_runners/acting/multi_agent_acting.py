@@ -1,0 +1,330 @@
+"""What all agents do next: one batch, one forward pass and one draw for each module, over all environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
+    AgentToModuleMapping,
+    BatchIndividualItems,
+    ConnectorPipelineV2,
+    ConnectorV2,
+    EnvToModulePipeline,
+    FlattenObservations,
+    GetActions,
+    MeanStdFilter,
+    ModuleToAgentUnmapping,
+    ModuleToEnvPipeline,
+    NormalizeAndClipActions,
+    NumpyToTensor,
+    OneHotObservations,
+    TensorToNumpy,
+)
+from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
+from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
+from episodia.connectors.spaces.action_masks import masks_in_infos
+from episodia.env_runners.acting.multi_agent_random import random_items
+from episodia.env_runners.acting.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
+from episodia.env_runners.rollout.multi_agent_lane import Choice
+from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.errors import EnvRunnerError
+from episodia.modules import MultiModule
+from episodia.modules.random_actions import Range
+from episodia.stacking import stack
+from episodia.trees import SCALAR_TYPES, map_batch, private
+
+# Pieces that need nothing of an episode but its last observation and its spaces.
+_WITHOUT_EPISODES = frozenset(
+    {
+        AddObservationsFromEpisodesToBatch,
+        AgentToModuleMapping,
+        BatchIndividualItems,
+        FlattenObservations,
+        GetActions,
+        MeanStdFilter,
+        ModuleToAgentUnmapping,
+        NormalizeAndClipActions,
+        NumpyToTensor,
+        OneHotObservations,
+        TensorToNumpy,
+    }
+)
+
+SpaceOf = Callable[[int, Any], Space[Any]]
+
+
+@final
+class MultiAgentActor:
+    """Chooses actions for all agents that are to act, with modules or at random.
+
+    Args:
+        modules: The modules by their ids; None acts at random.
+        env_to_module: The pipeline in front of them.
+        module_to_env: The pipeline behind them.
+        rng: For random actions.
+        generator: For actions that are drawn from what modules put out.
+
+    Attributes:
+        metrics: Where the time that is spent is added up.
+        shapers: The pieces that set rewards.
+    """
+
+    def __init__(
+        self,
+        modules: MultiModule | None,
+        env_to_module: EnvToModulePipeline,
+        module_to_env: ModuleToEnvPipeline,
+        rng: np.random.Generator,
+        generator: torch.Generator,
+    ) -> None:
+        self.modules = modules
+        self.env_to_module = env_to_module
+        self.module_to_env = module_to_env
+        self.rng = rng
+        self.generator = generator
+        self.metrics = RunnerMetrics()
+        self.shapers = shapers_of(env_to_module)
+        self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
+        self._is_stateful = any(self._stateful.values())
+        self._to_module = MultiAgentToModule(env_to_module)
+        self._to_env = MultiAgentToEnv(module_to_env, modules)
+        self._has_plain_observations = False
+        self._observed: list[tuple[str, int]] | None = None
+        self._agents: LiveAgents | None = None
+        self._batch: dict[Any, Any] = {}
+        self._shared: dict[Any, Any] = {}
+
+    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool, ahead: int = 0) -> None:
+        """Let the last observations of `episodes` go through the env-to-module pipeline, once, however often it is called.
+
+        Called after each step, before chunks are cut, so that what pieces write into episodes reaches every observation.
+
+        Args:
+            episodes: The running episodes.
+            explore: Whether modules explore.
+            ahead: How many steps more than the episodes the environments have made.
+        """
+        moment = [(episode.id_, episode.env_t + ahead) for episode in episodes]
+        if moment == self._observed:
+            return
+        self._observed, self._batch, self._shared = None, {}, {}
+        if self.modules is None:
+            self._shape_rewards(episodes)
+            self._observed = moment
+            return
+        started = perf_counter()
+        agents, shared = self._live(episodes), self._shared
+        batch = None if self._is_stateful else self._to_module.batch(agents, shared)
+        self._has_plain_observations = batch is not None
+        if batch is None:
+            batch = self.env_to_module(rl_module=self.modules, episodes=agents, explore=explore, shared_data=shared)
+        self._batch = batch
+        if ROW_OWNERS not in self._shared:
+            raise EnvRunnerError(
+                "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
+                "`AgentToModuleMapping` into it."
+            )
+        self._observed = moment
+        self.metrics.env_to_module_time_s += perf_counter() - started
+
+    def _shape_rewards(self, episodes: Sequence[MultiAgentEpisode]) -> None:
+        """Let the pieces set rewards for whom the env-to-module pipeline is run, where there are no modules."""
+        for shaper in self.shapers:
+            shaper(rl_module=None, batch={}, episodes=episodes)
+
+    def _live(self, episodes: Sequence[MultiAgentEpisode]) -> LiveAgents:
+        if self._agents is None or not self._agents.holds(episodes):
+            self._agents = LiveAgents(episodes)
+        return self._agents
+
+    @property
+    def looks_at_last_observations_only(self) -> bool:
+        """Whether both pipelines can do without episodes that are up to date."""
+        return self.modules is not None and all(
+            type(piece) in _WITHOUT_EPISODES for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env))
+        )
+
+    @property
+    def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
+        """Who acted last, and what was put out for them, module by module."""
+        return self._agents, self._shared.get(MAPPED_BATCH, {})
+
+    def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
+        """Let pieces that users have written see the last observations of an episode; nobody acts on them.
+
+        Shipped pieces make rows for agents that act, and write nothing into episodes.
+        """
+        if self.modules is None:
+            self._shape_rewards([episode])
+        elif not all(map(_is_shipped, pieces(self.env_to_module))):
+            self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
+
+    def forget(self) -> None:
+        """Forget what was observed: something has changed that batches are made with."""
+        self._observed = None
+
+    def act(
+        self,
+        episodes: Sequence[MultiAgentEpisode],
+        space_of: SpaceOf,
+        *,
+        explore: bool,
+        at_random: bool,
+        ahead: int = 0,
+    ) -> list[Choice]:
+        """Return what the agents of each episode do.
+
+        Args:
+            episodes: The running episodes.
+            space_of: Returns the action space of an agent, by the position of its episode.
+            explore: Whether modules explore.
+            at_random: Whether actions are drawn at random. Recurrent modules run all the same, so that their states go on.
+            ahead: See `observe`.
+        """
+        self.observe(episodes, explore=explore, ahead=ahead)
+        if self.modules is None:
+            return self._without_modules(episodes, space_of)
+        started = perf_counter()
+        outputs = self._outputs(self.modules, explore, at_random)
+        between = perf_counter()
+        self.metrics.forward_time_s += between - started
+        if at_random:
+            outputs = self._at_random(outputs, episodes, space_of)
+        if not ahead:  # steps that episodes do not have yet are without infos
+            self._add_masks(outputs, episodes)
+        choices = self._chosen(outputs, self._live(episodes), explore and not at_random)
+        self.metrics.module_to_env_time_s += perf_counter() - between
+        return choices
+
+    def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
+        """Return what the module-to-env pipeline makes of `outputs`."""
+        if self._has_plain_observations:
+            choices = self._to_env.choices(outputs, agents, self._shared, explore, self.generator)
+            if choices is not None:
+                return choices
+        made = self.module_to_env(
+            rl_module=self.modules,
+            batch=outputs,
+            episodes=agents,
+            explore=explore,
+            shared_data=self._shared,
+            generator=self.generator,
+        )
+        return _choices(made, len(agents))
+
+    def _outputs(self, modules: MultiModule, explore: bool, at_random: bool) -> dict[Any, Any]:
+        outputs: dict[Any, Any] = {}
+        for module_id, columns in self._batch.items():
+            module = modules[module_id]
+            forward = module.forward_exploration if explore else module.forward_inference
+            is_needed = self._stateful[module_id] or not at_random
+            outputs[module_id] = dict(forward(columns)) if is_needed else {}
+        return outputs
+
+    def _at_random(
+        self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
+    ) -> dict[Any, Any]:
+        """Return random actions in the place of what modules have put out; states stay."""
+        real_range, decoder = self._real_range(), decoder_of(self.module_to_env)
+        own_space = None if decoder is None else decoder.module_action_space
+
+        def drawn_from(position: int, agent: Any) -> Space[Any]:
+            return space_of(position, agent) if own_space is None else own_space
+
+        made: dict[Any, Any] = {}
+        for module_id, columns in outputs.items():
+            actions = stack(
+                random_items(episodes, self._shared[ROW_OWNERS][module_id], drawn_from, self.rng, real_range)
+            )
+            if self._stateful.get(module_id):
+                # As all columns of a recurrent module, actions have a time axis.
+                actions = map_batch(lambda leaf: leaf[:, None], actions)
+            made[module_id] = {Columns.ACTIONS: actions}
+            if Columns.STATE_OUT in columns:
+                made[module_id][Columns.STATE_OUT] = columns[Columns.STATE_OUT]
+        return made
+
+    def _add_masks(self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode]) -> None:
+        """Add masks that are in infos; those in observations are found by the pieces that need them."""
+        for module_id, columns in outputs.items():
+            masks = masks_in_infos(episodes, self._shared[ROW_OWNERS][module_id])
+            if masks is not None and Columns.ACTION_MASK not in columns:
+                columns[Columns.ACTION_MASK] = masks[:, None] if self._stateful.get(module_id) else masks
+
+    def _without_modules(self, episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf) -> list[Choice]:
+        """Draw actions in the units of the environment."""
+        owners = EpisodeList(episodes).current().row_owners()
+        choices = [Choice({}, {}, dict) for _ in episodes]
+        for (position, agent), action in zip(
+            owners, random_items(episodes, owners, space_of, self.rng, None), strict=True
+        ):
+            choices[position].actions[agent] = action
+            choices[position].for_env[agent] = private(action)
+        return choices
+
+    def _real_range(self) -> Range | None:
+        """Return between what real-valued actions lie when they leave a module."""
+        normalizes = any(
+            piece.normalize_actions
+            for piece in pieces(self.module_to_env)
+            if isinstance(piece, NormalizeAndClipActions)
+        )
+        return (-1.0, 1.0) if normalizes else None
+
+
+def pieces(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorV2]:
+    """Yield all pieces of a pipeline and of those nested in it."""
+    for piece in pipeline:
+        if isinstance(piece, ConnectorPipelineV2):
+            yield from pieces(piece)
+        else:
+            yield piece
+
+
+def _is_shipped(piece: ConnectorV2) -> bool:
+    return type(piece).__module__.startswith("episodia.connectors.")
+
+
+def _choices(made: dict[str, Any], count: int) -> list[Choice]:
+    """Return what each episode's agents do, from `{column: [{agent: item}, ...]}`."""
+    if not made:  # nobody acts
+        return [Choice({}, {}, dict) for _ in range(count)]
+    actions = made.get(Columns.ACTIONS)
+    if not isinstance(actions, list):
+        raise EnvRunnerError(
+            f"found the columns {list(made)} after the module-to-env pipeline, expected {Columns.ACTIONS!r} with a dict of "
+            "agents for each episode. Let `ModuleToAgentUnmapping` be the last piece."
+        )
+    for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
+    stored = {name: dicts for name, dicts in made.items() if name not in NOT_STORED}
+    choices = []
+    for position, chosen in enumerate(actions):
+        columns = {name: dicts[position] for name, dicts in stored.items()}
+        choices.append(Choice(chosen, _received(for_env[position]), partial(_extras, chosen, columns)))
+    return choices
+
+
+def _extras(agents: Iterable[Any], columns: dict[str, dict[Any, Any]]) -> dict[Any, dict[str, Any]]:
+    """Return `{agent: {name: output}}` of `{name: {agent: output}}`."""
+    extras: dict[Any, dict[str, Any]] = {agent: {} for agent in agents}
+    for name, items in columns.items():
+        for agent, item in items.items():
+            extras[agent][name] = item
+    return extras
+
+
+def _received(actions: dict[Any, Any]) -> dict[Any, Any]:
+    """Return copies for the environment: it may change its actions, and what is recorded must not change with them."""
+    return {agent: item if type(item) in SCALAR_TYPES else private(item) for agent, item in actions.items()}

@@ -1,0 +1,1 @@
+"""Environments that runners step: made, guarded, vectorised, in other processes."""

@@ -1,0 +1,197 @@
+"""A multi-agent environment in a process of its own.
+
+gymnasium's asynchronous vector environment does the work: it starts the process, talks to it, and ends it. What it carries
+are arrays of one agent; here dicts of many agents travel as its actions and infos, so each environment has one of its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any, final
+
+import gymnasium as gym
+from gymnasium import Space, spaces
+
+from episodia.env_runners.envs.async_lanes import AsyncLanes
+from episodia.env_runners.envs.multi_agent_env import AgentID, MultiAgentEnv, StepResult
+from episodia.errors import EnvError
+from episodia.stacking import object_array
+
+# What stands where gymnasium wants an observation; nobody looks at it.
+_NOTHING = spaces.Discrete(1)
+
+
+@final
+class RemoteEnv(MultiAgentEnv):
+    """An environment with several agents that steps in another process.
+
+    Between `step_async` and `step`, which waits for the answer, other environments can step; `reset_async` and `reset` are the
+    same for resets. Whatever goes wrong with the process is raised as an exception; an answer that nobody has waited for is
+    never taken for that of a later step.
+
+    Args:
+        make: Makes the environment, in the other process.
+        timeout_s: How long a step or a reset may take; None for any time.
+        context: How the process is started.
+    """
+
+    def __init__(self, make: Callable[[], Any], *, timeout_s: float | None, context: str) -> None:
+        self._make = make
+        self._timeout_s = timeout_s
+        self._context = context
+        self._process: AsyncLanes | None = None
+        self._under_way: tuple[Any, ...] | None = None  # the command whose answer nobody has waited for yet
+        self._not_sent: Exception | None = None
+        self._known: dict[tuple[str, AgentID], Space[Any]] = {}
+        self._possible_agents: Any = None
+        self._start()
+
+    def _start(self) -> None:
+        self._process = AsyncLanes(
+            [partial(_Hosted, self._make)], timeout_s=self._timeout_s, context=self._context, space=_NOTHING
+        )
+        self._under_way = None
+        self._process.reset()
+
+    # --- Playing ----------------------------------------------------------------------------------------------------
+
+    def reset_async(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Let the environment begin an episode; `reset` has to follow, with the same arguments.
+
+        That happens in a new process, if nobody has waited for the last answer of the old one.
+        """
+        command = ("reset", seed, options)
+        if self._under_way == command:
+            return
+        self._not_sent = None
+        try:
+            if self._under_way is not None or self._process is None:
+                self.close()
+                self._start()
+            self._send(*command)
+        except Exception as error:  # noqa: BLE001  # whatever goes wrong, `reset` raises it
+            self._not_sent = error
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Return what the episode begins with that `reset_async` has begun, or that begins now."""
+        if self._not_sent is None:
+            self.reset_async(seed=seed, options=options)
+        first: tuple[Any, Any] = self._awaited()
+        return first
+
+    def step_async(self, actions: dict[AgentID, Any]) -> None:
+        """Let the environment step; `step` has to follow."""
+        self._not_sent = None
+        try:
+            self._send("step", actions)
+        except (OSError, EOFError, EnvError) as error:
+            self._not_sent = error
+
+    def step(self, actions: dict[AgentID, Any]) -> StepResult:
+        """Return what the step brings that `step_async` has begun, or that begins now."""
+        if self._under_way is None and self._not_sent is None:
+            self._send("step", actions)
+        result: StepResult = self._awaited()
+        return result
+
+    # --- What is known ----------------------------------------------------------------------------------------------
+
+    @property
+    def possible_agents(self) -> Any:  # type: ignore[override]  # asked for when it is needed
+        """All agents that can ever take part."""
+        if self._possible_agents is None:
+            self._possible_agents = list(self._asked("attribute", "possible_agents") or ())
+        return self._possible_agents
+
+    def get_observation_space(self, agent_id: AgentID) -> Space[Any]:
+        """Return the space of an agent's observations."""
+        return self._space("get_observation_space", agent_id)
+
+    def get_action_space(self, agent_id: AgentID) -> Space[Any]:
+        """Return the space of an agent's actions."""
+        return self._space("get_action_space", agent_id)
+
+    def _space(self, method: str, agent_id: AgentID) -> Space[Any]:
+        if (method, agent_id) not in self._known:
+            self._known[method, agent_id] = self._asked("call", method, agent_id)
+        return self._known[method, agent_id]
+
+    # --- Talking ----------------------------------------------------------------------------------------------------
+
+    def _asked(self, *command: Any) -> Any:
+        self._send(*command)
+        return self._answer()
+
+    def _awaited(self) -> Any:
+        """Return the answer to a command, or raise that it could not be sent."""
+        error, self._not_sent = self._not_sent, None
+        if error is not None:
+            raise error
+        return self._answer()
+
+    def _send(self, *command: Any) -> None:
+        if self._process is None:
+            raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
+        self._process.step_async(object_array([command]))
+        self._under_way = command
+
+    def _answer(self) -> Any:
+        if self._process is None:
+            raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
+        infos: dict[Any, Any] = self._process.step_wait(timeout=self._timeout_s)[4]
+        # After a timeout or an interrupt the answer may still come: the process is not used any more then.
+        self._under_way = None
+        answer = infos[0]
+        if "error" in answer:
+            raise EnvError(f"{answer['error']}\nIts process says:\n{answer['trace']}")
+        return answer["result"]
+
+    def close(self) -> None:
+        """End the process; a second time nothing happens."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close(terminate=self._under_way is not None)
+
+
+@final
+class _Hosted(gym.Env[Any, Any]):
+    """What lives in the process: takes commands as actions, and puts what they bring into its infos."""
+
+    observation_space = _NOTHING
+    action_space = _NOTHING
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        # Made with the first command: gymnasium makes one of these in the main process too, to look at its spaces.
+        self._make = make
+        self._env: Any = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        try:
+            answer = {"result": self._obeyed(*action)}
+        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            # As text: not every exception survives the way.
+            answer = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+        return 0, 0.0, False, False, answer
+
+    def _obeyed(self, command: str, *arguments: Any) -> Any:
+        if self._env is None:
+            self._env = self._make()
+        if command == "step":
+            return tuple(self._env.step(*arguments))
+        if command == "reset":
+            seed, options = arguments
+            return self._env.reset(seed=seed) if options is None else self._env.reset(seed=seed, options=options)
+        if command == "attribute":
+            (name,) = arguments
+            return getattr(self._env, name, None)
+        method, *rest = arguments
+        return getattr(self._env, method)(*rest)
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()

@@ -1,0 +1,134 @@
+"""Environments that step one after another in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, iterate
+
+from episodia.env_runners.envs.checked_env import NO_STEP, check_flags, checked_info, no_step
+from episodia.env_runners.envs.guarded_env import GuardedEnv
+from episodia.env_runners.envs.observation_batch import observation_batch
+from episodia.errors import EnvError, EnvRunnerError
+from episodia.spaces import short_name
+
+Make = Callable[[], gym.Env[Any, Any]]
+
+# A vector environment as a runner sees it: a batch of observations, rewards, two flags, and infos.
+Step = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[Any, Any]]
+
+
+@final
+class SyncLanes(VectorEnv[Any, Any, Any]):
+    """What `gymnasium.vector.SyncVectorEnv` is with the autoreset mode NEXT_STEP, with three differences.
+
+    Infos are `{lane: info}`, with the lanes that have one: gymnasium's vector form has one dtype for a key, and cuts what
+    does not fit. What is no step, or an observation that does not belong to the space, is refused, and its environment made
+    anew. Arrays are used again at the next step.
+    """
+
+    def __init__(self, makes: Sequence[Callable[[], GuardedEnv]]) -> None:
+        """Make one environment with each of `makes`."""
+        self.envs: list[GuardedEnv] = []
+        try:
+            for make in makes:
+                self.envs.append(make())
+            _check_alike(self.envs)
+        except BaseException:
+            self.close_extras()
+            raise
+        first = self.envs[0]
+        self.num_envs = len(self.envs)
+        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.render_mode = first.render_mode
+        self.spec = first.spec
+        self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._observations = observation_batch(self.single_observation_space, self.num_envs)
+        self._rewards = np.zeros(self.num_envs)
+        self._terminateds = np.zeros(self.num_envs, np.bool_)
+        self._truncateds = np.zeros(self.num_envs, np.bool_)
+        self._ended: set[int] = set()  # lanes that are reset at the next step
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[Any, Any]]:
+        """Begin an episode in each lane; `seed` is None or a list with one for each."""
+        infos = {}
+        for lane, env in enumerate(self.envs):
+            observation, info = env.reset(seed=None if seed is None else seed[lane], options=options)
+            self._observations.put(lane, observation)
+            if info:
+                infos[lane] = info
+        self._ended = set()
+        return self._observations.batch(), infos
+
+    def step(self, actions: Any) -> Step:
+        """Take a step in each lane, or begin its next episode if the last one has ended."""
+        infos = {}
+        ended = self._ended
+        self._ended = set()
+        put, rewards = self._observations.put, self._rewards
+        terminateds, truncateds = self._terminateds, self._truncateds
+        for lane, action in enumerate(_each(self.action_space, actions)):
+            made: Any = self._begun(lane) if ended and lane in ended else self.envs[lane].step(action)
+            try:
+                observation, reward, terminated, truncated, info = made
+                put(lane, observation)
+                rewards[lane] = reward
+                terminateds[lane] = terminated
+                truncateds[lane] = truncated
+                if info:
+                    infos[lane] = checked_info(info)
+                if terminated or truncated:
+                    check_flags(terminated, truncated)
+                    self._ended.add(lane)
+            except NO_STEP as error:
+                infos[lane] = self._begun_anew(lane, no_step(lane, made, error))
+        return self._observations.batch(), rewards, terminateds, truncateds, infos
+
+    def _begun(self, lane: int) -> Any:
+        """Return the reset of a lane in the form of a step."""
+        observation, info = self.envs[lane].reset()
+        return observation, 0.0, False, False, info
+
+    def _begun_anew(self, lane: int, error: EnvError) -> dict[str, Any]:
+        """Begin the next episode of a lane that has returned something else than a step, and return its info."""
+        observation, info = self.envs[lane].begin_anew(error)
+        self._observations.put(lane, observation)
+        self._rewards[lane] = 0.0
+        self._terminateds[lane] = self._truncateds[lane] = False
+        return info
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return what each environment draws."""
+        return tuple(env.render() for env in self.envs)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close all environments."""
+        for env in self.envs:
+            env.close()
+
+
+def _each(space: Any, actions: Any) -> Iterable[Any]:
+    """Return the actions of a batch one by one."""
+    return actions if type(actions) is np.ndarray else iterate(space, actions)
+
+
+def _check_alike(envs: list[GuardedEnv]) -> None:
+    if len({id(env.unwrapped) for env in envs}) < len(envs):
+        raise EnvRunnerError(
+            "found one environment for several lanes, expected a new one from each call. Let the function make it."
+        )
+    first = envs[0]
+    for lane, env in enumerate(envs):
+        for name in ("observation_space", "action_space"):
+            mine, other = getattr(env, name), getattr(first, name)
+            if mine != other:
+                raise EnvRunnerError(
+                    f"environment {lane}: found the {name} {short_name(mine)}, expected {short_name(other)} as environment 0 "
+                    "has it. Lanes have to be alike."
+                )

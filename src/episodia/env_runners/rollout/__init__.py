@@ -1,0 +1,1 @@
+"""The loop of a runner: steps, faults, chunks, and the episodes that it returns."""

@@ -1,0 +1,318 @@
+"""One environment of a multi-agent runner, and the episode that it is in."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, final
+
+from episodia.env_runners.envs.async_lanes import LOST_WORKER
+from episodia.env_runners.envs.multi_agent_env import StepResult
+from episodia.env_runners.envs.multi_agent_sources import EnvSource
+from episodia.env_runners.envs.remote_agents import RemoteEnv
+from episodia.env_runners.envs.step_failures import check_action
+from episodia.env_runners.runner_settings import RunnerSettings
+from episodia.env_runners.seeding import Seeds
+from episodia.episodes import MultiAgentEpisode
+from episodia.errors import EnvError, EpisodiaError
+from episodia.trees import private
+
+_ALL = "__all__"
+
+
+# The observations and infos that an episode begins with.
+_First: TypeAlias = tuple[dict[Any, Any], dict[Any, Any]]
+
+
+class Choice(NamedTuple):
+    """What the agents of one episode do, as it is recorded and as the environment receives it, and what belongs to it."""
+
+    actions: dict[Any, Any]
+    for_env: dict[Any, Any]
+    # Returns the extra model outputs of each agent; called if somebody wants them, as most steps are recorded without.
+    extras: Callable[[], dict[Any, dict[str, Any]]]
+
+
+@dataclass
+class Failures:
+    """What failures have cost: environments that were made anew, episodes and steps that were dropped."""
+
+    restarts: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneSettings:
+    """What all lanes of a runner have in common.
+
+    Attributes:
+        source: Makes the environments.
+        new_episode: Makes an empty episode with an id.
+        seeds: What seeds and ids of episodes are derived from.
+        playing: How runners play, the limits of episodes and what becomes of failures among it.
+    """
+
+    source: EnvSource
+    new_episode: Callable[[str], MultiAgentEpisode]
+    seeds: Seeds
+    playing: RunnerSettings
+
+
+@final
+class Lane:
+    """An environment that is reset, stepped, and made anew when it fails; what happens is recorded in `episode`.
+
+    Attributes:
+        episode: The episode that is running or has just ended; None before the first reset and after a failure.
+        number: How many episodes have begun.
+        order: When the episode began, compared with those of other lanes.
+        lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+        is_mid_step: Whether the environment has been stepped, and the episode does not know it: something was interrupted.
+    """
+
+    def __init__(self, index: int, settings: LaneSettings) -> None:
+        """Make the environment."""
+        self.index = index
+        self._settings = settings
+        self.env = settings.source.make()
+        self.episode: MultiAgentEpisode | None = None
+        self.number = 0
+        self.order = 0
+        self.lookback = 0
+        self.is_mid_step = False
+        self._steps_before = 0  # that the environment has made in earlier episodes, since its reset
+        self._shown: _First | None = None  # what the next episode begins with, if the environment goes on
+        self._in_a_row = 0  # failures since an episode was finished
+        self._failures: Failures | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is an episode that goes on."""
+        return self.episode is not None and not self.episode.is_done and not self.is_mid_step
+
+    @property
+    def running(self) -> MultiAgentEpisode:
+        """The episode, where there has to be one."""
+        if self.episode is None:
+            raise EnvError(f"environment {self.index}: found no episode, expected one. Reset it first.")
+        return self.episode
+
+    def begin(self) -> None:
+        """Begin an episode: reset the environment, unless it goes on after a soft horizon.
+
+        Raises:
+            EnvError: If the environment fails, and must not be made anew.
+            EpisodeError: If what it returns is no observations of agents.
+        """
+        self.episode, self.is_mid_step = None, False
+        observations, infos = self._reset() if self._shown is None else self._shown
+        self._shown = None
+        episode = self._settings.new_episode(f"{self._settings.seeds.seed}-{self.index}-{self.number}")
+        try:
+            episode.add_env_reset(observations=observations, infos=infos)
+        except EpisodiaError as error:
+            raise self._located(error) from error
+        self.number += 1
+        self.episode = episode
+
+    def leave(self) -> None:
+        """Let the episode go, and reset the environment before the next one."""
+        self.episode, self._shown = None, None
+
+    def start_reset(self) -> None:
+        """Let an environment in another process begin its reset, if it needs one; `begin` has to follow."""
+        if isinstance(self.env, RemoteEnv) and self._shown is None:
+            self.env.reset_async(seed=self._seed())
+
+    def _seed(self) -> int:
+        return self._settings.seeds.of_episode(self.index, self.number)
+
+    def _reset(self) -> Any:
+        self._steps_before = 0
+        while True:
+            try:
+                observations, infos = self.env.reset(seed=self._seed())
+            except Exception as error:  # noqa: BLE001  # whatever an environment raises
+                self._remake(error, "reset")
+            else:
+                return observations, infos
+
+    def start(self, choice: Choice) -> None:
+        """Let an environment in another process begin its step; `advance` has to follow."""
+        if isinstance(self.env, RemoteEnv):
+            self.is_mid_step = True
+            self.env.step_async(choice.for_env)
+
+    def advance(self, choice: Choice) -> StepResult | Exception:
+        """Step the environment, and return what it returned or raised; `settle` has to follow."""
+        self.is_mid_step = True
+        try:
+            observations, rewards, terminateds, truncateds, infos = self.env.step(choice.for_env)
+        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            return error
+        return observations, rewards, terminateds, truncateds, infos
+
+    def settle(self, episode: MultiAgentEpisode, choice: Choice, outcome: StepResult | Exception) -> None:
+        """Record a step; if the environment has failed, the episode is dropped or truncated, and the environment made anew.
+
+        Raises:
+            EnvError: If it must not be made anew.
+            SpaceError: If it has failed with an action that is outside of its space.
+            EpisodeError: If what it returned does not fit the episode.
+        """
+        if isinstance(outcome, Exception):
+            self._give_up_episode(episode, f"{type(outcome).__name__}: {outcome}")
+            self._check_actions(choice, outcome)
+            self._remake(outcome, "step")
+            return
+        try:
+            self._record(episode, choice, outcome)
+        except EpisodiaError as error:
+            raise self._located(error) from error
+        self.is_mid_step = False
+
+    def _record(self, episode: MultiAgentEpisode, choice: Choice, result: StepResult) -> None:
+        observations, rewards, terminateds, truncateds, infos = result
+        if self._settings.playing.ignore_terminations:
+            terminateds, truncateds = {}, _either(terminateds or {}, truncateds or {})
+        shown: _First | None = None
+        if self.is_last(episode.env_t + 1):
+            given = terminateds or {}, truncateds or {}
+            truncateds = _truncated(episode, observations, *given)
+            if not self._is_over(episode.env_t + 1, *given, truncateds):
+                shown = _going_on(observations, infos or {}, *given)
+                # Where nobody is shown anything, the next episode has nothing to begin with: the cut has to wait.
+                truncateds = truncateds if shown else given[1]
+        episode.add_env_step(
+            observations,
+            choice.actions,
+            rewards,
+            infos,
+            terminateds=terminateds,
+            truncateds=truncateds,
+            extra_model_outputs=choice.extras(),
+        )
+        if episode.is_done:
+            self._in_a_row = 0
+            if shown:
+                self._shown, self._steps_before = shown, self._steps_before + episode.env_t
+
+    def is_last(self, env_t: int) -> bool:
+        """Tell whether an episode that has come to `env_t` has to end there, if it does not end by itself."""
+        soft_horizon = self._settings.playing.soft_horizon
+        return self._is_at_horizon(env_t) or (soft_horizon is not None and env_t >= soft_horizon)
+
+    def _is_at_horizon(self, env_t: int) -> bool:
+        horizon = self._settings.playing.horizon
+        return horizon is not None and self._steps_before + env_t >= horizon
+
+    def _is_over(self, env_t: int, terminateds: Any, truncateds: Any, limited: Any) -> bool:
+        """Tell whether the environment has to be reset: at the horizon, or because it has ended by itself."""
+        ends_by_itself = bool(terminateds.get(_ALL) or truncateds.get(_ALL)) or not limited.get(_ALL)
+        return ends_by_itself or self._is_at_horizon(env_t)
+
+    # --- Chunks -----------------------------------------------------------------------------------------------------
+
+    def take_chunk(self) -> MultiAgentEpisode | None:
+        """Return what was recorded since the last time, None if nothing; the episode goes on with its lookback."""
+        episode = self.episode
+        if episode is None or not len(episode):
+            return None
+        self.episode = episode.cut(episode.env_steps_back(self.lookback))
+        return episode
+
+    # --- Failures ---------------------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Drop or truncate an episode whose last step was interrupted."""
+        self.is_mid_step = False
+        if self.episode is not None and not self.episode.is_done:
+            self._give_up_episode(self.episode, "interrupted")
+
+    def _give_up_episode(self, episode: MultiAgentEpisode, reason: str) -> None:
+        self.is_mid_step = False
+        if self._settings.playing.on_env_error == "truncate" and len(episode):
+            # The step that failed is a step that has brought nothing; agents that wait keep their last observation.
+            episode.add_env_step({}, {}, {}, truncateds={_ALL: True})
+            episode.custom_data["env_error"] = reason
+        else:
+            self.episode = None
+            failures = self._noted_failures()
+            failures.episodes += 1
+            failures.env_steps += len(episode)
+
+    def _check_actions(self, choice: Choice, error: Exception) -> None:
+        """Check that it was not an action outside of its space that the environment has failed with."""
+        if isinstance(error, LOST_WORKER):
+            return  # there is nobody to ask for spaces
+        for agent, action in choice.for_env.items():
+            owner = f"environment {self.index}, episode {self.number - 1}, agent {agent!r}"
+            check_action(self.env.get_action_space(agent), action, owner, error)
+
+    def take_failures(self) -> Failures | None:
+        """Return what failures have cost since the last call, None if there were none."""
+        failures, self._failures = self._failures, None
+        return failures
+
+    def _noted_failures(self) -> Failures:
+        if self._failures is None:
+            self._failures = Failures()
+        return self._failures
+
+    def _remake(self, error: Exception, where: str) -> None:
+        self._in_a_row += 1
+        place = f"environment {self.index}, episode {self.number}, {where}: found {type(error).__name__}: {error}"
+        if not self._settings.source.can_remake:
+            raise EnvError(
+                f"{place}; expected no error, as a ready environment cannot be made anew. Pass a callable that makes it."
+            ) from error
+        if self._settings.playing.gives_up(self._in_a_row):
+            raise EnvError(
+                f"{place}; expected no more than {self._settings.playing.max_restarts} failures without a finished episode in "
+                "between. Correct the environment, or raise `max_restarts`."
+            ) from error
+        self.close()
+        self._shown = None
+        self.env = self._settings.source.make()
+        self._noted_failures().restarts += 1
+
+    def _located(self, error: EpisodiaError) -> EpisodiaError:
+        return type(error)(f"environment {self.index}: {error}")
+
+    def close(self) -> None:
+        """Close the environment; errors of one that has failed are of no interest."""
+        with contextlib.suppress(Exception):
+            self.env.close()
+
+
+def _truncated(episode: MultiAgentEpisode, observations: Any, terminateds: Any, truncateds: Any) -> dict[Any, Any]:
+    """Return the flags with which all agents are truncated, unless the episode ends without that."""
+    if terminateds.get(_ALL) or truncateds.get(_ALL):
+        return dict(truncateds)
+    running = {agent for agent, single in episode.agent_episodes.items() if not single.is_done}
+    ends = [agent for flags in (terminateds, truncateds) for agent, flag in flags.items() if flag]
+    if running.union(observations).difference(ends):
+        return {**truncateds, _ALL: True}
+    return dict(truncateds)
+
+
+def _either(terminateds: Any, truncateds: Any) -> dict[Any, bool]:
+    """Return who ends, for one reason or the other."""
+    agents = dict.fromkeys([*terminateds, *truncateds])
+    return {agent: bool(terminateds.get(agent) or truncateds.get(agent)) for agent in agents}
+
+
+def _going_on(observations: Any, infos: Any, terminateds: Any, truncateds: Any) -> _First | None:
+    """Return observations and infos of those who do not end, None if nobody is shown any.
+
+    They are copies, as an environment may use its arrays again.
+    """
+    shown = [agent for agent in observations if not (terminateds.get(agent) or truncateds.get(agent))]
+    if not shown:
+        return None
+    return {agent: private(observations[agent]) for agent in shown}, {
+        agent: copy.deepcopy(infos[agent]) for agent in shown if agent in infos
+    }

@@ -1,0 +1,1 @@
+"""Columns of episodes: index translation, storage, and the lookback buffer."""

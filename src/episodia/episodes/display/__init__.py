@@ -1,0 +1,1 @@
+"""Episodes as text, notebook tables and plots."""

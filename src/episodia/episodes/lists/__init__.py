@@ -1,0 +1,1 @@
+"""Lists of episodes: questions about a column of all episodes at once."""

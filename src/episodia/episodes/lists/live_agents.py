@@ -1,0 +1,141 @@
+"""The agents that are to act in several multi-agent episodes, as a list that knows whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.episodes.columns.storage import ListStorage
+from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.ragged import Ragged
+from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.stacking import stack
+
+_LAST = slice(-1, None)
+
+
+@final
+class LiveAgents(EpisodeList):
+    """Multi-agent episodes at the present moment; see `EpisodeList.current`.
+
+    Who is to act, and for which module, is worked out once. In most environments the same agents act again and again: as
+    long as `holds` says so, the list can be used at the next moment, too.
+
+    >>> episode = MultiAgentEpisode("game")
+    >>> episode.add_env_reset(observations={"white": 0, "black": 1})
+    >>> agents = LiveAgents([episode])
+    >>> agents.owners_by_module()
+    {'default_policy': [(0, 'white'), (0, 'black')]}
+    >>> episode.add_env_step({"white": 2}, {"white": 5, "black": 6}, {"white": 1.0})
+    >>> agents.holds([episode])
+    False
+    """
+
+    __slots__ = ("_by_module", "_live_groups", "_moment", "_own_rows", "_owners")
+
+    def __init__(self, episodes: Sequence[MultiAgentEpisode]) -> None:
+        """List running episodes."""
+        super().__init__(episodes)
+        self.is_current = True
+        self.is_multi_agent = True
+        self._moment = [_watchers(episode) for episode in episodes]
+        self._owners = super().row_owners()
+        self._own_rows = super()._rows()
+        self._modules = super().by_module()
+        self._live_groups = {
+            module_id: LiveRows([self._own_rows[position] for position in positions.tolist()])
+            for module_id, positions in self._modules.items()
+        }
+        self._by_module = {
+            module_id: [self._owners[position] for position in positions.tolist()]
+            for module_id, positions in self._modules.items()
+        }
+
+    def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
+        """Tell whether a new list of `episodes` would be the same."""
+        ours = self._episodes
+        if len(ours) != len(episodes):
+            return False
+        for own, episode, moment in zip(ours, episodes, self._moment, strict=True):
+            if own is not episode or (len(episode._ended), episode._observed_last) != moment:
+                return False
+        return True
+
+    def owners_by_module(self) -> dict[Any, list[tuple[int, Any]]]:
+        """Return for each module the position of the episode, and the agent, of each of its rows."""
+        return self._by_module
+
+    def current(self) -> EpisodeList:
+        """Return this list, which speaks of the present moment anyway."""
+        return self
+
+    def row_owners(self) -> list[tuple[int, Any]]:
+        """Return for each row the position of its episode, and its agent."""
+        return self._owners
+
+    def _rows(self) -> list[SingleAgentEpisode]:
+        return self._own_rows
+
+    def groups(self) -> dict[Any, EpisodeList]:
+        """Return the agents of each module as a list of their own."""
+        return {**self._live_groups}
+
+    def show(self, module_id: Any, observations: np.ndarray) -> None:
+        """Let `observations` be the last ones of a module's agents, whose episodes do not have them yet."""
+        self._live_groups[module_id].shown = observations
+
+    def show_none(self) -> None:
+        """Look into the episodes again."""
+        for group in self._live_groups.values():
+            group.shown = None
+
+
+@final
+class LiveRows(EpisodeList):
+    """The agents of one module at the present moment.
+
+    Attributes:
+        shown: Their last observations, if their episodes do not have them yet.
+    """
+
+    __slots__ = ("_offsets", "shown")
+
+    def __init__(self, rows: list[SingleAgentEpisode]) -> None:
+        """List agents' own episodes."""
+        super().__init__()
+        self._episodes = rows
+        self.is_current = True
+        self._offsets = np.arange(len(rows) + 1)
+        self.shown: np.ndarray | None = None
+
+    def current(self) -> EpisodeList:
+        """Return this list, which speaks of the present moment anyway."""
+        return self
+
+    def some(self, places: np.ndarray) -> LiveRows:
+        """Return the agents at these places, with what they are shown."""
+        some = LiveRows([self._episodes[place] for place in places.tolist()])
+        some.shown = None if self.shown is None else self.shown[places]
+        return some
+
+    def flat(self, column: str, *, tail: bool = False) -> Ragged:
+        """Return one row for each agent; see `EpisodeList.flat`."""
+        if column == Columns.OBS and self.shown is not None:
+            return Ragged(self.shown, self._offsets)
+        if column == Columns.OBS:
+            rows = self._episodes
+            storages = [row.observations._storage for row in rows]
+            if storages and set(map(type, storages)) == {ListStorage}:
+                # Straight from the storages: this is done for each agent at each step.
+                items = [storage.lend(_LAST)[0] for storage in storages]
+                return Ragged(stack(items, rows[0].observations.object_leaves), self._offsets)
+        return super().flat(column, tail=tail)
+
+
+def _watchers(episode: MultiAgentEpisode) -> tuple[int, set[Any]]:
+    """Return what decides who acts: how many agents have ended, and who was shown an observation."""
+    return len(episode._ended), set(episode._observed_last)

@@ -1,0 +1,1 @@
+"""The episode of many agents on one clock: records, pending steps, timelines."""

@@ -1,0 +1,94 @@
+"""One column of one agent of a multi-agent episode: where it is stored, and what is pending of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.episodes.columns.array_storage import ArrayStorage
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.stacking import SCALAR_DTYPES
+
+if TYPE_CHECKING:
+    from episodia.episodes.multi_agent.multi_agent_facts import AgentID, MultiAgentFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A column of every agent: where it is, and what a pending step has of it."""
+
+    name: str
+    column: Callable[[SingleAgentEpisode], LookbackBuffer | None]
+    pending: Callable[[PendingStep], Any] | None  # None for observations and infos, which are never pending
+
+
+def _reward_so_far(pending: PendingStep) -> Any:
+    """Return what has added up for an action; nothing for an agent that has not acted."""
+    if pending.action is NOTHING:
+        return NOTHING
+    return 0.0 if pending.reward is None else pending.reward
+
+
+OBSERVATIONS = Source("observations", lambda single: single.observations, None)
+INFOS = Source("infos", lambda single: single.infos, None)
+ACTIONS = Source("actions", lambda single: single.actions, lambda pending: pending.action)
+REWARDS = Source("rewards", lambda single: single.rewards, _reward_so_far)
+
+
+def extra_output(key: str) -> Source:
+    """Return the source of one extra model output."""
+    return Source(
+        key,
+        lambda single: single.extra_model_outputs.get(key),
+        lambda pending: (pending.extra_model_outputs or {}).get(key, NOTHING),
+    )
+
+
+def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:
+    """Return how many steps of the lookback an extra column does not have."""
+    return single.rewards.len_incl_lookback() - column.len_incl_lookback()
+
+
+def column_with_pending(
+    episode: MultiAgentFacts, source: Source, agent: AgentID, *, only_end: bool = False
+) -> LookbackBuffer | None:
+    """Return the column of one agent, with what is pending as its last item.
+
+    With `only_end`, and if something is pending, it may begin late: only the last item counts.
+    """
+    single = episode.agent_episodes[agent]
+    column = source.column(single)
+    pending = episode._pending.get(agent)
+    if source.pending is None or pending is None or not pending.has_action:
+        return column
+    item = source.pending(pending)
+    if item is NOTHING:
+        return column
+    if column is None:
+        column = LookbackBuffer()
+        if single.is_finalized:
+            column.finalize()
+    if only_end:
+        # One item more, because rows of an array have one dtype.
+        return extended(column, max(0, column.len_incl_lookback() - 1), item)
+    column = column.fork()
+    column.append(item)
+    return column
+
+
+def extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
+    """Return the items of `column` from position `start` on, and `item` after them."""
+    rows = column.lend() if column.finalized else None
+    dtype = SCALAR_DTYPES.get(type(item))
+    if dtype is not None and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype == dtype:
+        # The most frequent case: a number of the same dtype, which needs no check.
+        storage = ArrayStorage(np.append(rows[start:], item), owned=True)
+        return LookbackBuffer._adopt(storage, 0, column.space, finalized=True)
+    column = column.share(slice(start, column.len_incl_lookback()), 0)
+    column.append(item)
+    return column

@@ -1,0 +1,103 @@
+"""The episodes that a recorder is recording, as a list that is always up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from gymnasium import spaces
+
+from episodia.columns import Columns
+from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.ragged import Ragged
+from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.episodes.recorder.recent_windows import recent_windows
+from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+
+
+@final
+class LiveEpisodes(EpisodeList):
+    """The episodes of all lanes of a recorder at the present moment; see `EpisodeList.current`.
+
+    The latest items of a column are read from the recorder as they are. Episodes are looked at one by one only if somebody
+    asks for one, which costs a few microseconds each. Call `refresh` after each step.
+
+    >>> from gymnasium import spaces
+    >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
+    >>> recorder.reset(np.array([0, 5]))
+    >>> LiveEpisodes(recorder).flat(Columns.OBS)
+    Ragged(2 stretches, 2 steps of int64[2])
+    """
+
+    __slots__ = ("_listed", "_offsets", "_recorder")
+
+    def __init__(self, recorder: Recorder) -> None:
+        """List what `recorder` records, which must have been reset when somebody asks."""
+        # The base counts its episodes, which is not the time to look at the recorder.
+        self._listed: list[SingleAgentEpisode] | None = []
+        super().__init__()
+        self.is_current = True
+        self._recorder = recorder
+        self._listed = None
+        self._offsets = np.arange(recorder.num_lanes + 1)
+        self._modules = {DEFAULT_MODULE_ID: np.arange(recorder.num_lanes)}
+        self._group = self
+
+    def refresh(self) -> None:
+        """Take note that the recorder has recorded something."""
+        self._listed = None
+
+    @property
+    def _episodes(self) -> list[Any]:
+        if self._listed is None:
+            self._listed = [self._recorder.episode(lane) for lane in range(self._recorder.num_lanes)]
+        return self._listed
+
+    @_episodes.setter
+    def _episodes(self, episodes: list[Any]) -> None:
+        """Ignore what the constructor of the base lists: episodes come from the recorder."""
+
+    def __len__(self) -> int:
+        return self._recorder.num_lanes
+
+    def current(self) -> EpisodeList:
+        """Return this list, which speaks of the present moment anyway."""
+        return self
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with the key `key`."""
+        space = self._recorder._layout.observation_space
+        return isinstance(space, spaces.Dict) and key in space.spaces
+
+    def space_of(self, column: str) -> spaces.Space[Any] | None:
+        """Return the space of the items of `column`, None if it is not known."""
+        layout = self._recorder._layout
+        return {Columns.OBS: layout.observation_space, Columns.ACTIONS: layout.action_space}.get(column)
+
+    @property
+    def row_counts(self) -> np.ndarray:
+        """One row for each lane."""
+        return np.ones(len(self), np.int64)
+
+    def latest(self, column: str) -> Any:
+        """Return the last item of `column` of each lane, read-only."""
+        return self._recorder.latest(column)
+
+    def flat(self, column: str, *, tail: bool = False) -> Ragged:
+        """Return the rows of all lanes; see `EpisodeList.flat`."""
+        if column in (Columns.OBS, Columns.INFOS):
+            return Ragged(self._recorder.latest(column), self._offsets)
+        return super().flat(column, tail=tail)
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs that are recorded."""
+        return list(self._recorder._layout.extras)
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+        """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
+        values = recent_windows(self._recorder, column, shifts, fill)
+        if values is None:
+            return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
+        return Ragged(values, self._offsets, 0, every)

@@ -1,0 +1,135 @@
+# ruff: noqa: D102  # What a storage method promises stands once, in the abstract class.
+"""Infos in the vector form of gymnasium, `{key: array, _key: mask}`, taken apart only when someone asks for one.
+
+A block keeps one entry for each vector step that had infos, and for each lane and slot the number of its entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from episodia.episodes.columns.storage import ObjectStorage
+from episodia.episodes.single_agent.single_agent_stepping import as_infos
+from episodia.errors import EpisodeError
+from episodia.stacking import object_array
+from episodia.trees import describe, own, own_info
+
+
+@final
+class InfoEntry:
+    """The infos of one vector step, in a private copy.
+
+    >>> entry = InfoEntry.of({"lives": np.array([3, 0]), "_lives": np.array([True, False])}, [0, 1])
+    >>> entry.info(0), entry.info(1)
+    ({'lives': np.int64(3)}, {})
+    """
+
+    __slots__ = ("_infos", "_lanes")
+
+    def __init__(self, infos: Any, lanes: Sequence[int]) -> None:
+        """Adopt `infos`, a dict in vector form or a list of dicts, whose rows belong to `lanes`."""
+        self._infos = infos
+        self._lanes = lanes
+
+    @classmethod
+    def of(cls, infos: Any, lanes: Sequence[int]) -> InfoEntry | None:
+        """Return a private copy of `infos`; None if there is nothing in them.
+
+        Raises:
+            EpisodeError: If `infos` is neither a dict in vector form nor one dict for each lane.
+        """
+        if infos is None or (isinstance(infos, Mapping) and not infos):
+            return None
+        if isinstance(infos, Mapping):
+            return cls({key: _private(value) for key, value in infos.items()}, lanes)
+        if not isinstance(infos, (list, tuple, np.ndarray)) or len(infos) != len(lanes):
+            raise EpisodeError(
+                f"infos: found {describe(infos)}, expected a dict in the vector form of gymnasium or {len(lanes)} dicts, one "
+                "for each lane. Pass what `env.step` returned."
+            )
+        ready = [as_infos(info) for info in infos]
+        return cls(ready, lanes) if any(ready) else None
+
+    def info(self, lane: int) -> dict[Any, Any]:
+        """Return the info of one lane, in a dict of its own."""
+        row = self._lanes.index(lane)
+        if isinstance(self._infos, list):
+            return dict(self._infos[row])
+        return _row_of(self._infos, row, len(self._lanes))
+
+
+def _private(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and value.ndim == 1:
+        # Unlike in an observation, a list in an info stays a list.
+        return object_array([own_info(entry) for entry in value])
+    if isinstance(value, dict):
+        return {key: _private(entry) for key, entry in value.items()}
+    return own(value) if isinstance(value, np.ndarray) else own_info(value)
+
+
+def _row_of(infos: Mapping[Any, Any], row: int, count: int) -> dict[Any, Any]:
+    info = {}
+    for key, value in infos.items():
+        if isinstance(key, str):
+            if key.startswith("_") and key[1:] in infos:
+                continue  # the mask of another key
+            mask = infos.get(f"_{key}")
+            if mask is not None and not mask[row]:
+                continue
+        if isinstance(value, dict):
+            info[key] = _row_of(value, row, count)
+        elif isinstance(value, np.ndarray) and value.ndim and len(value) == count:
+            info[key] = value[row]
+        else:
+            info[key] = value  # the same for all lanes
+    return info
+
+
+@final
+class LazyInfos(ObjectStorage):
+    """Infos that are made when they are first asked for; from then on an ordinary list.
+
+    The slot `_items` of the base is left empty until then: Python calls `__getattr__` only for what is missing.
+    """
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: Callable[[], int]) -> None:
+        """Let `make` return the infos, and `length` how many there are, as long as nobody has asked for them."""
+        self._make = make
+        self._length = length
+        self._num_empty = 0
+
+    @property
+    def is_made(self) -> bool:
+        """Whether somebody has asked for the infos."""
+        try:
+            object.__getattribute__(self, "_items")
+        except AttributeError:
+            return False
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_items":
+            raise AttributeError(name)
+        # What was given to make them is let go: it may hold a whole block.
+        make, self._make = self._make, list
+        self._items = make()
+        return self._items
+
+    def push(self, item: Any) -> None:
+        self._items.append(item)
+
+    def __len__(self) -> int:
+        return len(self._items) if self.is_made else self._length()
+
+    def share(self, positions: slice) -> ObjectStorage:
+        if self.is_made:
+            return super().share(positions)
+        # What is recorded does not change, so it may be made later, and by each for itself.
+        make, made = self._make, len(self)
+        length = len(range(made)[positions])
+        return LazyInfos(lambda: make()[:made][positions], lambda: length)

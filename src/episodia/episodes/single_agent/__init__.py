@@ -1,0 +1,1 @@
+"""The episode of one agent: its steps, columns, chunks and state."""

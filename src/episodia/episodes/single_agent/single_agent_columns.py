@@ -1,0 +1,214 @@
+"""The columns of a single-agent episode: made from data, compared in length, turned into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import countOf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.episodes.columns.indexing import as_count
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage, map_infos
+from episodia.episodes.single_agent.single_agent_stepping import as_infos, as_reward, raise_with_place
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.trees import describe
+
+if TYPE_CHECKING:
+    from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+
+# Every real number is a reward.
+REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
+
+_AUTO = "auto"
+_LENGTHS = "T actions, rewards and extra model outputs, and T + 1 observations and infos"
+
+
+def fill_columns(
+    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: Any
+) -> None:
+    """Give a new `episode` its columns, with copies of `data`.
+
+    Args:
+        episode: An episode that has its ids, spaces and `t_started`.
+        data: `observations`, `actions`, `rewards` and `infos`: lists, arrays, buffers or None.
+        extras: Further columns by name.
+        len_lookback_buffer: How many of the steps are the past, or "auto" for all.
+    """
+    episode.t = episode.t_started
+    if not (isinstance(len_lookback_buffer, str) and len_lookback_buffer == _AUTO):
+        len_lookback_buffer = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
+    if not extras and all(column is None for column in data.values()):
+        _make_empty(episode)
+        return
+    lookback = _lookback_of(episode, data["rewards"], len_lookback_buffer)
+    given = [data["observations"], data["actions"], data["rewards"], *extras.values()]
+    finalized = any(_is_finalized(column) for column in given)
+
+    def column(name: str, items: Any, space: Space[Any] | None) -> LookbackBuffer:
+        try:
+            return _column(name, items, lookback, space, finalized)
+        except EpisodiaError as error:
+            raise_with_place(episode, error, name)
+
+    episode.observations = column("observations", data["observations"], episode._observation_space)
+    episode.actions = column("actions", data["actions"], episode._action_space)
+    try:
+        episode.rewards = _reward_column(data["rewards"], lookback, finalized)
+    except EpisodiaError as error:
+        raise_with_place(episode, error, "rewards")
+    episode.extra_model_outputs = {key: column(key, items, None) for key, items in extras.items()}
+    try:
+        episode.infos = _info_column(episode.observations, data["infos"])
+    except EpisodiaError as error:
+        raise_with_place(episode, error, "infos")
+    episode.t = episode.t_started + len(episode.rewards)
+    check_lengths(episode)
+
+
+def _make_empty(episode: SingleAgentEpisode) -> None:
+    adopt = LookbackBuffer._adopt
+    episode.observations = adopt(ListStorage([], nested=False), 0, episode._observation_space, finalized=False)
+    episode.actions = adopt(ListStorage([], nested=False), 0, episode._action_space, finalized=False)
+    episode.rewards = adopt(ListStorage([], nested=False), 0, REWARD_SPACE, finalized=False)
+    episode.infos = adopt(ObjectStorage([]), 0, None, finalized=False)
+    episode.extra_model_outputs = {}
+
+
+def _reward_column(data: Any, lookback: int, finalized: bool) -> LookbackBuffer:
+    if type(data) is list and countOf(map(type, data), float) == len(data):
+        # Nobody has to look at them a second time.
+        data = LookbackBuffer._adopt(ListStorage(list(data), nested=False), lookback, REWARD_SPACE, finalized=False)
+    else:
+        check_rewards(data)
+    return _column("rewards", data, lookback, REWARD_SPACE, finalized)
+
+
+def check_rewards(data: Any) -> None:
+    """Refuse what is no list or one-dimensional array of numbers."""
+    if isinstance(data, LookbackBuffer):
+        data = data.data
+    if isinstance(data, np.ndarray):
+        if data.ndim != 1 or data.dtype.kind not in "biuf":
+            raise EpisodeError(
+                f"found {describe(data)}, expected a one-dimensional array of numbers. Pass one for each step."
+            )
+    elif data is not None and countOf(map(type, data), float) < len(data):
+        for reward in data:
+            as_reward(reward)
+
+
+def _is_finalized(data: Any) -> bool:
+    if isinstance(data, LookbackBuffer):
+        return data.finalized
+    return data is not None and not isinstance(data, list)
+
+
+def _lookback_of(episode: SingleAgentEpisode, rewards: Any, len_lookback_buffer: Any) -> int:
+    if isinstance(rewards, LookbackBuffer):
+        return rewards.lookback
+    if rewards is not None and not isinstance(rewards, (list, tuple)) and not np.ndim(rewards):
+        raise_with_place(episode, EpisodeError(f"found {describe(rewards)}, expected a list or an array."), "rewards")
+    steps = 0 if rewards is None else len(rewards)
+    return steps if len_lookback_buffer == _AUTO else min(len_lookback_buffer, steps)
+
+
+def _column(name: str, data: Any, lookback: int, space: Space[Any] | None, finalized: bool) -> LookbackBuffer:
+    if isinstance(data, LookbackBuffer):
+        column = data.fork()
+        column.space = data.space if space is None else space
+    else:
+        column = LookbackBuffer(data, lookback, space)
+        if column.lookback != lookback:
+            raise EpisodeError(
+                f"found {column.lookback} {name} and {lookback} steps of lookback; expected columns of one length: {_LENGTHS}."
+            )
+    if finalized and not column.finalized:
+        column.adopt_stacked(column.stacked())
+    return column
+
+
+def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
+    lookback = observations.lookback
+    if infos is None:
+        infos = [None] * observations.len_incl_lookback()
+    elif isinstance(infos, LookbackBuffer):
+        infos, lookback = infos.data, infos.lookback
+    if not isinstance(infos, (list, tuple, np.ndarray)) or (isinstance(infos, np.ndarray) and not infos.ndim):
+        raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
+    storage = ObjectStorage(map_infos(as_infos, list(infos)))
+    return LookbackBuffer._adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
+
+
+def check_lengths(episode: SingleAgentEpisode) -> None:
+    """Refuse columns of different lengths."""
+    steps = len(episode.rewards)
+    observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
+    expected = [
+        ("observations", episode.observations, observations),
+        ("infos", episode.infos, observations),
+        ("actions", episode.actions, steps),
+        ("rewards", episode.rewards, episode.t - episode.t_started),
+        *((key, column, steps) for key, column in episode.extra_model_outputs.items()),
+    ]
+    wrong = {name: len(column) for name, column, count in expected if len(column) != count}
+    if wrong:
+        raise EpisodeError(
+            f"episode {episode.id_!r}: found columns of different lengths: {wrong} next to {steps} rewards. Expected "
+            f"{_LENGTHS} (all after the lookback)."
+        )
+
+
+def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer]]:
+    """Return the columns that become arrays, all but the infos, with their names.
+
+    Pairs, because an extra model output may be called "rewards" too.
+    """
+    return [
+        ("observations", episode.observations),
+        ("actions", episode.actions),
+        ("rewards", episode.rewards),
+        *episode.extra_model_outputs.items(),
+    ]
+
+
+def are_finalized(episode: SingleAgentEpisode) -> bool:
+    """Tell whether all columns are arrays; somebody may have finalized some of them alone."""
+    return (
+        episode.observations.finalized
+        and episode.actions.finalized
+        and episode.rewards.finalized
+        and all(column.finalized for column in episode.extra_model_outputs.values())
+    )
+
+
+def stacked(episode: SingleAgentEpisode) -> list[Storage]:
+    """Return what the columns of the finalized episode would be stored in, checked, without changing `episode`."""
+    storages = []
+    for name, column in array_columns(episode):
+        try:
+            storage = column.stacked()
+            column.check_bounds(storage)
+        except EpisodiaError as error:
+            raise_with_place(episode, error, name)
+        storages.append(storage)
+    return storages
+
+
+def adopt_stacked(episode: SingleAgentEpisode, storages: list[Storage]) -> None:
+    """Make `episode` finalized, on what `stacked` returned; this cannot fail."""
+    for (_, column), storage in zip(array_columns(episode), storages, strict=True):
+        column.adopt_stacked(storage)
+    episode.infos.finalized = True
+
+
+def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) -> None:
+    """Make the first `steps` steps the past of a chunk that starts at time step `t_started`."""
+    steps = min(steps, episode.rewards.len_incl_lookback())
+    episode.infos.lookback = steps
+    for _, column in array_columns(episode):
+        column.lookback = steps
+    episode.t_started = t_started
+    episode.t = t_started + len(episode.rewards)

@@ -1,0 +1,451 @@
+"""The trajectory of one agent, whole."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import Space
+from numpy import False_ as NUMPY_FALSE
+from numpy import ndarray
+
+from episodia.episodes.columns.indexing import as_count, as_flag, as_int
+from episodia.episodes.display import episode_plots as plots
+from episodia.episodes.display import episode_tables as display
+from episodia.episodes.single_agent import logged_arrays
+from episodia.episodes.single_agent import single_agent_chunks as chunks
+from episodia.episodes.single_agent import single_agent_columns as columns
+from episodia.episodes.single_agent import single_agent_state as episode_state
+from episodia.episodes.single_agent import single_agent_stepping as stepping
+from episodia.episodes.single_agent import weights_versions as versions
+from episodia.episodes.single_agent.single_agent_access import SingleAgentAccess
+from episodia.episodes.single_agent.single_agent_stepping import REWARD_TYPES
+from episodia.errors import EpisodeError, EpisodiaError
+from episodia.spaces import as_space
+
+
+class SingleAgentEpisode(SingleAgentAccess):
+    """One agent's trajectory, or a chunk of it: T steps, and T + 1 observations from the first to the last.
+
+    While it grows, getters return lists of items. `finalize` turns the columns into arrays; from then on getters return
+    arrays, nested for nested spaces. Arrays that come out are read-only; what goes in is copied.
+
+    Attributes that a subclass adds are carried to chunks and copies, shared and not copied, and pickled. They are not in
+    `get_state()`, and `from_state` leaves them to the subclass's constructor.
+
+    >>> episode = SingleAgentEpisode(id_="walk")
+    >>> episode.add_env_reset(observation=0)
+    >>> episode.add_env_step(observation=1, action=5, reward=0.5)
+    >>> episode.add_env_step(observation=2, action=6, reward=1.0, terminated=True)
+    >>> episode
+    SingleAgentEpisode(len=2, return=1.5, terminated, id_='walk')
+    >>> episode.get_observations(), episode.get_actions(-1)
+    ([0, 1, 2], 6)
+    >>> episode.finalize().get_rewards()
+    array([0.5, 1. ])
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_action_space",
+        "_custom_data",
+        "_last_step_time",
+        "_observation_space",
+        "_start_time",
+        "_weights_versions",
+        "actions",
+        "agent_id",
+        "extra_model_outputs",
+        "id_",
+        "infos",
+        "is_terminated",
+        "is_truncated",
+        "module_id",
+        "multi_agent_episode_id",
+        "observations",
+        "rewards",
+        "t",
+        "t_started",
+    )
+
+    def __init__(
+        self,
+        id_: str | None = None,
+        *,
+        observations: Any = None,
+        observation_space: Space[Any] | None = None,
+        infos: Any = None,
+        actions: Any = None,
+        action_space: Space[Any] | None = None,
+        rewards: Any = None,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+        t_started: int | None = None,
+        len_lookback_buffer: int | Literal["auto"] = "auto",
+        agent_id: Any = None,
+        module_id: Any = None,
+        multi_agent_episode_id: str | None = None,
+    ) -> None:
+        """Create an episode, empty or from data.
+
+        Args:
+            id_: A name for the episode; a random one by default. Chunks of one episode share it.
+            observations: T + 1 observations: a list of items, arrays with time as the first axis, or a `LookbackBuffer`.
+                If any column is given as arrays, the episode is finalized.
+            observation_space: Checked at each step (structure, shape, dtype) and at `finalize` (bounds); data given here is
+                not checked.
+            infos: T + 1 dicts; empty ones by default.
+            actions: T actions.
+            action_space: As `observation_space`, for actions.
+            rewards: T numbers.
+            terminated: Whether the episode has ended by the rules of the environment.
+            truncated: Whether the episode was stopped from outside.
+            extra_model_outputs: Further columns of T items, by name.
+            t_started: The time step of the first item after the lookback; 0 by default.
+            len_lookback_buffer: How many of the given steps are the past. "auto" means all of them: the episode then has
+                length 0 and continues after the given data. Pass 0 for an episode made of the given data.
+            agent_id: The agent whose trajectory this is, in a multi-agent episode.
+            module_id: The module that acts for the agent.
+            multi_agent_episode_id: The multi-agent episode that this one is part of.
+
+        Raises:
+            EpisodeError: If the columns have different lengths.
+        """
+        self.id_ = uuid.uuid4().hex if id_ is None else id_
+        self.agent_id = agent_id
+        self.module_id = module_id
+        self.multi_agent_episode_id = multi_agent_episode_id
+        self._observation_space = as_space(observation_space, "observation_space")
+        self._action_space = as_space(action_space, "action_space")
+        self.is_terminated = as_flag(terminated)
+        self.is_truncated = as_flag(truncated)
+        self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
+        self._start_time: float | None = None
+        self._last_step_time: float | None = None
+        self._custom_data: dict[Any, Any] = {}
+        self._weights_versions: versions.Versions = ()
+
+        columns.fill_columns(
+            self,
+            {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos},
+            stepping.as_extras(extra_model_outputs),
+            len_lookback_buffer,
+        )
+
+    # --- Building it step by step -----------------------------------------------------------------------------------
+
+    def add_env_reset(self, observation: Any, infos: Mapping[str, Any] | None = None) -> None:
+        """Store what `env.reset()` returned; the episode must be new.
+
+        Raises:
+            EpisodeError: If the episode was reset before, or does not start at time step 0.
+            SpaceError: If the observation does not fit the observation space.
+        """
+        if self.is_reset or self.is_done or self.t or self.t_started:
+            raise EpisodeError(
+                f"episode {self.id_!r}: found a second reset, expected `add_env_reset` once, on a new episode "
+                f"(this one is at t={self.t} and started at t={self.t_started}). Make a new `SingleAgentEpisode` for each "
+                "reset; continue this one with `add_env_step`."
+            )
+        place = "observation of the reset"
+        try:
+            observation = self.observations.admit(observation)
+            place = "infos of the reset"
+            infos = stepping.as_infos(infos)
+        except EpisodiaError as error:
+            stepping.raise_with_place(self, error, place)
+        self.observations.push(observation)
+        self.infos.push(infos)
+        self._start_time = perf_counter()
+
+    def add_env_step(
+        self,
+        observation: Any,
+        action: Any,
+        reward: Any,
+        infos: Mapping[str, Any] | None = None,
+        *,
+        terminated: bool | np.bool_ = False,
+        truncated: bool | np.bool_ = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store one transition: the action and its reward, and the observation that followed.
+
+        Args:
+            observation: The observation after the action.
+            action: The action that was taken at the previous observation.
+            reward: A number.
+            infos: The info dict that came with `observation`.
+            terminated: Whether the episode ended by the rules of the environment.
+            truncated: Whether the episode was stopped from outside.
+            extra_model_outputs: What else the module computed for `action`, by name; the same names in all steps of a chunk.
+
+        Raises:
+            EpisodeError: If the episode is done or was not reset, or a column is missing. Nothing is stored then.
+            SpaceError: If observation or action does not fit its space.
+        """
+        if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
+            raise stepping.cannot_step(self)
+        column, columns = self.observations, self.extra_model_outputs
+        extras: Any = extra_model_outputs
+        if (
+            (terminated is not False and terminated is not NUMPY_FALSE)
+            or (truncated is not False and truncated is not NUMPY_FALSE)
+            or column.finalized
+            or (columns if extras is None else type(extras) is not dict or len(extras) != len(columns))
+        ):
+            stepping.add_with_care(self, observation, action, reward, infos, extras, (terminated, truncated))
+            return
+        # Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions. What
+        # is not like the steps before is taken back and added with care.
+        try:
+            push, shape = column.push, column.row_shape
+            if (
+                type(observation) is ndarray
+                and observation.dtype is column.row_dtype
+                and (
+                    shape is None
+                    or (observation.ndim == 1 and len(observation) == column.row_length)
+                    or observation.shape == shape
+                )
+            ):
+                push(observation.copy())
+            else:
+                push(column.admit(observation))
+            column = self.actions
+            push = column.push
+            push(action if type(action) in column.free_types else column.admit(action))
+            push = self.rewards.push
+            push(reward if type(reward) is float or type(reward) in REWARD_TYPES else stepping.as_reward(reward))
+            push = self.infos.push
+            push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
+            for key in extras or ():
+                value, column = extras[key], columns[key]
+                push = column.push
+                push(value if type(value) in column.free_types else column.admit(value))
+        except BaseException as error:  # an interrupt must not leave half a step either
+            stepping.take_back(self)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.t += 1
+            self._last_step_time = perf_counter()
+            return
+        stepping.add_with_care(self, observation, action, reward, infos, extras, (False, False))
+
+    # --- Chunks -----------------------------------------------------------------------------------------------------
+
+    def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
+        """Return the chunk that continues this episode: no steps yet, the last observation, and some lookback.
+
+        Args:
+            len_lookback_buffer: How many of the last steps the new chunk can look back to.
+
+        Raises:
+            EpisodeError: If the episode is done.
+        """
+        return chunks.cut(self, len_lookback_buffer)
+
+    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+        """Return the steps that `slice_` picks from `range(len(self))`, and the observation that follows the last.
+
+        With a step k, every k-th step is kept, and the last observation is the one at the next kept place or at the end of
+        the slice, whichever comes first. The flags of the end are kept if the slice reaches the end.
+
+        Args:
+            slice_: Which steps; bounds are clipped as for a list.
+            len_lookback_buffer: How many steps of lookback to keep in front, as far as there are any; by default as many as
+                this episode has.
+        """
+        return chunks.part(self, slice_, len_lookback_buffer)
+
+    def __getitem__(self, slice_: Any) -> SingleAgentEpisode:
+        return chunks.part(self, slice_, None)
+
+    def concat_episode(self, other: SingleAgentEpisode) -> None:
+        """Append `other`, the chunk that continues this one; `other` is not changed.
+
+        Where only one of the two has an extra column, the missing part is filled with zeros, and a boolean column
+        `<name>_mask` tells which steps are real.
+
+        Raises:
+            EpisodeError: If `other` is not the continuation: another id, another time, another observation at the seam.
+        """
+        chunks.concat(self, other)
+
+    def __copy__(self) -> SingleAgentEpisode:
+        return chunks.fork(self)
+
+    # --- Form -------------------------------------------------------------------------------------------------------
+
+    def finalize(self) -> SingleAgentEpisode:
+        """Turn all columns into arrays, in place, and return this episode; infos stay dicts.
+
+        Raises:
+            ShapeError: If the items of a column differ in structure or shape.
+            SpaceError: If an observation or action lies outside of its space.
+        """
+        if not columns.are_finalized(self):
+            columns.adopt_stacked(self, columns.stacked(self))
+        return self
+
+    to_numpy = finalize
+
+    @property
+    def is_finalized(self) -> bool:
+        """Whether getters return arrays."""
+        return columns.are_finalized(self)
+
+    is_numpy = is_finalized
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return this chunk as a plain dictionary of arrays, without lookback; see `from_arrays` for its keys.
+
+        >>> episode = SingleAgentEpisode(observations=[7, 8], actions=[0], rewards=[1.0], len_lookback_buffer=0)
+        >>> sorted(episode.to_arrays())
+        ['actions', 'obs', 'rewards', 'terminateds', 'truncateds']
+        """
+        return logged_arrays.to_arrays(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], **kwargs: Any) -> SingleAgentEpisode:
+        """Return a finalized episode from logged data, which is copied.
+
+        Args:
+            arrays: `obs` with T + 1 rows (or T rows together with `new_obs`), `actions` and `rewards` with T rows;
+                `terminateds` and `truncateds` with T flags of which only the last may be true; `infos` as T + 1 dicts. All
+                but `obs` may be left out if T is 0. Every other key is an extra model output with T rows.
+            **kwargs: Ids, spaces and `t_started`, as for the constructor.
+
+        Raises:
+            EpisodeError: If lengths do not fit, or a flag is set before the last step.
+        """
+        return logged_arrays.from_arrays(cls, arrays, **kwargs)
+
+    # --- What it is -------------------------------------------------------------------------------------------------
+
+    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    __iter__ = __reversed__ = __contains__ = None
+
+    def __len__(self) -> int:
+        return self.t - self.t_started
+
+    def env_steps(self) -> int:
+        """Return the number of steps in this chunk, without lookback."""
+        return len(self)
+
+    agent_steps = env_steps
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether there is an observation to act on."""
+        return len(self.observations) > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode is terminated or truncated."""
+        return self.is_terminated or self.is_truncated
+
+    @property
+    def observation_space(self) -> Space[Any] | None:
+        """The space of one observation, if it is known."""
+        return self._observation_space
+
+    @observation_space.setter
+    def observation_space(self, space: Space[Any] | None) -> None:
+        self._observation_space = self.observations.space = as_space(space, "observation_space")
+
+    @property
+    def action_space(self) -> Space[Any] | None:
+        """The space of one action, if it is known."""
+        return self._action_space
+
+    @action_space.setter
+    def action_space(self, space: Space[Any] | None) -> None:
+        self._action_space = self.actions.space = as_space(space, "action_space")
+
+    @property
+    def custom_data(self) -> dict[Any, Any]:
+        """A dictionary for your own use. It travels with the episode: copied by `cut` and `slice`, merged by `concat`."""
+        return self._custom_data
+
+    @property
+    def weights_version(self) -> int | None:
+        """The version of the weights that choose the actions; setting it holds from the current step on."""
+        return versions.version_at(self._weights_versions, self.t)
+
+    @weights_version.setter
+    def weights_version(self, version: int) -> None:
+        self._weights_versions = versions.with_version(self._weights_versions, self.t, version)
+
+    def weights_version_at(self, t: int) -> int | None:
+        """Return the version of the weights that chose the action of time step `t`, None if it is not known."""
+        return versions.version_at(self._weights_versions, as_int(t))
+
+    def validate(self) -> None:
+        """Check that all columns have the lengths they should, and all their items lie in their spaces; rewards are numbers.
+
+        Raises:
+            EpisodeError: Saying which column is wrong, and how.
+        """
+        columns.check_lengths(self)
+        columns.stacked(self)
+
+    def get_data_dict(self) -> dict[str, Any]:
+        """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id.
+
+        Raises:
+            EpisodeError: If an extra model output has the name of one of these columns.
+        """
+        return logged_arrays.data_dict(self)
+
+    def get_duration_s(self) -> float:
+        """Return the seconds from the reset, or the cut, to the last step; 0.0 if it is not known."""
+        if self._start_time is None or self._last_step_time is None:
+            return 0.0
+        return self._last_step_time - self._start_time
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the episode as plain data: numbers, strings, lists, dicts and arrays."""
+        return episode_state.get_state(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> SingleAgentEpisode:
+        """Return the episode that `get_state` described; the arrays in `state` are copied."""
+        return episode_state.from_state(cls, state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        added = getattr(self, "__dict__", None)  # by a subclass
+        return episode_state.restore, (type(self), episode_state.compact_state(self)), added or None
+
+    @classmethod
+    def _without_subclass(cls, id_: str, **kwargs: Any) -> SingleAgentEpisode:
+        """Return an episode that the constructor of a subclass, which may take other arguments, has not seen."""
+        episode = cls.__new__(cls)
+        SingleAgentEpisode.__init__(episode, id_, **kwargs)
+        return episode
+
+    def plot(self, *columns: str, ax: Any = None) -> Any:
+        """Draw columns over time, with the lookback shaded and the end marked, and return matplotlib's figure.
+
+        Args:
+            *columns: Which ones: `"obs"`, `"actions"`, `"rewards"`, or extra model outputs; by default the first three, as far
+                as they are numbers. Images are drawn as a strip of frames.
+            ax: Draw into this axes, or into these, one for each panel; by default into a new figure.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+            EpisodeError: If a column that is named has nothing that can be drawn, or `ax` is not as many axes.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plots.plot(self, columns, ax)
+
+    def __repr__(self) -> str:
+        return display.episode_text(self)
+
+    def _repr_html_(self) -> str:
+        return display.episode_html(self)

@@ -1,0 +1,1 @@
+"""Algorithms: a frozen config and a loss each."""

@@ -1,0 +1,77 @@
+"""A2C: what turned out better than expected becomes more probable, and expectations follow what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch.nn.functional import mse_loss
+
+from episodia.arguments import checked_flag
+from episodia.columns import Columns
+from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(AlgorithmConfig):
+    """Advantage actor-critic: one gradient step for each batch is what it is meant for.
+
+    Args:
+        lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
+        standardize_advantages: Give the advantages mean 0 and standard deviation 1. Where nothing is left to learn, that makes
+            large steps of small differences, and one gradient step for each batch has nothing that would hold them back.
+        value_coefficient: How much the squared error of the values counts.
+        entropy_coefficient: How much the entropy of the policy counts.
+
+    >>> A2CConfig(entropy_coefficient=0.0).lambda_
+    0.95
+    """
+
+    learning_rate: float | Schedule = 3e-3
+    gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(0.5),)
+    lambda_: float = 0.95
+    standardize_advantages: bool = False
+    value_coefficient: float | Schedule = 0.5
+    entropy_coefficient: float | Schedule = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_advantages", self.standardize_advantages)
+        check_within(where, "lambda_", self.lambda_, 0.0, 1.0)
+        for name in ("value_coefficient", "entropy_coefficient"):
+            check_within(where, name, getattr(self, name), 0.0)
+
+    def targets(self, device: torch.device) -> list[ConnectorV2]:
+        """Return what computes advantages and value targets."""
+        estimation = GeneralAdvantageEstimation(
+            gamma=self.gamma, lambda_=self.lambda_, max_seq_len=self.max_seq_len, device=device
+        )
+        return [estimation, *([Standardize()] if self.standardize_advantages else [])]
+
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Return those of the values and of the entropy."""
+        return {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
+
+    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+        """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
+        steps = Evaluation(module, batch)
+        advantages = steps.numbers(
+            Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
+        )
+        policy_loss = -(steps.logp() * advantages).mean()
+        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        entropy = steps.entropy().mean()
+        loss = (
+            policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
+        )
+        return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

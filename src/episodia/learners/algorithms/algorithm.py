@@ -1,0 +1,111 @@
+"""What an algorithm is: a frozen config that knows its targets, its coefficients and its loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from episodia.arguments import checked_choice, checked_each, checked_whole
+from episodia.connectors import ConnectorV2, Schedule
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.gradients.gradient_processing import GradientProcessor
+from episodia.learners.optimizers import OptimizerConfig
+
+# A loss, and what else is worth knowing about it: numbers without axes, averages over the steps that count.
+LossAndMetrics: TypeAlias = tuple[Tensor, dict[str, Tensor]]
+
+ON_NON_FINITE = ("skip", "raise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(ABC):
+    """What all algorithms have in common.
+
+    A loss is an average over the steps of one module that count, so that gradients from several places can be averaged. To
+    write an algorithm, copy `a2c.py`.
+
+    Args:
+        gamma: How much a reward counts one step later.
+        learning_rate: A number, or a schedule over the steps trained on.
+        optimizers: Which components are trained, and how; by default all of them, by one Adam.
+        gradient_processors: What happens to gradients before the optimizers get them, in this order.
+        on_non_finite: If a module's loss or gradient is not finite: `"skip"` leaves that module as it is for this gradient
+            step, and counts it; `"raise"` is an error.
+        max_seq_len: How long the sequences are that recurrent modules learn from; None leaves it to the module.
+        burn_in: How many steps before each of these warm up the state.
+    """
+
+    gamma: float = 0.99
+    learning_rate: float | Schedule = 3e-4
+    optimizers: tuple[OptimizerConfig, ...] = (OptimizerConfig(),)
+    gradient_processors: tuple[GradientProcessor, ...] = ()
+    on_non_finite: str = "skip"
+    max_seq_len: int | None = None
+    burn_in: int = 0
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_within(where, "gamma", self.gamma, 0.0, 1.0)
+        check_within(where, "learning_rate", self.learning_rate, 0.0)
+        checked_whole(LearnerError, where, "burn_in", self.burn_in, 0)
+        if self.max_seq_len is not None:
+            checked_whole(LearnerError, where, "max_seq_len", self.max_seq_len, 1)
+        optimizers = checked_each(
+            LearnerError, where, "optimizers", self.optimizers, _is_optimizer, "`OptimizerConfig`s"
+        )
+        wanted, given = "functions such as `ClipByNorm(1.0)`", self.gradient_processors
+        processors = checked_each(LearnerError, where, "gradient_processors", given, _is_processor, wanted)
+        # A list could change afterwards.
+        object.__setattr__(self, "optimizers", tuple(optimizers))
+        object.__setattr__(self, "gradient_processors", tuple(processors))
+        checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, ON_NON_FINITE)
+
+    @abstractmethod
+    def targets(self, device: torch.device) -> list[ConnectorV2]:
+        """Return the pieces of the learner pipeline that compute what the loss aims at.
+
+        Args:
+            device: Where the modules are, for pieces that ask them.
+        """
+
+    @abstractmethod
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Return the numbers in the loss that may change during training, by name."""
+
+    @abstractmethod
+    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+        """Return the loss of one module on some of its steps, and metrics.
+
+        Args:
+            module: The module.
+            batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
+            coefficients: What `coefficients()` has come to.
+        """
+
+
+def _is_processor(value: object) -> bool:
+    # A class such as `ClipByNorm` can be called, too, but makes a processor, and is none.
+    return callable(value) and not isinstance(value, type)
+
+
+def _is_optimizer(value: object) -> bool:
+    return isinstance(value, OptimizerConfig)
+
+
+def check_algorithm(config: object) -> None:
+    """Check that `config` is that of an algorithm.
+
+    Raises:
+        LearnerError: If it is not.
+    """
+    if not isinstance(config, AlgorithmConfig):
+        raise LearnerError(
+            f"learner: found {config!r} as the algorithm, expected a config such as `PPOConfig()`. Pass one."
+        )

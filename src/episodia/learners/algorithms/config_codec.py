@@ -1,0 +1,117 @@
+"""What configs are made of, as plain data, so that they can be saved; only what the library knows is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from episodia import schedule_codec
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue
+from episodia.learners.optimizers import OptimizerConfig
+from episodia.schedules import Schedule
+
+KEY = "part"
+
+_PARTS: dict[str, Any] = {
+    made.__name__: made for made in (AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig)
+}
+_OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    name: found
+    for name, found in vars(torch.optim).items()
+    if isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+}
+
+
+def _refused(value: Any) -> Any:
+    raise LearnerError(
+        f"config: found {value!r}, expected numbers, texts, and what `episodia.learners` has to put configs together: others "
+        "cannot be saved. Pass the config again where it is loaded."
+    )
+
+
+def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
+    """Return JSON values that `decoded` understands.
+
+    Args:
+        value: A part of a config, or a list of them.
+        otherwise: What is put in the place of functions and of other parts that have no name; by default they are refused.
+
+    Raises:
+        LearnerError: If there is such a part.
+
+    >>> encoded((ClipByNorm(0.5),))
+    [{'part': 'ClipByNorm', 'limit': 0.5}]
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [encoded(each, otherwise) for each in value]
+    if isinstance(value, Schedule) and (schedule := schedule_codec.encoded_schedule(value)) is not None:
+        return schedule
+    if _PARTS.get(type(value).__name__) is type(value):
+        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(value)}
+        return {KEY: type(value).__name__, **arguments}
+    return otherwise(value)
+
+
+def _argument(value: Any, otherwise: Callable[[Any], Any]) -> Any:
+    optimizer = next((name for name, found in _OPTIMIZERS.items() if found is value), None)
+    if optimizer is not None:
+        return optimizer
+    if isinstance(value, Mapping):
+        return {str(key): encoded(each, otherwise) for key, each in value.items()}
+    return encoded(value, otherwise)
+
+
+def decoded(data: Any) -> Any:
+    """Return what `encoded` turned into `data`; lists become tuples.
+
+    Raises:
+        LearnerError: If it is something else, or if a number is out of its range.
+        PipelineError: If a schedule is none.
+
+    >>> decoded({"part": "OptimizerConfig", "optimizer": "SGD", "options": {"momentum": 0.9}}).options
+    {'momentum': 0.9}
+    """
+    if isinstance(data, (list, tuple)):
+        return tuple(decoded(each) for each in data)
+    if not isinstance(data, Mapping):
+        return data
+    if schedule_codec.KEY in data:
+        return schedule_codec.decoded_schedule(dict(data))
+    made = _PARTS.get(data[KEY]) if isinstance(data.get(KEY), str) else None
+    arguments = {name: value for name, value in data.items() if name != KEY}
+    if made is None or not arguments.keys() <= {each.name for each in fields(made)}:
+        raise LearnerError(
+            f"config: found {repr(dict(data))[:120]}, expected one of {sorted(_PARTS)} with its own arguments, such as "
+            "{'part': 'ClipByNorm', 'limit': 0.5}, or a schedule. Correct it."
+        )
+    try:
+        return made(**{name: _decoded_argument(made, name, value) for name, value in arguments.items()})
+    except TypeError as error:
+        raise LearnerError(
+            f"config: found {data[KEY]} with {arguments}, expected more ({error}). Give it what is missing."
+        ) from error
+
+
+def _decoded_argument(made: Any, name: str, value: Any) -> Any:
+    if made is not OptimizerConfig:
+        return decoded(value)
+    if name == "optimizer":
+        known = _OPTIMIZERS.get(value) if isinstance(value, str) else None
+        if known is None:
+            raise LearnerError(
+                f"config: found the optimizer {repr(value)[:80]}, expected one of {sorted(_OPTIMIZERS)}. Choose one of these."
+            )
+        return known
+    if name == "options" and isinstance(value, Mapping):
+        return {key: decoded(each) for key, each in value.items()}
+    return decoded(value)

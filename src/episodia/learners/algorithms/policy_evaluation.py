@@ -1,0 +1,155 @@
+"""What a module says now about steps that were taken before: the common part of all losses."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_descriptions import describe_column
+from episodia.errors import LearnerError, ModuleError, NonFiniteError
+from episodia.learners.batch_checks import check_is_dict
+from episodia.trees import map_batch
+
+# Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
+_MASK_KEY = "action_mask"
+
+
+@final
+class Evaluation:
+    """The steps of a batch that count for the loss, one after another, and what the module puts out for them.
+
+    Padding, burn-in and whatever else `loss_mask` excludes is left out before anything is computed of it. So a loss is written
+    once, for columns `[N, ...]`, whether the module is recurrent or not. What a loss multiplies or subtracts has the shape
+    `[N]`, and that is checked: of `[N]` and `[N, 1]` torch makes `[N, N]`, and a loss that looks like one.
+
+    Args:
+        module: The module; its `forward_train` is called once, with gradients.
+        batch: Its columns.
+
+    Raises:
+        BatchError: If `batch` is no dict of columns.
+        LearnerError: If `module` is none.
+        NonFiniteError: If what the module puts out is NaN.
+
+    >>> from gymnasium import spaces
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=())
+    >>> batch = {"obs": torch.zeros(3, 3), "actions": torch.tensor([0, 1, 1]), "loss_mask": torch.tensor([True, False, True])}
+    >>> Evaluation(module, batch).logp()
+    tensor([-0.6931, -0.6931], grad_fn=<SqueezeBackward1>)
+    """
+
+    def __init__(self, module: Any, batch: dict[str, Any]) -> None:
+        check_is_dict("loss", batch)
+        if not callable(getattr(module, "forward_train", None)):
+            raise LearnerError(f"loss: found {module!r}, expected a module with `forward_train`. Pass one.")
+        self._module = module
+        self._batch = batch
+        self._outputs = module.forward_train(batch)
+        inputs = _needed(self._outputs, Columns.ACTION_DIST_INPUTS, f"`{type(module).__name__}.forward_train`")
+        self._axes = inputs.dim() - 1
+        self._rows = _counted_rows(batch, inputs.shape[:-1])
+        self._mask = self._action_mask()
+        flat = self._flat(inputs)
+        self._num_steps = len(flat)
+        self.distribution = self.distribution_of(flat)
+
+    def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Any:
+        """Return a column of the batch; `writer` is what usually puts it there.
+
+        Raises:
+            LearnerError: If it is not there.
+        """
+        return map_batch(self._flat, _needed(self._batch, name, writer))
+
+    def numbers(self, name: str, writer: str = "a piece of the learner pipeline") -> Tensor:
+        """Return a column of the batch that has one number for each step, see `column`.
+
+        Raises:
+            LearnerError: If it is not there, or has another shape.
+        """
+        return self._one_each(self.column(name, writer), f"the column {name!r}")
+
+    def has(self, name: str) -> bool:
+        """Tell whether the batch has a column."""
+        return name in self._batch
+
+    @property
+    def values(self) -> Tensor:
+        """How good the module takes each step's observation to be."""
+        writer = f"`{type(self._module).__name__}.forward_train`"
+        found = self._flat(_needed(self._outputs, Columns.VF_PREDS, writer))
+        return self._one_each(found, f"{Columns.VF_PREDS!r} of {writer}")
+
+    def logp(self) -> Tensor:
+        """Return the log-probability that the actions have now."""
+        actions = self.column(Columns.ACTIONS, "`AddColumnsFromEpisodesToTrainBatch`")
+        return self._one_each(self.distribution.logp(actions), "the log-probabilities of actions")
+
+    def entropy(self) -> Tensor:
+        """Return the entropy of the distribution over actions at each step."""
+        return self._one_each(self.distribution.entropy(), "the entropies of action distributions")
+
+    def distribution_of(self, inputs: Tensor) -> Any:
+        """Return the distributions with these `inputs`, one for each step, over the actions that are allowed there."""
+        made_by = self._module.get_train_action_dist_cls()
+        try:
+            # Foreign distribution classes know nothing of masks.
+            return (
+                made_by.from_logits(inputs)
+                if self._mask is None
+                else made_by.from_logits(inputs, action_mask=self._mask)
+            )
+        except ModuleError as error:
+            if bool((torch.isnan(inputs) | torch.isposinf(inputs)).any()):
+                raise NonFiniteError(str(error)) from error
+            raise
+
+    def _action_mask(self) -> Any:
+        if Columns.ACTION_MASK in self._batch:
+            return self.column(Columns.ACTION_MASK)
+        observations = self._batch.get(Columns.OBS)
+        if isinstance(observations, dict) and _MASK_KEY in observations:
+            return map_batch(self._flat, observations[_MASK_KEY])
+        return None
+
+    def _one_each(self, found: Any, what: str) -> Tensor:
+        if isinstance(found, Tensor) and found.shape == (self._num_steps,):
+            return found
+        raise LearnerError(
+            f"loss: found {describe_column(found)} as {what}, expected a tensor with one number for each of the "
+            f"{self._num_steps} steps that count, [{self._num_steps}]. Take away the axes that are too many, by "
+            "`.squeeze(-1)` for example, where it is made."
+        )
+
+    def _flat(self, leaf: Any) -> Any:
+        """Return the steps that count, without the time axis."""
+        if not isinstance(leaf, Tensor):
+            return leaf
+        flat = leaf if self._axes == 1 else leaf.flatten(0, self._axes - 1)
+        return flat if self._rows is None else flat.index_select(0, self._rows)
+
+
+def _counted_rows(batch: dict[str, Any], shape: torch.Size) -> Tensor | None:
+    if Columns.LOSS_MASK not in batch:
+        return None
+    mask = torch.as_tensor(batch[Columns.LOSS_MASK])
+    if mask.shape != shape:
+        raise LearnerError(
+            f"loss: found {describe_column(mask)} as {Columns.LOSS_MASK!r}, expected one flag for each step, {list(shape)}. "
+            "Correct the piece of the learner pipeline that writes it."
+        )
+    return mask.flatten().nonzero().squeeze(-1)
+
+
+def _needed(columns: dict[str, Any], name: str, writer: str) -> Any:
+    try:
+        return columns[name]
+    except KeyError:
+        raise LearnerError(
+            f"loss: found no column {name!r}, only {sorted(map(str, columns))}; expected it from {writer}. Add it there, or "
+            "use an algorithm that does without it."
+        ) from None

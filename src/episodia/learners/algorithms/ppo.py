@@ -1,0 +1,126 @@
+"""PPO: several passes over one batch, without leaving the policy that collected it too far behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from episodia.arguments import checked_flag
+from episodia.columns import Columns
+from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.config_checks import check_positive, check_within
+from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(AlgorithmConfig):
+    """Proximal policy optimisation: with clipped ratios, with a penalty on the divergence, or with both.
+
+    Args:
+        lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
+        standardize_advantages: Give the advantages mean 0 and standard deviation 1.
+        clip: How far a ratio of probabilities may be from 1 and still pay; None does not clip.
+        kl_coefficient: How much the divergence from the policy that collected counts: a number, a schedule, or an
+            `AdaptiveKL`. 0 is no penalty.
+        value_coefficient: How much the squared error of the values counts.
+        entropy_coefficient: How much the entropy of the policy counts.
+
+    >>> PPOConfig(clip=None, kl_coefficient=AdaptiveKL(target=0.02)).kl_coefficient.target
+    0.02
+    """
+
+    learning_rate: float | Schedule = 1e-3
+    gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(0.5),)
+    lambda_: float = 0.95
+    standardize_advantages: bool = True
+    clip: float | Schedule | None = 0.2
+    kl_coefficient: float | Schedule | AdaptiveKL = 0.0
+    value_coefficient: float | Schedule = 0.5
+    entropy_coefficient: float | Schedule = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_advantages", self.standardize_advantages)
+        check_within(where, "lambda_", self.lambda_, 0.0, 1.0)
+        for name in ("value_coefficient", "entropy_coefficient"):
+            check_within(where, name, getattr(self, name), 0.0)
+        if self.clip is not None:
+            check_positive(where, "clip", self.clip)
+        if not isinstance(self.kl_coefficient, AdaptiveKL):
+            check_within(where, "kl_coefficient", self.kl_coefficient, 0.0)
+
+    def targets(self, device: torch.device) -> list[ConnectorV2]:
+        """Return what computes advantages and value targets."""
+        estimation = GeneralAdvantageEstimation(
+            gamma=self.gamma, lambda_=self.lambda_, max_seq_len=self.max_seq_len, device=device
+        )
+        return [estimation, *([Standardize()] if self.standardize_advantages else [])]
+
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Return those of the parts of the loss, and where ratios are clipped."""
+        return {
+            **({} if self.clip is None else {"clip": self.clip}),
+            "kl_coefficient": self.kl_coefficient,
+            "value_coefficient": self.value_coefficient,
+            "entropy_coefficient": self.entropy_coefficient,
+        }
+
+    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+        """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
+        steps = Evaluation(module, batch)
+        advantages = steps.numbers(
+            Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
+        )
+        log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, where `GetActions` has left it")
+        ratios, clip = log_ratios.exp(), torch.inf if self.clip is None else coefficients["clip"]
+        policy_loss = -clipped_surrogates(ratios, advantages, clip).mean()
+        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        entropy = steps.entropy().mean()
+        kl = (
+            _divergence(steps, log_ratios)
+            if coefficients["kl_coefficient"]
+            else _estimated_divergence(log_ratios.detach())
+        )
+        loss = policy_loss + coefficients["value_coefficient"] * value_loss
+        if coefficients["entropy_coefficient"]:
+            loss = loss - coefficients["entropy_coefficient"] * entropy
+        if coefficients["kl_coefficient"]:
+            loss = loss + coefficients["kl_coefficient"] * kl
+        clip_fraction = ((ratios.detach() - 1.0).abs() > clip).float().mean()
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
+        return loss, {**metrics, "clip_fraction": clip_fraction}
+
+
+def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Return the advantages weighted by how much more probable the actions have become, as far as that may pay.
+
+    >>> clipped_surrogates(torch.tensor([1.5, 0.5, 1.5]), torch.tensor([1.0, 1.0, -1.0]), clip=0.2)
+    tensor([ 1.2000,  0.5000, -1.5000])
+    """
+    return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip, 1.0 + clip) * advantages)
+
+
+def _divergence(steps: Evaluation, log_ratios: Tensor) -> Tensor:
+    """Return KL(π_old ‖ π): exactly, if episodes hold what the distributions were made of, else estimated from the actions."""
+    if not steps.has(Columns.ACTION_DIST_INPUTS):
+        return _estimated_divergence(log_ratios)
+    old = steps.distribution_of(steps.column(Columns.ACTION_DIST_INPUTS))
+    found: Tensor = old.kl(steps.distribution).mean()
+    return found
+
+
+def _estimated_divergence(log_ratios: Tensor) -> Tensor:
+    # The mean over actions of the old policy is the divergence, and no part of it is negative.
+    return (log_ratios.exp() - 1.0 - log_ratios).mean()

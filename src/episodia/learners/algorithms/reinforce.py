@@ -1,0 +1,60 @@
+"""REINFORCE: what was followed by a large return becomes more probable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+
+from episodia.arguments import checked_flag
+from episodia.columns import Columns
+from episodia.connectors import ComputeReturnsToGo, ConnectorV2, Schedule, Standardize
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.algorithms.policy_evaluation import Evaluation
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ReinforceConfig(AlgorithmConfig):
+    """The policy gradient, with whole returns: collect whole episodes for it, as nothing is bootstrapped.
+
+    Args:
+        standardize_returns: Give the returns mean 0 and standard deviation 1, which takes the place of a baseline.
+        entropy_coefficient: How much the entropy of the policy counts.
+
+    >>> ReinforceConfig(learning_rate=1e-2).gamma
+    0.99
+    """
+
+    learning_rate: float | Schedule = 3e-3
+    standardize_returns: bool = True
+    entropy_coefficient: float | Schedule = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "standardize_returns", self.standardize_returns)
+        check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0)
+
+    def targets(self, device: torch.device) -> list[ConnectorV2]:
+        """Return what computes returns-to-go."""
+        standardize = [Standardize(column=Columns.RETURNS_TO_GO)] if self.standardize_returns else []
+        return [ComputeReturnsToGo(gamma=self.gamma), *standardize]
+
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Return that of the entropy."""
+        return {"entropy_coefficient": self.entropy_coefficient}
+
+    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+        """Return the mean of −log π(a|s) · R − c · H."""
+        steps = Evaluation(module, batch)
+        returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
+        policy_loss = -(steps.logp() * returns).mean()
+        entropy = steps.entropy().mean()
+        loss = policy_loss - coefficients["entropy_coefficient"] * entropy
+        return loss, {"policy_loss": policy_loss, "entropy": entropy}

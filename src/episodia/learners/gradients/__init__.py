@@ -1,0 +1,1 @@
+"""Gradients: computed, processed, averaged and applied."""

@@ -1,0 +1,238 @@
+"""Gradients that travel: from the places where they are computed to the one where their average is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from episodia.arguments import checked_each, is_number
+from episodia.errors import LearnerError
+from episodia.learners.gradients.computed_gradients import Computed, Gradients, flattened
+from episodia.learners.update_metrics import Metrics
+
+# How much a set of gradients counts: for all modules alike, or for each; the number of steps it was computed from.
+Weight: TypeAlias = float | Mapping[str, float]
+
+
+@final
+class MeasuredGradients(dict[str, Tensor]):
+    """Gradients by parameter name, and what was measured when they were computed.
+
+    Attributes:
+        metrics: The loss and the metrics of each module, averages over its steps.
+
+    >>> MeasuredGradients({"w": torch.ones(1)}, {"left": {"loss": 0.5}}).metrics
+    {'left': {'loss': 0.5}}
+    """
+
+    def __init__(self, gradients: Mapping[str, Tensor], metrics: Metrics) -> None:
+        super().__init__(gradients)
+        self.metrics = metrics
+
+
+def measured(computed: Computed, parameters: Mapping[str, Mapping[str, Parameter]]) -> MeasuredGradients:
+    """Return what was computed, ready to be sent away.
+
+    Who applies gradients sees no loss. So where that is not finite, the gradients are NaN, all of them: otherwise a module
+    that is lost would look like one that has nothing to learn.
+    """
+    metrics = {
+        module_id: _floats({"loss": loss, **computed.metrics[module_id]}) for module_id, loss in computed.losses.items()
+    }
+    gradients = {
+        module_id: named if _is_finite(metrics[module_id]["loss"]) else _nan_for(parameters[module_id])
+        for module_id, named in computed.gradients.items()
+    }
+    return MeasuredGradients(flattened(gradients), metrics)
+
+
+def _floats(numbers: Mapping[str, Tensor]) -> dict[str, float]:
+    device = numbers["loss"].device
+    # One look at all numbers: each one waits for the device.
+    found = torch.stack([number.to(device, torch.float64) for number in numbers.values()]).tolist()
+    return dict(zip(numbers, found, strict=True))
+
+
+def _is_finite(number: float) -> bool:
+    return -torch.inf < number < torch.inf
+
+
+def _nan_for(parameters: Mapping[str, Parameter]) -> Gradients:
+    return {name: torch.full_like(parameter, torch.nan).detach() for name, parameter in parameters.items()}
+
+
+# --- Where they arrive ----------------------------------------------------------------------------------------------
+
+
+def by_module(
+    places: Sequence[Mapping[str, Any]], trained: Mapping[str, Mapping[str, Parameter]]
+) -> list[dict[str, Gradients]]:
+    """Return gradients that come by parameter name, as tensors or arrays, by module and name, each beside its parameter.
+
+    Args:
+        places: Gradients from several places.
+        trained: The parameters that can have some, by module and name.
+
+    Raises:
+        LearnerError: If a name is unknown, a shape is another one, or something is no gradient.
+    """
+    checked_each(LearnerError, "apply_gradients", "gradients", places, _is_named, "dicts by parameter name")
+    return [_of_place(gradients, trained) for gradients in places]
+
+
+def _is_named(gradients: object) -> bool:
+    return isinstance(gradients, Mapping)
+
+
+def _of_place(gradients: Mapping[str, Any], trained: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
+    unknown = sorted(map(str, set(gradients) - set(flattened(trained))))
+    if unknown:
+        raise LearnerError(
+            f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
+            f"{sorted(flattened(trained))}. Compute them with the same modules and the same config."
+        )
+    return {
+        module_id: {name: _like(parameters[name], name, gradients[name]) for name in parameters if name in gradients}
+        for module_id, parameters in trained.items()
+    }
+
+
+def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
+    """Return a gradient as a tensor beside its parameter."""
+    try:
+        found = torch.as_tensor(gradient)
+        if found.shape == parameter.shape and not found.is_complex():
+            return (found.to_dense() if found.is_sparse else found).to(parameter.device, parameter.dtype)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise LearnerError(
+            f"apply_gradients: found {type(gradient).__name__} as the gradient of {name!r}, expected a tensor or an array of "
+            "numbers. Pass what `compute_gradients` returned."
+        ) from error
+    raise LearnerError(
+        f"apply_gradients: found a gradient of {name!r} with shape {list(found.shape)}, expected that of the parameter, "
+        f"{list(parameter.shape)}, and real numbers. Compute it with the same modules."
+    )
+
+
+# --- Averages -------------------------------------------------------------------------------------------------------
+
+
+def averaged(gradients: Sequence[Mapping[str, Gradients]], weights: Sequence[Weight]) -> dict[str, Gradients]:
+    """Return what one computation over all batches together would have given, by module and name.
+
+    Each module is averaged on its own, over those places that had steps of it.
+
+    Args:
+        gradients: From several places, by module and name.
+        weights: How many steps each of them was computed from.
+
+    Raises:
+        LearnerError: If there is not one weight for each, if a weight is negative, or if weights by module name others than
+            those that have gradients.
+
+    >>> places = [{"a": {"w": torch.tensor([1.0])}}, {"a": {"w": torch.tensor([4.0])}}]
+    >>> averaged(places, weights=[10, 20])
+    {'a': {'w': tensor([3.])}}
+    """
+    _check_weights(gradients, weights)
+    found: dict[str, Gradients] = {}
+    for module_id in dict.fromkeys(module_id for place in gradients for module_id in place):
+        shares = [
+            (place[module_id], _weight_of(weight, module_id))
+            for place, weight in zip(gradients, weights, strict=True)
+            if place.get(module_id)
+        ]
+        total = sum(weight for _, weight in shares)
+        if total > 0.0:
+            found[module_id] = _weighted(shares, total)
+    return found
+
+
+def _weighted(shares: Sequence[tuple[Gradients, float]], total: float) -> Gradients:
+    result: Gradients = {}
+    for name in dict.fromkeys(name for place, _ in shares for name in place):
+        parts = [(place[name], weight) for place, weight in shares if name in place and weight > 0.0]
+        if parts:
+            # In double precision, so that equal parts give exactly what each of them is.
+            whole = torch.stack([part.double() * weight for part, weight in parts]).sum(0) / total
+            result[name] = whole.to(parts[0][0].dtype)
+    return result
+
+
+def averaged_metrics(gradients: Sequence[Mapping[str, Any]], weights: Sequence[Weight]) -> Metrics:
+    """Return what was measured at all places together, by module; nothing for gradients that come without.
+
+    >>> places = [MeasuredGradients({}, {"left": {"loss": 1.0}}), MeasuredGradients({}, {"left": {"loss": 4.0}}), {}]
+    >>> averaged_metrics(places, weights=[10, 20, 30])
+    {'left': {'loss': 3.0}}
+    """
+    shares: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for place, weight in zip(gradients, weights, strict=True):
+        metrics = place.metrics if isinstance(place, MeasuredGradients) else {}
+        for module_id, numbers in metrics.items():
+            for name, number in numbers.items():
+                shares.setdefault(module_id, {}).setdefault(name, []).append((number, _weight_of(weight, module_id)))
+    return {
+        module_id: {name: _mean(found) for name, found in named.items() if any(weight > 0.0 for _, weight in found)}
+        for module_id, named in shares.items()
+    }
+
+
+def _mean(shares: Sequence[tuple[float, float]]) -> float:
+    # A place without steps does not count, whatever it has measured.
+    counted = [(number, weight) for number, weight in shares if weight > 0.0]
+    return sum(number * weight for number, weight in counted) / sum(weight for _, weight in counted)
+
+
+def _weight_of(weight: Weight, module_id: str) -> float:
+    return float(weight.get(module_id, 0.0) if isinstance(weight, Mapping) else weight)
+
+
+def total_weight(weight: Weight) -> float:
+    """Return how much a set of gradients counts for all modules together.
+
+    >>> total_weight({"left": 3, "right": 4})
+    7.0
+    """
+    return float(sum(weight.values()) if isinstance(weight, Mapping) else weight)
+
+
+def _check_weights(gradients: Sequence[Mapping[str, Gradients]], weights: Sequence[Weight]) -> None:
+    given: object = weights
+    each = list(given) if isinstance(given, (list, tuple)) else None
+    numbers = [
+        number for weight in each or () for number in (weight.values() if isinstance(weight, Mapping) else [weight])
+    ]
+    if (
+        each is None
+        or len(each) != len(gradients)
+        or not all(is_number(number) and 0 <= number < torch.inf for number in numbers)
+    ):
+        raise LearnerError(
+            f"average of gradients: found {len(gradients)} sets of gradients and the weights {weights!r}, expected a weight "
+            "from 0 on for each set: the number of steps that it was computed from, or a dict of such numbers by module."
+        )
+    for place, weight in zip(gradients, each, strict=True):
+        if isinstance(weight, Mapping):
+            _check_modules(place, weight)
+        elif len(several := [module_id for module_id, named in place.items() if named]) > 1:
+            raise LearnerError(
+                f"average of gradients: found the weight {weight} for the modules {several} together, expected one for each: "
+                "they need not have the same number of steps. Pass what `num_steps_of` returns."
+            )
+
+
+def _check_modules(place: Mapping[str, Gradients], weight: Mapping[str, float]) -> None:
+    """Check that weights by module are there for all modules that have gradients, and for no unknown ones."""
+    missing = [module_id for module_id, named in place.items() if named and module_id not in weight]
+    unknown = [module_id for module_id in weight if module_id not in place]
+    if missing or unknown:
+        raise LearnerError(
+            f"average of gradients: found the weights {dict(weight)}, with none for {missing}, and some for {unknown}, which "
+            f"are no modules here; expected one for each of {[module_id for module_id, named in place.items() if named]}. Pass "
+            "what `num_steps_of` returns for the batch that the gradients come from."
+        )

@@ -1,0 +1,90 @@
+"""Gradients as a pure function of a state and a batch, for workers that remember nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, final
+
+from episodia.arguments import checked_whole
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
+from episodia.learners.algorithms.coefficients import Coefficients
+from episodia.learners.gradients.differentiation import Differentiation
+from episodia.learners.gradients.gradient_averages import MeasuredGradients
+from episodia.learners.networks import Networks
+from episodia.learners.state_checks import check_part
+from episodia.modules import Module
+from episodia.modules.devices import device_of
+
+
+@final
+class GradientFunction:
+    """Computes what `Learner.compute_gradients` does, with the weights and coefficients of a state that is passed in.
+
+    The same state and batch always give the same gradients: what it was called with before does not matter. It can be
+    pickled, and so sent to where the batches are. It computes where its modules are.
+
+    Args:
+        modules: The module, or modules by their ids, as for the learner. They are copied, for their structure.
+        config: The algorithm.
+
+    >>> import torch
+    >>> from gymnasium import spaces
+    >>> from episodia.learners import Learner, ReinforceConfig
+    >>> from episodia.modules import MLPActorCritic
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2), hidden=())
+    >>> learner = Learner(module, ReinforceConfig())
+    >>> gradients_of = GradientFunction(module, ReinforceConfig())
+    >>> batch = {"default_policy": {"obs": torch.ones(1, 1), "actions": torch.tensor([0]), "returns_to_go": torch.ones(1)}}
+    >>> state = learner.get_state(GradientFunction.components)
+    >>> list(gradients_of(state, batch))
+    ['actor_head.weight', 'actor_head.bias']
+    """
+
+    # The parts of a learner's state that gradients depend on.
+    components = ("weights", "coefficients", "progress")
+
+    def __init__(self, modules: Module | Mapping[str, Module], config: AlgorithmConfig) -> None:
+        check_algorithm(config)
+        self.config = config
+        copied: Any = copy.deepcopy(modules)
+        self._networks = Networks(copied)
+        self._differentiation = Differentiation(self._networks, config)
+        self._coefficients = Coefficients(config.coefficients(), self._differentiation.trained)
+
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> MeasuredGradients:
+        """Return the gradients of the loss on `batch`, by parameter name, and what was measured.
+
+        Args:
+            state: What `Learner.get_state` returned; only `components` of it are read.
+            batch: The columns of each module, as the learner pipeline leaves them.
+
+        Raises:
+            LearnerError: If the state is not that of a learner with such modules and such a config.
+            BatchError: If `batch` is no batch.
+        """
+        given: object = state
+        missing = [name for name in self.components if not isinstance(given, Mapping) or name not in given]
+        if missing:
+            raise LearnerError(
+                f"gradients of a state: found no {missing} in it, expected {list(self.components)}. Pass "
+                "`learner.get_state(GradientFunction.components)`."
+            )
+        check_part("weights", state["weights"], self._networks.check_weights)
+        check_part("coefficients", state["coefficients"], self._coefficients.check_state)
+        check_part("progress", state["progress"], _check_steps)
+        self._networks.set_weights(state["weights"])
+        self._coefficients.set_state(state["coefficients"])
+        progress = state["progress"]
+        coefficients = {
+            module_id: self._coefficients.at(module_id, progress["num_steps"])
+            for module_id in self._differentiation.trained
+        }
+        device = device_of(*self._networks.modules.values())
+        return self._differentiation.measured(batch, coefficients, noise=progress["num_updates"], device=device)
+
+
+def _check_steps(progress: Mapping[str, Any]) -> None:
+    for name in ("num_steps", "num_updates"):
+        checked_whole(LearnerError, "gradients of a state", name, progress[name], 0, below=2**63)

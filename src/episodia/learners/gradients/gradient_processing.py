@@ -1,0 +1,149 @@
+"""What happens to gradients between the backward pass and the optimizers: functions that are put one after another.
+
+A processor takes the gradients of all modules, `{module_id: list of tensors}`, and returns new ones in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.config_checks import check_positive
+
+ModuleGradients: TypeAlias = dict[str, list[Tensor]]
+GradientProcessor: TypeAlias = Callable[[ModuleGradients], ModuleGradients]
+
+# Against a division by 0, where there is nothing to clip anyway.
+_TINY = 1e-6
+
+
+@final
+@dataclass(frozen=True)
+class ClipByValue:
+    """Lets no number of a gradient be larger than `limit`, or smaller than its opposite.
+
+    >>> ClipByValue(1.0)({"a": [torch.tensor([0.5, -3.0])]})
+    {'a': [tensor([ 0.5000, -1.0000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByValue", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        return {
+            module_id: [tensor.clamp(-float(self.limit), float(self.limit)) for tensor in tensors]
+            for module_id, tensors in gradients.items()
+        }
+
+
+@final
+@dataclass(frozen=True)
+class ClipByNorm:
+    """Scales the gradients of each module down until their common norm is at most `limit`.
+
+    >>> ClipByNorm(1.0)({"a": [torch.tensor([3.0]), torch.tensor([4.0])], "b": [torch.tensor([0.5])]})
+    {'a': [tensor([0.6000]), tensor([0.8000])], 'b': [tensor([0.5000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByNorm", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        return {module_id: _scaled_down(tensors, float(self.limit)) for module_id, tensors in gradients.items()}
+
+
+@final
+@dataclass(frozen=True)
+class ClipByGlobalNorm:
+    """Scales the gradients of all modules down, all by one factor, until their common norm is at most `limit`.
+
+    >>> ClipByGlobalNorm(1.0)({"a": [torch.tensor([3.0])], "b": [torch.tensor([4.0])]})
+    {'a': [tensor([0.6000])], 'b': [tensor([0.8000])]}
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        check_positive("ClipByGlobalNorm", "limit", self.limit)
+
+    def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
+        """Return clipped gradients."""
+        clipped = iter(
+            _scaled_down([tensor for tensors in gradients.values() for tensor in tensors], float(self.limit))
+        )
+        return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
+
+
+def norm_of(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of all `gradients` as one vector.
+
+    >>> norm_of([torch.tensor([3.0]), torch.tensor([4.0])])
+    tensor(5.)
+    """
+    if not gradients:
+        return torch.zeros(())
+    # torch's own clipping uses the same function; there is no public one for a list in the oldest torch that we support.
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
+    return norm
+
+
+def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
+    if not gradients:
+        return []
+    # The factor stays a tensor: asking for its value would wait for the device.
+    return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))
+
+
+def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
+    """Tell whether finite gradients surely stay so: ours only make them smaller; of others nobody knows.
+
+    >>> keep_finite([ClipByNorm(1.0)]), keep_finite([lambda gradients: gradients])
+    (True, False)
+    """
+    return all(isinstance(processor, (ClipByValue, ClipByNorm, ClipByGlobalNorm)) for processor in processors)
+
+
+def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradients) -> ModuleGradients:
+    """Return `gradients` after all `processors`, one after another.
+
+    Raises:
+        LearnerError: If one of them fails, or returns something else.
+
+    >>> processed([ClipByValue(1.0), ClipByValue(0.5)], {"a": [torch.tensor([-3.0])]})
+    {'a': [tensor([-0.5000])]}
+    """
+    for processor in processors:
+        gradients = _processed(processor, gradients)
+    return gradients
+
+
+def _processed(processor: GradientProcessor, gradients: ModuleGradients) -> ModuleGradients:
+    problem: str | Exception = "it returned something else, or tensors of another shape, dtype or device"
+    try:
+        found = processor(gradients)
+        if _forms(found) == _forms(gradients):
+            return found
+    except Exception as error:  # noqa: BLE001  # whatever a function of someone else raises is told below
+        problem = error
+    raise LearnerError(
+        f"gradient processor {processor!r}: found that it failed ({problem}), expected a dict with the gradients of each "
+        "module, as many tensors of the same forms. Correct it, or take another, such as `ClipByNorm(1.0)`."
+    ) from (problem if isinstance(problem, Exception) else None)
+
+
+def _forms(gradients: ModuleGradients) -> dict[str, list[tuple[torch.Size, torch.dtype, torch.device]]]:
+    return {
+        module_id: [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+        for module_id, tensors in gradients.items()
+    }

@@ -1,0 +1,190 @@
+"""Module classes by name: only what is registered here is ever made out of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+
+from episodia.arguments import checked_registered_name
+from episodia.errors import ModuleError
+from episodia.modules.networks.default_module import DefaultActorCritic
+from episodia.modules.networks.lstm import LSTMActorCritic
+from episodia.modules.networks.mlp import MLPActorCritic
+from episodia.modules.rules import RandomModule
+
+ModuleClass = TypeVar("ModuleClass", bound=type)
+
+# Their constructors look at no values, so they can be made without memory, too.
+_NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
+_CLASSES: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
+
+
+def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
+    """Return a class decorator, after which modules of the class can be saved, and made again where it is registered, too.
+
+    The class takes `observation_space`, `action_space`, and what its method `get_config()` returns, JSON values, as keywords.
+    A `torch.nn.Module` keeps its weights; other modules may have `get_state()` and `set_state(state)`.
+
+    Args:
+        name: Under which it is saved: the same for ever, and unlike those of others.
+
+    Raises:
+        ModuleError: If the name is no string, or stands for another class already; if what is decorated is no class, or has
+            no `get_config`.
+
+    >>> from episodia.modules import Rule
+    >>> @register_module("my_game.Patient")
+    ... class Patient(Rule):
+    ...     def act(self, batch):
+    ...         return [0] * len(batch["obs"])
+    ...
+    ...     def get_config(self):
+    ...         return {}
+    >>> module_name(Patient())
+    'my_game.Patient'
+    """
+    checked_registered_name(ModuleError, "register_module", name)
+
+    def registered(made: ModuleClass) -> ModuleClass:
+        given: object = made
+        if not isinstance(given, type):
+            raise ModuleError(f"register_module: found {given!r}, expected a class. Decorate the class of the module.")
+        known = _CLASSES.get(name)
+        # A cell of a notebook that runs again defines its class again.
+        if known is not None and (known.__module__, known.__qualname__) != (made.__module__, made.__qualname__):
+            raise ModuleError(
+                f"register_module: found {name!r}, which stands for {known.__module__}.{known.__qualname__} already, expected "
+                "another name. Put the name of your package in front."
+            )
+        if not callable(getattr(made, "get_config", None)):
+            raise ModuleError(
+                f"register_module: found {made.__name__} without a method `get_config`, expected one that returns the "
+                "arguments of the class beside its spaces, as JSON values. Add it."
+            )
+        _CLASSES[name] = made
+        return made
+
+    return registered
+
+
+def module_name(module: Any) -> str:
+    """Return the name under which the class of `module` is registered.
+
+    Raises:
+        ModuleError: If it is not.
+    """
+    found = next((name for name, made in _CLASSES.items() if made is type(module)), None)
+    if found is None:
+        raise ModuleError(
+            f"found a module of the class {type(module).__name__}, which is not registered, expected one of "
+            f"{sorted(_CLASSES)}. Decorate the class with `register_module(name)`; functions have to become classes for that, "
+            "see `Rule`."
+        )
+    return found
+
+
+def make_module(
+    name: Any,
+    observation_space: Space[Any] | None,
+    action_space: Space[Any] | None,
+    config: Mapping[str, Any],
+    state: Mapping[str, Any],
+) -> Any:
+    """Return a module of the class that is registered as `name`, with this config and this state, see `module_state`.
+
+    Raises:
+        ModuleError: If there is no such class, or if the state does not fit.
+    """
+    made: Any = _CLASSES.get(name) if isinstance(name, str) else None
+    if made is None:
+        raise ModuleError(
+            f"found a module of the class {repr(name)[:80]}, expected one of {sorted(_CLASSES)}. Import what registers it with "
+            "`register_module` first."
+        )
+    if made in _NETWORKS:
+        # A few characters in a file can ask for any amount of memory: here they have to fit the weights beside them.
+        with torch.device("meta"):
+            _check_fits(made(observation_space, action_space, **config), state)
+    module = made(observation_space, action_space, **config)
+    if isinstance(module, nn.Module):
+        _check_fits(module, state)
+        dtypes = {value.dtype for value in state.values() if value.is_floating_point()}
+        if len(dtypes) == 1:
+            # What is no weight, and computes in the dtype of the weights, has to know it, too.
+            module.to(dtypes.pop())
+        # Not copied into the weights there are: parts of a network may differ in their dtypes.
+        module.load_state_dict(_weights(module, state), assign=True)
+    elif state:
+        module.set_state(dict(state))
+    return module
+
+
+def module_config(module: Any) -> dict[str, Any]:
+    """Return what a module was made with beside its spaces: its `get_config()`.
+
+    Raises:
+        ModuleError: If that is no dict.
+    """
+    return _returned(module, "get_config")
+
+
+def module_state(module: Any) -> dict[str, Any]:
+    """Return what a module has learned or remembers: the weights of a `torch.nn.Module`, or its `get_state()`.
+
+    Raises:
+        ModuleError: If that is no dict, or if the module has no `set_state` that would take it.
+    """
+    if isinstance(module, nn.Module):
+        return {key: _own(value) for key, value in module.state_dict().items()}
+    state = _returned(module, "get_state") if hasattr(module, "get_state") else {}
+    if state and not callable(getattr(module, "set_state", None)):
+        raise ModuleError(
+            f"{type(module).__name__}: found a method `get_state` and none `set_state`, expected both. Add the one that takes "
+            "what the other returns."
+        )
+    return state
+
+
+def _returned(module: Any, method: str) -> dict[str, Any]:
+    found = getattr(module, method)()
+    if not isinstance(found, Mapping):
+        raise ModuleError(
+            f"{type(module).__name__}.{method}: found {repr(found)[:80]}, expected a dict. Return one, empty if there is "
+            "nothing to tell."
+        )
+    return dict(found)
+
+
+def _own(value: Any) -> Any:
+    # Memory of its own also lies where torch wants it: results differ in their last bits for tensors that begin elsewhere.
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _weights(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of what is in `state`, and the same one for all names of a weight that `module` has under several."""
+    there = module.state_dict(keep_vars=True)
+    names = {id(weight): name for name, weight in there.items() if isinstance(weight, Tensor)}
+    copies = {name: _own(state[name]) for name in there}
+    for name, weight in there.items():
+        if isinstance(weight, nn.Parameter):
+            # Otherwise torch would make one of each, for each name.
+            copies[name] = nn.Parameter(copies[name], weight.requires_grad)
+    return {name: copies[names.get(id(weight), name)] for name, weight in there.items()}
+
+
+def _check_fits(module: nn.Module, state: Mapping[str, Any]) -> None:
+    own, found = ({key: _shape(value) for key, value in values.items()} for values in (module.state_dict(), state))
+    odd = sorted(key for key in {*own, *found} if own.get(key) != found.get(key))
+    if odd:
+        raise ModuleError(
+            f"weights of {type(module).__name__}: found {[(key, found.get(key)) for key in odd[:3]]}, expected "
+            f"{[(key, own.get(key)) for key in odd[:3]]} (names and shapes). Load weights of the same module."
+        )
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if isinstance(value, Tensor) else None

@@ -1,0 +1,1 @@
+"""Networks made from spaces: encoders, trunks, recurrent layers, actor-critics."""

@@ -1,0 +1,6 @@
+"""Policies: a module with its pipelines as one thing that acts, and all of it as plain data."""
+
+from episodia.policies.multi_agent_policy import MultiAgentPolicy
+from episodia.policies.policy import Policy
+
+__all__ = ["MultiAgentPolicy", "Policy"]

@@ -1,0 +1,174 @@
+"""Policies as plain data: which classes, with which arguments, weights and states; and back, with registered classes only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import torch
+
+from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
+from episodia.connectors.plugins.size_limits import check_windows, decoded_spaces, encoded_spaces
+from episodia.errors import CheckpointError
+from episodia.modules.module_registry import make_module, module_config, module_name, module_state
+
+#: Under which a checkpoint holds a policy, whatever else it holds.
+KEY: Final = "policy"
+#: Under which it holds one for several agents.
+MULTI_AGENT_KEY: Final = "multi_agent_policy"
+#: Under which a checkpoint says why it holds none.
+REASON_KEY: Final = "no_policy"
+VERSION: Final = 1
+
+_LOADERS = {KEY: "Policy.load", MULTI_AGENT_KEY: "MultiAgentPolicy.load"}
+
+
+class PolicyParts(NamedTuple):
+    """What a policy is made of; `module` are several by their ids, for a policy of several agents."""
+
+    module: Any
+    env_to_module: EnvToModulePipeline
+    module_to_env: ModuleToEnvPipeline
+    explore: bool
+    generator: torch.Generator | None  # None if it was one of another kind of device
+
+
+def encoded_policy(
+    module: Any, env_to_module: EnvToModulePipeline, module_to_env: ModuleToEnvPipeline
+) -> dict[str, Any]:
+    """Return plain data, tensors and arrays.
+
+    Raises:
+        ModuleError: If the class of the module is not registered, or if what it says of itself could not be taken back.
+        PipelineError: If the class of a piece is not registered.
+    """
+    return {
+        "version": VERSION,
+        "module": encoded_module(module),
+        "env_to_module": encoded_pipeline(env_to_module),
+        "module_to_env": encoded_pipeline(module_to_env),
+    }
+
+
+def encoded_module(module: Any) -> dict[str, Any]:
+    """Return the class of a module, what it was made with, and what it has learned.
+
+    Raises:
+        ModuleError: If its class is not registered, or if what it says of itself could not be taken back.
+    """
+    return {
+        "class": module_name(module),
+        "spaces": encoded_spaces(module.observation_space, module.action_space),
+        "config": module_config(module),
+        "state": module_state(module),
+    }
+
+
+def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dict[str, Any]:
+    """Return the spaces, the pieces and the state of a pipeline.
+
+    Raises:
+        PipelineError: If the class of a piece is not registered.
+        CheckpointError: If its observations are too large to be loaded.
+    """
+    data = {
+        "spaces": encoded_spaces(pipeline.input_observation_space, pipeline.input_action_space),
+        "pieces": [encoded_piece(piece) for piece in pipeline],
+        "state": pipeline.get_state(),
+    }
+    check_windows(data)
+    return data
+
+
+def policy_in(state: dict[str, Any], path: str | Path, key: str) -> Any:
+    """Return the policy that is under `key` in the state of a checkpoint.
+
+    Raises:
+        CheckpointError: If there is none.
+    """
+    if key in state:
+        return state[key]
+    reason = f" It could not be saved: {state[REASON_KEY]}" if REASON_KEY in state else ""
+    others = [f"`{loader}`" for other, loader in _LOADERS.items() if other in state]
+    remedy = (
+        f"Load it with {others[0]}."
+        if others
+        else f"Load one that `save` of a policy or a training has written.{reason}"
+    )
+    raise CheckpointError(
+        f"{path}: found a checkpoint of {sorted(state)}, expected one with {key!r} in it, for `{_LOADERS[key]}`. {remedy}"
+    )
+
+
+def checked_version(state: Any, where: str) -> None:
+    """Check that `state` is that of a policy which this version understands.
+
+    Raises:
+        CheckpointError: If it is not.
+    """
+    version = state.get("version") if isinstance(state, dict) else None
+    if type(version) is not int or version != VERSION:
+        raise CheckpointError(
+            f"{where}: found a policy of version {repr(version)[:40]}, expected {VERSION}. Load it with the version of "
+            "episodia that has written it, or a later one."
+        )
+
+
+def cannot_be_made(where: str, error: Exception) -> CheckpointError:
+    """Return what to raise if a saved policy fails on the way through the constructors; they are all registered ones."""
+    return CheckpointError(
+        f"{where}: found a policy that cannot be made here ({type(error).__name__}: {error}), expected registered classes "
+        "with arguments that fit. Import what registers them first, or use another checkpoint."
+    )
+
+
+def decoded_policy(state: Any, device: torch.device, where: str) -> PolicyParts:
+    """Return the parts of the policy that `encoded_policy` turned into `state`.
+
+    Raises:
+        CheckpointError: If it is something else, from a later version, or of classes that are not registered.
+    """
+    checked_version(state, where)
+    try:
+        return decoded_parts(decoded_module(state["module"], device), state, device)
+    except Exception as error:  # an untrue state can fail anywhere
+        raise cannot_be_made(where, error) from error
+
+
+def decoded_module(data: dict[str, Any], device: torch.device) -> Any:
+    """Return the module that `encoded_module` turned into `data`."""
+    module = make_module(data["class"], *decoded_spaces(data["spaces"]), data["config"], data["state"])
+    if isinstance(module, torch.nn.Module):
+        module.to(device)
+    return module
+
+
+def decoded_parts(module: Any, state: dict[str, Any], device: torch.device) -> PolicyParts:
+    """Return `module`, one or several, with all that a policy has beside."""
+    return PolicyParts(
+        module=module,
+        env_to_module=_decoded_pipeline(EnvToModulePipeline, state["env_to_module"], device),
+        module_to_env=_decoded_pipeline(ModuleToEnvPipeline, state["module_to_env"], device),
+        explore=bool(state["explore"]),
+        generator=_decoded_generator(state["generator"], device),
+    )
+
+
+Pipeline = TypeVar("Pipeline", EnvToModulePipeline, ModuleToEnvPipeline)
+
+
+def _decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.device) -> Pipeline:
+    check_windows(data)
+    pipeline = kind(*decoded_spaces(data["spaces"]), connectors=decoded_pieces(data["pieces"], device))
+    pipeline.set_state(data["state"])
+    return pipeline
+
+
+def _decoded_generator(data: dict[str, Any], device: torch.device) -> torch.Generator | None:
+    # What one kind of device has drawn, another one cannot go on with.
+    if data["device"] != device.type:
+        return None
+    generator = torch.Generator(device)
+    generator.set_state(data["state"])
+    return generator

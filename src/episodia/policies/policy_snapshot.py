@@ -1,0 +1,209 @@
+"""What all policies are made of: copies of pipelines with a module between them, and a random generator."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from episodia.arguments import checked_flag, checked_seed, is_number
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_descriptions import describe_column
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.piece_lookup import walk
+from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors.views.add_views import AddViews
+from episodia.errors import EpisodiaError, PolicyError
+from episodia.trees import leaves, map_batch
+
+# What is in a batch for the module or the environment, and not a result that episodes keep.
+NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
+
+# Given a batch, and the data that both pipelines share, returns what the module puts out.
+Forward = Callable[[Any, dict[Any, Any]], Any]
+
+_NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
+
+
+@final
+class Snapshot:
+    """Two pipelines around one module or several, none of which learns any more.
+
+    Args:
+        rl_module: What pipelines are given as the module; it is not copied here.
+        env_to_module: The pipeline in front of it, which is copied.
+        module_to_env: The pipeline behind it, which is copied.
+        explore: Whether actions are drawn; otherwise the most probable one is taken.
+        device: Where what is drawn comes from.
+        seed: For what is drawn.
+
+    Attributes:
+        lookback: How many steps the pipelines look back.
+        needs_rewards: Whether one of their pieces looks at rewards.
+
+    Raises:
+        PolicyError: If something is of another kind.
+    """
+
+    def __init__(
+        self,
+        rl_module: Any,
+        env_to_module: EnvToModulePipeline,
+        module_to_env: ModuleToEnvPipeline,
+        *,
+        explore: bool,
+        device: torch.device,
+        seed: int | None,
+    ) -> None:
+        self.rl_module = rl_module
+        self.explore = checked_flag(PolicyError, "policy", "explore", explore)
+        self.env_to_module = _copied("env_to_module", env_to_module, EnvToModulePipeline)
+        self.module_to_env = _copied("module_to_env", module_to_env, ModuleToEnvPipeline)
+        pipelines = self.env_to_module, self.module_to_env
+        pieces = [place.piece for pipeline in pipelines for place in walk(pipeline)]
+        _stop_learning(pieces)
+        self.lookback = max(pipeline.lookback for pipeline in pipelines)
+        self.needs_rewards = any(map(_looks_at_rewards, pieces))
+        self.generator = torch.Generator(device)
+        found = checked_seed(PolicyError, "policy", seed)
+        _ = self.generator.seed() if found is None else self.generator.manual_seed(found)
+
+    def act(self, episode: Any, forward: Forward) -> Any:
+        """Return what the module-to-env pipeline makes of the last observations of `episode`.
+
+        Raises:
+            PolicyError: If there are no actions in it.
+        """
+        shared: dict[Any, Any] = {}
+        arguments = {
+            "rl_module": self.rl_module,
+            "episodes": [episode],
+            "explore": self.explore,
+            "shared_data": shared,
+        }
+        with torch.no_grad():
+            outputs = forward(self.env_to_module(**arguments), shared)
+            made = self.module_to_env(**arguments, batch=outputs, generator=self.generator)
+        if Columns.ACTIONS not in made:
+            raise PolicyError(
+                f"policy: found the columns {list(made)} at the end of the module-to-env pipeline, expected "
+                f"{Columns.ACTIONS!r} among them. Let the module return it, or put `GetActions` into the pipeline."
+            )
+        return made
+
+    def passed(self, module: Any, batch: dict[str, Any], mask: Any) -> dict[str, Any]:
+        """Return what `module` puts out, with the `mask` of allowed actions `[B, ...]`, unless that is None.
+
+        Raises:
+            PolicyError: If the module fails, or if the mask is none.
+        """
+        try:
+            outputs = module.forward_exploration(batch) if self.explore else module.forward_inference(batch)
+        except EpisodiaError:
+            raise
+        except Exception as error:
+            shapes = {name: describe_column(column) for name, column in batch.items()}
+            raise PolicyError(
+                f"policy: found that {type(module).__name__} failed ({type(error).__name__}: {error}) with the columns "
+                f"{shapes}, expected outputs. Pass observations that the module was made for."
+            ) from error
+        if mask is None:
+            return dict(outputs)
+        if any(leaf.dtype.kind not in "biuf" for _, leaf in leaves(mask)):
+            raise _no_mask(mask)
+        # All columns of recurrent modules have a time axis.
+        spread = map_batch(lambda leaf: leaf[:, None], mask) if module.is_stateful() else mask
+        return {**outputs, Columns.ACTION_MASK: spread}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what is not in module and pipelines."""
+        drawing = {"device": self.generator.device.type, "state": self.generator.get_state()}
+        return {"explore": self.explore, "generator": drawing}
+
+
+def check_acts(module: Any) -> None:
+    """Check that `module` is one that can act.
+
+    Raises:
+        PolicyError: If it is none, or if there are several.
+    """
+    if isinstance(module, (Mapping, torch.nn.ModuleDict)):
+        raise PolicyError(
+            f"policy: found the modules {list(module)}, expected one. Make a `MultiAgentPolicy` of all of them, or a policy of "
+            "one, `Policy(modules[module_id])`."
+        )
+    if isinstance(module, type) or not all(callable(getattr(module, name, None)) for name in _NEEDED):
+        raise PolicyError(
+            f"policy: found {module!r} as the module, expected what `episodia.modules.Module` lists. Pass such a module."
+        )
+
+
+def acting_copy(modules: dict[Any, Any]) -> dict[Any, Any]:
+    """Return copies of `modules` that act and do not learn."""
+    copied = copy.deepcopy(modules)
+    for module in copied.values():
+        if isinstance(module, torch.nn.Module):
+            module.eval()
+    return copied
+
+
+def checked_reward(value: Any) -> float:
+    """Return `value` if it is a reward.
+
+    Raises:
+        PolicyError: If it is no finite number.
+    """
+    # Environments also pay with arrays without axes.
+    number = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    if not is_number(number) or math.isinf(number):
+        raise PolicyError(f"observe: found {value!r}, expected a finite number. Pass the reward of one step.")
+    return float(number)
+
+
+def mask_row(mask: Any) -> Any:
+    """Return the mask of one agent as that of a batch with one row.
+
+    Raises:
+        PolicyError: If it is none.
+    """
+    try:
+        return map_batch(lambda leaf: np.asarray(leaf)[None], mask)
+    except ValueError as error:  # a list of lists of different lengths
+        raise _no_mask(mask) from error
+
+
+def _no_mask(mask: Any) -> PolicyError:
+    return PolicyError(
+        f"policy: found {describe_column(mask)} as the mask of allowed actions, expected numbers, nonzero where an action is "
+        "allowed. Pass such an array."
+    )
+
+
+def as_scalars(action: Any) -> Any:
+    """Return leaves without axes as scalars, which is what environments expect."""
+    return map_batch(lambda leaf: leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf, action)
+
+
+def _copied(name: str, pipeline: Any, kind: type) -> Any:
+    if not isinstance(pipeline, kind):
+        raise PolicyError(
+            f"policy: found `{name}={pipeline!r}`, expected an `{kind.__name__}`, or None for the default one. Pass "
+            "one of these."
+        )
+    return copy.deepcopy(pipeline)
+
+
+def _looks_at_rewards(piece: ConnectorV2) -> bool:
+    if isinstance(piece, AddViews):
+        return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
+    return bool(getattr(piece, "n_prev_rewards", 0))
+
+
+def _stop_learning(pieces: list[ConnectorV2]) -> None:
+    for piece in pieces:
+        if hasattr(piece, "update_stats"):
+            piece.update_stats = False

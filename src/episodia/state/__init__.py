@@ -1,5 +1,0 @@
-"""States on disk: nested dicts of tensors, arrays and JSON values in one directory, without pickle, checked by checksums."""
-
-from episodia.state.directory import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
-
-__all__ = ["CHECKPOINT_NAME", "checkpoint_directory", "load_state", "save_state"]

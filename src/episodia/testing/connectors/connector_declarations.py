@@ -1,0 +1,270 @@
+"""Laws about what a connector declares: columns, lookback and spaces are those that it really has."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.connectors import (
+    AddColumnsFromEpisodesToTrainBatch,
+    AddObservationsFromEpisodesToBatch,
+    BatchIndividualItems,
+    ConnectorV2,
+    Kind,
+)
+from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.errors import ConnectorError, PipelineError
+from episodia.spaces import short_name
+from episodia.stacking import unstack
+from episodia.testing.connectors.batch_comparing import same_numbers
+from episodia.testing.connectors.connector_laws import check_cuts, steady_places
+from episodia.testing.connectors.connector_running import (
+    ENV_TO_MODULE,
+    LEARNER,
+    MODULE_TO_ENV,
+    Rows,
+    open_places,
+    pipeline_of,
+    plain_rows,
+    run,
+)
+from episodia.testing.connectors.connector_subject import Subject
+from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.trees import describe, leaves, map_batch
+
+Episodes = Sequence[SingleAgentEpisode]
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
+
+
+class _Recording(dict[str, Any]):
+    """A batch that notes whose columns were looked at."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        self.read.add(key)
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a column, and note it if it is there."""
+        if key not in self:
+            return default
+        return self[key]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Return a column and remove it, and note it if it was there."""
+        if key in self:
+            self.read.add(key)
+        return super().pop(key, *default)
+
+
+class _Watched(ConnectorV2):
+    """Stands in for a piece, runs it, and notes what it read, added, changed and removed."""
+
+    def __init__(self, piece: ConnectorV2) -> None:
+        super().__init__(name=f"watched {piece.name}")
+        self.piece = piece
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+        self.present: set[str] = set()
+
+    @property
+    def reads(self) -> Collection[str] | None:
+        """What the piece declares."""
+        return self.piece.reads
+
+    @property
+    def writes(self) -> Collection[str] | None:
+        """What the piece declares."""
+        return self.piece.writes
+
+    @property
+    def fills(self) -> Collection[str]:
+        """What the piece declares."""
+        return self.piece.fills
+
+    @property
+    def alters(self) -> Collection[str] | None:
+        """What the piece declares."""
+        return self.piece.alters
+
+    @property
+    def kind(self) -> Kind:
+        """What the piece declares."""
+        return self.piece.kind
+
+    @property
+    def lookback(self) -> int:
+        """What the piece declares."""
+        return self.piece.lookback
+
+    def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return what the piece returns."""
+        before = copy.deepcopy(_values(batch, episodes))
+        given = _Recording(batch)
+        kwargs["data"] = given
+        made = self.piece(batch=given, episodes=episodes, **kwargs)
+        after = _values(dict(made), episodes)
+        # What it has written itself it may read.
+        self.read |= given.read & before.keys()
+        self.written |= {name for name in before.keys() | after.keys() if not _same_column(name, before, after)}
+        self.present |= after.keys()
+        return dict(made)
+
+
+def _values(batch: dict[str, Any], episodes: EpisodeList) -> Rows:
+    """Return the rows of each column, whatever form it has."""
+    columns = {key: dict(column) if isinstance(column, dict) else column for key, column in batch.items()}
+    made = BatchIndividualItems()(rl_module=None, batch=columns, episodes=episodes)
+    return plain_rows(made)
+
+
+def _same_column(name: str, before: Rows, after: Rows) -> bool:
+    if name not in before or name not in after:
+        return False
+    ours, theirs = dict(leaves(before[name])), dict(leaves(after[name]))
+    return ours.keys() == theirs.keys() and all(_same_leaf(leaf, theirs[path]) for path, leaf in ours.items())
+
+
+def _same_leaf(before: Any, after: Any) -> bool:
+    before, after = np.asarray(before), np.asarray(after)
+    # Another form may have another precision.
+    return before.shape == after.shape and bool(same_numbers(before, after, 1e-6).all())
+
+
+def columns_are_those_declared(subject: Subject, episodes: Episodes) -> list[str]:
+    """The piece reads, and writes, the columns that it declares, and no others; what it never reads is a remark."""
+    piece = subject.connector
+    if piece.reads is None and piece.writes is None:
+        raise NotApplicableError("it declares neither `reads` nor `writes`")
+    watched = [_watched(subject, place, episodes) for place in open_places(subject)]
+    read = set[str]().union(*(watch.read for watch in watched))
+    written = set[str]().union(*(watch.written for watch in watched))
+    present = set[str]().union(*(watch.present for watch in watched))
+    _check_columns("read", read, {*(piece.reads or ()), *(piece.writes or ())}, piece.reads is not None)
+    _check_columns("written", written, {*(piece.writes or ())}, piece.writes is not None)
+    missing = {*(piece.writes or ())} - {*piece.fills} - present
+    if missing:
+        raise AssertionError(
+            f"columns are those declared: found no column {sorted(missing)} after any run, expected what `writes` declares. "
+            "If that depends on the module, pass `rl_module=`."
+        )
+    unread = {*(piece.reads or ())} - read
+    remarks = [f"it declares to read {sorted(unread)}, and did not"] if unread else []
+    return [
+        *remarks,
+        *(f"it does not declare `{name}`" for name in ("reads", "writes") if getattr(piece, name) is None),
+    ]
+
+
+def _check_columns(what: str, found: set[str], declared: set[str], is_declared: bool) -> None:
+    undeclared = found - declared
+    if is_declared and undeclared:
+        attribute = "reads" if what == "read" else "writes"
+        raise AssertionError(
+            f"columns are those declared: found that {sorted(undeclared)} were {what}, expected {sorted(declared)} only. "
+            f"Declare them in `{attribute}`."
+        )
+
+
+def _watched(subject: Subject, place: str, episodes: Episodes) -> _Watched:
+    """Return the piece after a run in company of as many other columns as it takes."""
+    for make in (_crowded, _plain):
+        *before, piece = subject.make()
+        watched = _Watched(piece)
+        try:
+            run(subject, place, make(subject, place, [*before, watched]), episodes, explore=True)
+        except (ConnectorError, PipelineError):
+            if make is _plain:
+                raise
+        else:
+            return watched
+    raise AssertionError("columns are those declared: found no run.")  # pragma: no cover  # the last one raises
+
+
+def _plain(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
+    return pipeline_of(subject, place, pieces)
+
+
+def _crowded(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
+    """Return a pipeline in which columns are there that the piece says nothing about."""
+    if place == MODULE_TO_ENV:
+        return _plain(subject, place, pieces)
+    own = {*(pieces[-1].writes or ())} - {*(pieces[-1].reads or ())}
+    crowd: list[ConnectorV2] = [] if Columns.OBS in own else [AddObservationsFromEpisodesToBatch()]
+    if place == LEARNER:
+        crowd.append(AddColumnsFromEpisodesToTrainBatch(skip_columns=own))
+    return type(pipeline_of(subject, place))(connectors=[*crowd, *pieces, BatchIndividualItems()])
+
+
+# --- Lookback ---------------------------------------------------------------------------------------------------------
+
+
+def lookback_is_as_small_as_declared(subject: Subject, episodes: Episodes) -> list[str]:
+    """A lookback that is too small breaks the law of cuts; one that is larger than needed is remarked here."""
+    if subject.connector.kind is not Kind.CAUSAL:
+        raise NotApplicableError(f"it is {subject.connector.kind.value}: chunks are not compared with the whole")
+    lookback = subject.connector.lookback
+    if not lookback:
+        return []
+    try:
+        for place in steady_places(subject):
+            check_cuts(subject, place, episodes, lookback - 1)
+    except NotApplicableError:
+        raise
+    except Exception:  # noqa: BLE001  # that it fails with less is what is hoped for
+        return []
+    return [f"it declares a lookback of {lookback}; on these episodes {lookback - 1} was enough"]
+
+
+# --- Spaces -----------------------------------------------------------------------------------------------------------
+
+
+def observations_are_in_the_declared_space(subject: Subject, episodes: Episodes) -> None:
+    """The observations that come out belong to the space that the piece derives from the one that comes in."""
+    places = open_places(subject, LEARNER, ENV_TO_MODULE)
+    given = episodes[0].observation_space, episodes[0].action_space
+    if given[0] is None:
+        raise NotApplicableError("the episodes know no observation space")
+    for place in places:
+        pipeline = pipeline_of(subject, place, None, *given)
+        columns = run(subject, place, pipeline, episodes)
+        space = pipeline.observation_space
+        if space is None:
+            raise NotApplicableError("it derives no observation space")
+        for row, item in enumerate(unstack(columns[Columns.OBS])):
+            _check_item(place, row, space, item)
+
+
+def _check_item(place: str, row: int, space: Space[Any], item: Any) -> None:
+    item = map_batch(lambda leaf: np.asarray(leaf) if isinstance(leaf, np.generic) else leaf, item)
+    if not _is_in(space, item):
+        raise AssertionError(
+            f"observations are in the declared space ({place}), row {row}: found {describe(item)} {item}, expected an item of "
+            f"{short_name(space)}, which `recompute_output_observation_space` returns."
+        )
+
+
+def _is_in(space: Space[Any], item: Any) -> bool:
+    if isinstance(space, spaces.Dict):
+        return (
+            isinstance(item, dict)
+            and item.keys() == space.spaces.keys()
+            and all(_is_in(child, item[key]) for key, child in space.spaces.items())
+        )
+    if isinstance(space, spaces.Tuple):
+        return isinstance(item, tuple) and len(item) == len(space.spaces) and all(map(_is_in, space.spaces, item))
+    if isinstance(space, spaces.Box):
+        # gymnasium takes every dtype that can be cast safely.
+        return isinstance(item, np.ndarray) and item.dtype == space.dtype and space.contains(item)
+    return bool(space.contains(item[()] if isinstance(item, np.ndarray) and not item.ndim else item))

@@ -1,0 +1,284 @@
+"""Laws about the rows that a connector makes.
+
+What a piece is held to follows from the kind that it declares: a *causal* piece makes the same rows of an episode however it
+is cut, and at the moment of acting; a *forward-looking* one makes of a chunk what it makes of the same steps as an episode
+that was truncated there, and of chunks that are put together again the rows of the whole; a *batch-wide* one does not care
+in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
+the episodes of its caller, and none cares whether they are finalized.
+
+A law is a function of a subject and of episodes. It raises an AssertionError if it is broken on them, and a
+`NotApplicableError` if it says nothing about the subject.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.connectors import ConnectorV2, Kind
+from episodia.episodes import SingleAgentEpisode
+from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.testing.connectors.connector_memory import restored_pieces_go_on_alike
+from episodia.testing.connectors.connector_running import (
+    ENV_TO_MODULE,
+    LEARNER,
+    MODULE_TO_ENV,
+    Rows,
+    joined_rows,
+    open_places,
+    outputs_of,
+    pipeline_of,
+    rows_of,
+    run,
+    run_on_originals,
+)
+from episodia.testing.connectors.connector_samples import recorded
+from episodia.testing.connectors.connector_subject import Pieces, Subject
+from episodia.testing.episodes.episode_comparing import assert_same_episode
+from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.trees import leaves, map_batch
+
+Episodes = Sequence[SingleAgentEpisode]
+Law = Callable[[Subject, Episodes], None]
+
+# The length of a batch may change the last bit of what a network computes.
+_LAST_BITS = 1e-5
+
+
+def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Any = None) -> list[str]:
+    """Hold the last of `pieces` to the laws of its kind about rows, on `episodes`, and return the names of the laws.
+
+    `check_connector` checks more, on episodes of its own; this is for episodes of yours, such as drawn ones.
+
+    Args:
+        pieces: Makes the piece, fresh each time, after pieces that write what it reads; observations, actions, rewards and
+            flags are added by themselves.
+        episodes: Whole episodes, from their first step on.
+        rl_module: The module, for pieces that need it.
+
+    Raises:
+        AssertionError: Naming the law that is broken, the column and the row.
+
+    >>> from episodia.connectors import AddObservationsFromEpisodesToBatch as AddObservations
+    >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0)
+    >>> check_connector_laws(lambda: [AddObservations()], [walk])[-1]
+    'acting_sees_what_learning_sees'
+    """
+    subject = Subject(pieces, rl_module=rl_module, episodes=episodes)
+    checked = []
+    for law in laws_of(pieces()[-1]):
+        try:
+            law(subject, episodes)
+        except NotApplicableError:
+            continue
+        checked.append(law.__name__)
+    return checked
+
+
+def laws_of(piece: ConnectorV2) -> list[Law]:
+    """Return the laws about the rows of pieces of its kind."""
+    laws: list[Law] = [callers_data_stay_as_they_are, form_does_not_matter, running_again_changes_nothing]
+    if piece.kind is not Kind.BATCH_WIDE:
+        laws.append(episodes_do_not_depend_on_each_other)
+    laws.append(order_of_episodes_does_not_matter)
+    if piece.kind is Kind.CAUSAL:
+        laws += [cutting_changes_nothing, acting_sees_what_learning_sees]
+    elif piece.kind is Kind.FORWARD_LOOKING:
+        laws.append(chunks_stand_for_themselves)
+    return [restored_pieces_go_on_alike, *laws] if piece.is_stateful else laws
+
+
+# --- Time -------------------------------------------------------------------------------------------------------------
+
+
+def cutting_changes_nothing(subject: Subject, episodes: Episodes) -> None:
+    """Cut anywhere, with the lookback that the pipeline derives, chunks give the rows of the whole."""
+    _needs_kind(subject, Kind.CAUSAL)
+    for place in steady_places(subject):
+        check_cuts(subject, place, episodes, pipeline_of(subject, place).lookback)
+
+
+def check_cuts(subject: Subject, place: str, episodes: Episodes, lookback: int) -> None:
+    """Check that chunks with a `lookback` give the rows of the whole, for each place to cut at."""
+    for episode in episodes:
+        whole = rows_of(subject, place, [episode])
+        for point in range(len(episode) + 1):
+            chunks = cut_at(episode, point, lookback)
+            # Only a learner is interested in the rows of what has been.
+            found = rows_of(subject, place, chunks if place == LEARNER else chunks[1:])
+            where = f"{place}, cut at {point}, lookback {lookback}"
+            compare_batches("cutting changes nothing", whole, found, where)
+
+
+def cut_at(episode: SingleAgentEpisode, point: int, lookback: int) -> list[SingleAgentEpisode]:
+    """Return `episode` in two chunks, the second with `lookback` steps of the first in front."""
+    return [episode[:point], episode.slice(slice(point, None), len_lookback_buffer=lookback)]
+
+
+def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None:
+    """What the module acts on at a step is what it learns from for that step."""
+    _needs_kind(subject, Kind.CAUSAL)
+    open_places(subject, LEARNER)
+    open_places(subject, ENV_TO_MODULE)
+    steady_places(subject)
+    for episode in episodes:
+        learned = rows_of(subject, LEARNER, [episode])
+        acted = [rows_of(subject, ENV_TO_MODULE, [episode[:t]]) for t in range(len(episode))]
+        for column in acted[0] if acted else ():
+            if column in learned:
+                expected, found = {column: learned[column]}, joined_rows([{column: rows[column]} for rows in acted])
+                compare_batches("acting sees what learning sees", expected, found, "each step")
+
+
+def chunks_stand_for_themselves(subject: Subject, episodes: Episodes) -> None:
+    """Cut anywhere, a chunk gives what its steps give as a truncated episode, the last one the last rows of the whole.
+
+    What comes after a chunk is not known to it, so values are bootstrapped at its last observation, as where an episode was
+    truncated. Chunks that are put together again give the rows of the whole.
+    """
+    _needs_kind(subject, Kind.FORWARD_LOOKING)
+    open_places(subject, LEARNER)
+    steady_places(subject)
+    lookback = pipeline_of(subject, LEARNER).lookback
+    for episode in episodes:
+        whole = rows_of(subject, LEARNER, [episode])
+        for point in range(1, len(episode)):
+            _check_chunks(subject, whole, cut_at(episode, point, lookback), point)
+
+
+def _check_chunks(subject: Subject, whole: Rows, chunks: list[SingleAgentEpisode], point: int) -> None:
+    law = "chunks stand for themselves"
+    head, tail = chunks
+    truncated = SingleAgentEpisode.from_state(head.get_state())
+    truncated.is_truncated = True
+    expected = _without(rows_of(subject, LEARNER, [truncated]), Columns.TRUNCATEDS)
+    found = _without(rows_of(subject, LEARNER, [head]), Columns.TRUNCATEDS)
+    where = f"learner, the first {point} steps, running instead of truncated"
+    compare_batches(law, expected, found, where, _LAST_BITS)
+    last = map_batch(lambda leaf: leaf[point:], whole)
+    found = rows_of(subject, LEARNER, [tail])
+    compare_batches(law, last, found, f"learner, the steps from {point} on, instead of the whole", _LAST_BITS)
+    head.concat_episode(tail)
+    found = rows_of(subject, LEARNER, [head])
+    compare_batches(law, whole, found, f"learner, cut at {point} and put together again", _LAST_BITS)
+
+
+def _without(rows: Rows, column: str) -> Rows:
+    return {name: values for name, values in rows.items() if name != column}
+
+
+# --- Other episodes ---------------------------------------------------------------------------------------------------
+
+
+def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -> None:
+    """All episodes at once give what each of them gives alone."""
+    if subject.connector.kind is Kind.BATCH_WIDE:
+        raise NotApplicableError("it is batch-wide: rows may depend on those of other episodes")
+    for place in steady_places(subject):
+        chosen = [episode for episode in episodes if len(episode) or place != LEARNER]
+        alone = [rows_of(subject, place, [episode]) for episode in chosen]
+        if len(alone) > 1:
+            together = rows_of(subject, place, chosen)
+            law = "episodes do not depend on each other"
+            compare_batches(law, joined_rows(alone), together, f"{place}, all at once", _LAST_BITS)
+
+
+def order_of_episodes_does_not_matter(subject: Subject, episodes: Episodes) -> None:
+    """Episodes in another order give the same rows in that order."""
+    for place in steady_places(subject):
+        lengths = [len(episode) if place == LEARNER else 1 for episode in episodes]
+        forwards = rows_of(subject, place, episodes)
+        backwards = rows_of(subject, place, [*reversed(episodes)])
+        ends = np.cumsum(lengths)
+        ranges = [np.arange(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        rows = np.concatenate(ranges[::-1]) if ranges else np.arange(0)
+        expected = map_batch(lambda leaf, rows=rows: leaf[rows] if len(leaf) else leaf, forwards)
+        compare_batches("the order of episodes does not matter", expected, backwards, f"{place}, reversed", _LAST_BITS)
+
+
+# --- Other forms ------------------------------------------------------------------------------------------------------
+
+
+def form_does_not_matter(subject: Subject, episodes: Episodes) -> None:
+    """Growing episodes give the rows of finalized ones and of recorded ones."""
+    growing = [episode for episode in episodes if not episode.is_finalized]
+    if not growing:
+        raise NotApplicableError("all episodes are finalized; give growing ones, too")
+    with_steps = [episode for episode in growing if len(episode)]
+    for place in steady_places(subject):
+        finalized = [copy.copy(episode).finalize() for episode in growing]
+        expected = rows_of(subject, place, finalized)
+        found = rows_of(subject, place, growing)
+        compare_batches("the form does not matter", expected, found, f"{place}, growing instead of finalized")
+        if with_steps:
+            expected = rows_of(subject, place, with_steps)
+            found = rows_of(subject, place, recorded(with_steps))
+            compare_batches("the form does not matter", expected, found, f"{place}, recorded instead of growing")
+
+
+def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
+    """A pipeline that runs twice gives the same batch twice, unless the piece declares that it has a memory."""
+    if subject.connector.is_stateful and _varies(subject):
+        raise NotApplicableError("it declares a state, and makes other rows with another state")
+    for place in open_places(subject):
+        pipeline = pipeline_of(subject, place)
+        first = run(subject, place, pipeline, episodes)
+        second = run(subject, place, pipeline, episodes)
+        law = "running again changes nothing"
+        compare_batches(law, first, second, f"{place}, the second time; `is_stateful` is False")
+
+
+def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
+    """Neither the piece nor whoever writes into its batch changes episodes or arrays of the caller."""
+    for place in open_places(subject, LEARNER, MODULE_TO_ENV):
+        before = [SingleAgentEpisode.from_state(episode.get_state()) for episode in episodes]
+        given = outputs_of(subject, episodes) if place == MODULE_TO_ENV else None
+        kept = copy.deepcopy(given)
+        for explore in (False, True):
+            pipeline = pipeline_of(subject, place)
+            made = run_on_originals(subject, place, pipeline, episodes, explore=explore, batch=given)
+            if given is not None and kept is not None:
+                law = "the caller's data stay as they are"
+                compare_batches(law, kept, given, f"{place}, what the module has put out")
+            else:
+                _scribble(made)
+        for episode, copied in zip(episodes, before, strict=True):
+            assert_same_episode(episode, copied)
+
+
+def _scribble(batch: Rows) -> None:
+    """Write zeros wherever one can."""
+    for _, leaf in leaves(batch):
+        if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype.kind in "biuf":
+            leaf[...] = 0
+
+
+# --- What several laws need -------------------------------------------------------------------------------------------
+
+
+def _needs_kind(subject: Subject, kind: Kind) -> None:
+    if subject.connector.kind is not kind:
+        raise NotApplicableError(f"it is {subject.connector.kind.value}, and the law is about {kind.value} pieces")
+
+
+def steady_places(subject: Subject) -> list[str]:
+    """Return where the subject works, if it makes the same rows each time as far as its state is the same."""
+    places = open_places(subject)
+    if subject.connector.is_stateful and _varies(subject):
+        raise NotApplicableError("two runs give different rows (it draws at random, or learns): rows are not compared")
+    return places
+
+
+def _varies(subject: Subject) -> bool:
+    for place in open_places(subject):
+        pipeline, episodes = pipeline_of(subject, place), subject.fresh_episodes()
+        first = run(subject, place, pipeline, episodes)
+        try:
+            compare_batches("", first, run(subject, place, pipeline, episodes), "")
+        except AssertionError:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Catalogues, strategies and comparisons of episodes."""

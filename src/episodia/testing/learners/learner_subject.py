@@ -1,0 +1,185 @@
+"""What an algorithm or a learner is checked with: modules, episodes that they have played, and learners of both."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from episodia.errors import SubjectError
+from episodia.learners import AlgorithmConfig, Learner
+from episodia.modules import default_module
+from episodia.testing.connectors.connector_samples import ACTIONS, OBSERVATIONS
+from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.learners.learner_samples import played_episodes
+from episodia.testing.modules.module_memory import global_seed
+from episodia.trees import leaves
+
+# How far gradients may be apart, relative to the largest of the parameter: sums in another order.
+_LAST_BITS = 1e-4
+
+
+def _small_network() -> Any:
+    return default_module(OBSERVATIONS, ACTIONS, hidden=(8,))
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerSubject:
+    """An algorithm, or a learner of another kind, with all that is needed to hold it to its laws.
+
+    Attributes:
+        make: Makes a learner, called as `make(modules, seed=)`; the modules are its own.
+        modules: Makes a module, or a dict of modules, with new weights; torch's global seed is set before.
+        episodes: What is learned from.
+        config: The algorithm, if the learner is an ordinary one.
+        label: By which its checks are known.
+        expected_failures: Why checks fail that are expected to, by the names of the checks.
+    """
+
+    make: Callable[..., Any]
+    _: KW_ONLY
+    modules: Callable[[], Any]
+    episodes: Sequence[Any]
+    config: AlgorithmConfig | None = None
+    label: str = ""
+    expected_failures: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        config: AlgorithmConfig,
+        *,
+        modules: Callable[[], Any] | None = None,
+        episodes: Sequence[Any] | None = None,
+        make: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> LearnerSubject:
+        """Return an algorithm as the subject of checks.
+
+        Args:
+            config: The algorithm.
+            modules: See the attributes; a small network for two numbers and three actions by default.
+            episodes: What is learned from; by default what the modules have played in an environment of random items.
+            make: Makes the learner, if it is not `Learner(modules, config, seed=seed)`.
+            **options: `label` and `expected_failures`.
+
+        Raises:
+            SubjectError: If it is no algorithm, and there is no `make`.
+
+        >>> from episodia.learners import A2CConfig
+        >>> LearnerSubject.of(A2CConfig()).name
+        'A2CConfig'
+        """
+        if make is None and not isinstance(config, AlgorithmConfig):
+            raise SubjectError(
+                f"check of an algorithm: found {config!r}, expected an object derived from `AlgorithmConfig`. Pass one, or "
+                "`make=` for a learner of another kind."
+            )
+        modules = modules or _small_network
+        if episodes is None:
+            with global_seed(0):
+                episodes = played_episodes(modules())
+        return cls(
+            make or (lambda own, *, seed: Learner(own, config, seed=seed)),
+            modules=modules,
+            episodes=episodes,
+            config=config,
+            **options,
+        )
+
+    @property
+    def name(self) -> str:
+        """By which its checks are known."""
+        return self.label or type(self.config or self.make).__name__
+
+    def fresh_episodes(self) -> list[Any]:
+        """Return copies of the episodes."""
+        return [copy.deepcopy(episode) for episode in self.episodes]
+
+    def learner(self, *, weights: int = 0, seed: int = 0, prepare: Callable[[Any], None] | None = None) -> Any:
+        """Return a new learner.
+
+        Args:
+            weights: Where the weights come from.
+            seed: Of the learner.
+            prepare: What is done to the modules before.
+        """
+        with global_seed(weights):
+            modules = self.modules()
+        if prepare is not None:
+            prepare(modules)
+        return self.make(modules, seed=seed)
+
+
+def needs(learner: Any, *methods: str) -> None:
+    """Raise a NotApplicableError if a learner lacks one of the methods."""
+    missing = [method for method in methods if not hasattr(learner, method)]
+    if missing:
+        raise NotApplicableError(f"it has no {' and no '.join(f'`{method}`' for method in missing)}")
+
+
+def weights_of(learner: Any) -> dict[str, Tensor]:
+    """Return copies of all weights, by module and name."""
+    return {
+        f"{module_id}.{name}": value
+        for module_id, named in learner.get_weights().items()
+        for name, value in named.items()
+    }
+
+
+def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of weights that are not the same bit for bit."""
+    return [name for name in before if not torch.equal(before[name], after[name])]
+
+
+def compare_weights(law: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:
+    """Check that weights are the same, bit for bit.
+
+    Raises:
+        AssertionError: Naming the first ones that differ.
+    """
+    for name in changed_weights(expected, found):
+        apart = float((expected[name].double() - found[name].double()).abs().max())
+        raise AssertionError(f"{law} ({where}), weights {name!r}: found a difference of {apart:.3g}, expected none.")
+
+
+def compare_gradients(law: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:
+    """Check that gradients are the same but for rounding.
+
+    Raises:
+        AssertionError: Naming the first ones that differ, and how.
+    """
+    if expected.keys() != found.keys():
+        odd = sorted(expected.keys() ^ found.keys())
+        raise AssertionError(f"{law} ({where}): found gradients of other weights, {odd}, expected the same.")
+    for name, wanted in expected.items():
+        largest = max(float(wanted.abs().max()), 1e-6)
+        apart = (wanted - found[name]).abs()
+        if float(apart.max()) > _LAST_BITS * largest:
+            place = int(apart.flatten().argmax())
+            got, want = float(found[name].flatten()[place]), float(wanted.flatten()[place])
+            raise AssertionError(f"{law} ({where}), gradient of {name!r}: found {got:.6g}, expected {want:.6g}.")
+
+
+def numbers_in(columns: Mapping[str, Any], *, without: frozenset[str]) -> dict[str, Tensor]:
+    """Return the columns of a module's batch that are tensors of floats, but for some."""
+    return {
+        name: column
+        for name, column in columns.items()
+        if name not in without and isinstance(column, Tensor) and column.is_floating_point()
+    }
+
+
+def rows_of(columns: Mapping[str, Any]) -> int:
+    """Return how many rows a module's batch has."""
+    return len(next(iter(leaves(dict(columns))))[1])
+
+
+def in_first_part(rows: int) -> np.ndarray:
+    """Tell which rows belong to the first of two parts: a third of them."""
+    return np.asarray(np.arange(rows) % 3 == 0)

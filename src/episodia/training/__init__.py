@@ -1,0 +1,20 @@
+"""Composing runners and learners: training, as a user meets it."""
+
+from episodia.training.recipes import ALGORITHMS, Recipe
+from episodia.training.training import Record, StoppedBy, Training
+from episodia.training.training_checkpoints import load_training, save_training
+from episodia.training.training_runs import resume, train
+from episodia.training.training_setup import Setup
+
+__all__ = [
+    "ALGORITHMS",
+    "Recipe",
+    "Record",
+    "Setup",
+    "StoppedBy",
+    "Training",
+    "load_training",
+    "resume",
+    "save_training",
+    "train",
+]

@@ -1,0 +1,60 @@
+"""The learning curve, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from episodia import plotting
+from episodia.arguments import checked_each, is_number
+from episodia.errors import TrainingError
+from episodia.training.training import Record
+
+_DRAWN = ("steps", "return_mean")
+
+
+def learning_curve(history: Sequence[Record], *, title: str = "", target: float | None = None) -> Any:
+    """Return a matplotlib figure of the mean return over the steps taken; notebooks show it.
+
+    Args:
+        history: Records of a training.
+        title: What stands above.
+        target: A line at this return.
+
+    Raises:
+        TrainingError: If one of them is something else.
+        MissingExtraError: If matplotlib is not installed.
+    """
+    _check(history, title, target)
+    figure = plotting.new_figure(7.0, 4.0)
+    axes = figure.add_subplot()
+    axes.plot([record["steps"] for record in history], [record["return_mean"] for record in history], linewidth=2.0)
+    if target is not None:
+        axes.axhline(target, color="0.5", linestyle="--", linewidth=1.0)
+    axes.set(xlabel="environment steps", ylabel="mean return of the last episodes", title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def _check(history: Sequence[Record], title: object, target: object) -> None:
+    checked_each(TrainingError, "learning_curve", "history", history, _is_record, "records of a training")
+    if not isinstance(title, str) or not (target is None or is_number(target)):
+        raise TrainingError(
+            f"learning_curve: found `title={title!r}` and `target={target!r}`, expected a text, and a number or None. Pass "
+            "such ones."
+        )
+
+
+def _is_record(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), (int, float)) for name in _DRAWN)
+
+
+def save_learning_curve(path: Path, history: Sequence[Record], *, title: str = "", target: float | None = None) -> None:
+    """Write the picture that `learning_curve` returns into the file `path`, as PNG.
+
+    Raises:
+        MissingExtraError: If matplotlib is not installed.
+    """
+    plotting.save(learning_curve(history, title=title, target=target), path)

@@ -1,0 +1,122 @@
+"""How a training goes, while it goes: a bar with tqdm, lines of text without."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TextIO, final
+
+from episodia.training.messages import say
+from episodia.training.training import Record
+
+LINE_EVERY_S = 2.0
+_LOSSES = ("policy_loss", "value_loss", "entropy")
+# As much as goes into 80 columns with the return and three losses behind it.
+_BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} {desc}"
+
+
+@final
+class Progress:
+    """Shows return, speed and losses after each update, as long as there is somewhere to show them.
+
+    Args:
+        steps: Where the training ends at the latest.
+        done: Where it begins.
+        stream: Where it is shown; by default `sys.stderr`.
+    """
+
+    def __init__(self, *, steps: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self._stream: TextIO | None = stream or sys.stderr
+        self._steps = steps
+        self._shown = done
+        self._next_s = 0.0
+        self._last: Record | None = None
+        self._has_told_of_faults = False
+        self._bar: Any = self._new_bar(done) if _is_terminal(self._stream) else None
+
+    def _new_bar(self, done: int) -> Any:
+        try:
+            tqdm: Any = importlib.import_module("tqdm")
+        except ImportError:
+            return None
+        options = {"unit": "", "unit_scale": True, "bar_format": _BAR, "dynamic_ncols": True}
+        return tqdm.tqdm(total=self._steps, initial=done, file=self._stream, **options)
+
+    def __call__(self, record: Record) -> None:
+        """Show `record`, if it is time to."""
+        self._last = record
+        if self._bar is not None:
+            self._move(record)
+        elif time.monotonic() >= self._next_s:
+            self._write(record)
+        self._tell_of_faults(record)
+
+    def _move(self, record: Record) -> None:
+        short = described(record, digits=2).replace(" loss", "").replace(",", "")
+        self._bar.set_description_str(short, refresh=False)
+        # The last update may go beyond the end, where a bar has no place.
+        steps = min(int(record["steps"]), self._steps)
+        self._with_bar(lambda: self._bar.update(steps - self._shown))
+        self._shown = steps
+
+    def _with_bar(self, draw: Callable[[], object]) -> None:
+        try:
+            draw()
+        except (OSError, ValueError):  # The terminal has gone.
+            self._bar = self._stream = None
+
+    def _write(self, record: Record) -> None:
+        speed = f"{record['steps_per_s']:,.0f} steps/s"
+        self._say(f"step {int(record['steps']):>8,} of {self._steps:,}  {speed:>16}  {described(record)}")
+        self._next_s = time.monotonic() + LINE_EVERY_S
+        self._last = None
+
+    def _tell_of_faults(self, record: Record) -> None:
+        """Say once that environments have failed: what is left out of the data is not left out at random."""
+        if not self._has_told_of_faults and record.get("num_env_restarts", 0):
+            self._has_told_of_faults = True
+            self._say(
+                "An environment has failed and was made anew; its episode is left out. The metrics count how often."
+            )
+
+    def _say(self, line: str) -> None:
+        if self._stream is not None and not say(line, self._stream):
+            self._stream = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._with_bar(self._bar.close)
+        elif self._last is not None:
+            self._write(self._last)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a bar can be drawn: on a terminal that has a width."""
+    if stream is None or not stream.isatty():
+        return False
+    try:
+        return os.get_terminal_size(stream.fileno()).columns > 0
+    except (OSError, ValueError):  # One that does not tell.
+        return True
+
+
+def described(record: Record, *, digits: int = 3) -> str:
+    """Return the mean return and the losses of `record` as text.
+
+    >>> described({"return_mean": 21.5, "policy_loss": -0.01234, "other": 1.0})
+    'return 21.5, policy loss -0.0123'
+    """
+    known = math.isfinite(record.get("return_mean", math.nan))
+    parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
+    losses = [name for name in record if name.rpartition("/")[2] in _LOSSES]
+    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])

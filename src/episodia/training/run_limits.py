@@ -1,0 +1,101 @@
+"""When a run stops, and what it writes meanwhile; a run remembers it, and goes on with it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+from episodia.arguments import checked_flag, checked_number, checked_whole
+from episodia.checkpoints.safe_files import read_plain, write_durably
+from episodia.errors import CheckpointError, TrainingError
+from episodia.training.training_checks import check_limits
+
+_FORMAT = "episodia run 1"
+_MOST_BYTES = 10_000
+_LOWEST = -sys.float_info.max
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What belongs to a run beside its training.
+
+    Args:
+        steps: Of the environment, at most.
+        target: The mean return to stop at; None, or infinity, is none.
+        checkpoint_every: After how many steps each it is saved. That is a part of what is computed: after each checkpoint
+            new episodes begin.
+        tensorboard: Whether metrics are written for TensorBoard too.
+
+    Raises:
+        TrainingError: If one of them is something else.
+
+    >>> Limits(steps=100).changed(target=5.0, steps=None)
+    Limits(steps=100, target=5.0, checkpoint_every=None, tensorboard=False)
+    """
+
+    steps: int
+    target: float | None = None
+    checkpoint_every: int | None = None
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        check_limits("run", self.steps, self.target)
+        # As plain values: numbers of NumPy are none of JSON, and neither is infinity.
+        every, target = self.checkpoint_every, None if self.target == math.inf else self.target
+        plain: dict[str, Any] = {
+            "steps": int(self.steps),
+            "tensorboard": checked_flag(TrainingError, "run", "tensorboard", self.tensorboard),
+            "target": None
+            if target is None
+            else checked_number(TrainingError, "run", "target", float(target), _LOWEST),
+        }
+        if every is not None:
+            plain["checkpoint_every"] = checked_whole(TrainingError, "run", "checkpoint_every", every, 1)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+    def changed(self, **others: Any) -> Limits:
+        """Return limits in which those of `others` that are not None take the place of these."""
+        given = {name: value for name, value in others.items() if value is not None}
+        return Limits(**{**asdict(self), **given})
+
+    def save(self, path: Path) -> None:
+        """Write them into a file, as JSON.
+
+        Raises:
+            TrainingError: If it cannot be written.
+        """
+        try:
+            write_durably(path, (json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode())
+        except OSError as error:
+            raise TrainingError(
+                f"{path}: found that it cannot be written ({error}), expected a place with room and permission. Choose "
+                "another directory."
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path) -> Limits:
+        """Return the limits that `save` has written.
+
+        Raises:
+            TrainingError: If the file is missing, or holds something else.
+        """
+        try:
+            data: object = json.loads(read_plain(path, _MOST_BYTES))
+        except (OSError, ValueError, RecursionError, CheckpointError) as error:
+            raise TrainingError(
+                f"{path}: found that it cannot be read ({error}), expected the limits of a run. Pass the directory of a run."
+            ) from error
+        names = {each.name for each in fields(cls)}
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT or set(data) != {"format", *names}:
+            raise TrainingError(
+                f"{path}: found {repr(data)[:80]}, expected the limits of a run, {sorted(names)}. It was made by "
+                "something else."
+            )
+        return cls(**{name: data[name] for name in names})

@@ -1,0 +1,60 @@
+"""Metrics for TensorBoard: one point of each curve for each update. The only file that imports it."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+from episodia.errors import MissingExtraError
+from episodia.training.training import Record
+
+# What the horizontal axis is, or is as good as.
+_NO_CURVE = ("steps", "iteration")
+
+
+@final
+class TensorBoardLog:
+    """Writes records as event files into a directory; `tensorboard --logdir` shows them over the environment steps.
+
+    Args:
+        directory: Where the files go; those of earlier parts of a run stay.
+        steps: How many steps the run has behind it: what was written of later ones, by a part of it that was lost, is hidden.
+
+    Raises:
+        MissingExtraError: If TensorBoard is not installed.
+    """
+
+    def __init__(self, directory: Path, *, steps: int = 0) -> None:
+        self._writer = check_installed().SummaryWriter(str(directory), purge_step=steps + 1)
+
+    def __call__(self, record: Record) -> None:
+        """Add a point at `record["steps"]` to the curve of each number; what is not finite is left out."""
+        for name, value in record.items():
+            if name not in _NO_CURVE and math.isfinite(value):
+                self._writer.add_scalar(name, value, int(record["steps"]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+
+def check_installed() -> Any:
+    """Return torch's module for TensorBoard.
+
+    Raises:
+        MissingExtraError: If TensorBoard is not installed.
+    """
+    try:
+        return importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise MissingExtraError(
+            "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or go without: "
+            "`metrics.jsonl` has the same numbers."
+        ) from error

@@ -1,0 +1,105 @@
+"""What a training is given; that is checked before anything is built, played or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from episodia.arguments import checked_whole, is_number
+from episodia.errors import TrainingError
+from episodia.learners import Learner
+from episodia.training.recipes import Recipe
+from episodia.training.training_setup import Setup
+
+_RUNNER = ("sample", "evaluate", "set_weights", "get_metrics", "get_state", "set_state", "close")
+
+
+def check_limits(where: str, steps: object, target: object) -> None:
+    """Check when a training stops.
+
+    Raises:
+        TrainingError: If `steps` is no whole number, or if `target` is neither a number nor None.
+
+    >>> check_limits("train", steps=100, target=None)
+    """
+    checked_whole(TrainingError, where, "steps", steps, 0)
+    if target is not None and not is_number(target):
+        raise TrainingError(
+            f"{where}: found `target={target!r}`, expected a mean return to stop at, or None. Pass one of these."
+        )
+
+
+def check_threads(torch_threads: object) -> None:
+    """Check with how many threads torch is to compute.
+
+    Raises:
+        TrainingError: If it is neither a number from 1 on nor None.
+    """
+    if torch_threads is not None:
+        checked_whole(TrainingError, "training", "torch_threads", torch_threads, 1, below=2**15)
+
+
+def check_setup(setup: object) -> None:
+    """Check that `setup` is one.
+
+    Raises:
+        TrainingError: If it is not.
+    """
+    if not isinstance(setup, Setup):
+        raise TrainingError(f"training: found `setup={setup!r}`, expected a `Setup`. Make one with `Setup.of`.")
+
+
+def check_parts(runner: object, learner: object, recipe: object, setup: object) -> None:
+    """Check what a training is made of.
+
+    Raises:
+        TrainingError: If something is of another kind.
+    """
+    missing = [name for name in _RUNNER if not callable(getattr(runner, name, None))]
+    if missing or isinstance(runner, type):
+        raise TrainingError(
+            f"training: found {runner!r} as the runner, without {missing or 'an instance'}; expected a `SingleAgentEnvRunner`, "
+            "a `MultiAgentEnvRunner`, or something that does as much. Pass one."
+        )
+    if not isinstance(learner, Learner) or not isinstance(recipe, Recipe):
+        raise TrainingError(
+            f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe`. "
+            "Pass such ones."
+        )
+    if setup is not None:
+        check_setup(setup)
+
+
+COUNTERS = ("iteration", "steps", "episodes")
+
+_PARTS = ("runner", "learner", "progress")
+
+
+def check_state(state: Mapping[str, Any]) -> None:
+    """Check that `state` has all parts of a training's state, and that what it says about the progress makes sense.
+
+    Raises:
+        TrainingError: If not.
+    """
+    parts: object = state
+    missing = [part for part in _PARTS if not (isinstance(parts, Mapping) and isinstance(parts.get(part), Mapping))]
+    if missing:
+        raise TrainingError(
+            f"state of a training: found no dict for {missing}, expected what `get_state` returned. Pass that."
+        )
+    progress = state["progress"]
+    counts, time_s, returns = (
+        [progress.get(name) for name in COUNTERS],
+        progress.get("time_s"),
+        progress.get("recent_returns"),
+    )
+    if (
+        not all(type(count) is int and count >= 0 for count in counts)
+        or not isinstance(time_s, (int, float))
+        or not isinstance(returns, (list, tuple))
+        or not all(isinstance(each, (int, float)) for each in returns)
+    ):
+        raise TrainingError(
+            f"state of a training: found {dict(progress)} as `progress`, expected the counts {list(COUNTERS)}, `time_s` and a "
+            "list of `recent_returns`. Pass what `get_state` returned."
+        )

@@ -1,0 +1,139 @@
+"""Stacked frames, against a list of the last few observations of each step."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.connectors.env_to_module.frame_stacking import FrameStacking
+from episodia.episodes.lists.gather import DroppedHistoryError
+from episodia.errors import BatchError, PipelineError
+from episodia.testing import assert_same_items
+from piece_calls import BOX_KINDS, acted, built, called, from_birth, trained, without_spaces
+
+
+def stacked(items, num_frames, axis):
+    """Return the last of `items` on the ones before it, by NumPy's own functions for single arrays."""
+    frames = ([zeros_like(items[0])] * num_frames + items)[-num_frames:]
+    return _stacked(frames, axis)
+
+
+def zeros_like(item):
+    if isinstance(item, dict):
+        return {key: zeros_like(value) for key, value in item.items()}
+    if isinstance(item, tuple):
+        return tuple(map(zeros_like, item))
+    return np.zeros_like(item)
+
+
+def _stacked(frames, axis):
+    first = frames[0]
+    if isinstance(first, dict):
+        return {key: _stacked([frame[key] for frame in frames], axis) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_stacked(list(column), axis) for column in zip(*frames, strict=True))
+    has_axis = -first.ndim <= axis < first.ndim and first.shape[axis] == 1
+    return np.concatenate(frames, axis) if has_axis else np.stack(frames, axis)
+
+
+@given(from_birth(kinds=BOX_KINDS), st.integers(1, 4), st.sampled_from([-1, 0]), st.booleans(), st.booleans())
+def test_each_observation_stands_on_those_before_it(trajectory, num_frames, axis, finalized, gives_space):
+    space = trajectory.observation_space if gives_space else None
+    piece = FrameStacking(space, num_frames=num_frames, axis=axis)
+    episode = built(without_spaces(trajectory) if gives_space else trajectory, finalized)
+
+    items = trajectory.observations
+    expected = [stacked(items[: t + 1], num_frames, axis) for t in range(len(items))]
+    assert_same_items(trained(piece, episode), expected)
+    assert_same_items(acted(piece, episode), expected[-1:])
+    if gives_space:
+        assert all(piece.observation_space.contains(row) for row in expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "expected"),
+    [
+        ((84, 84, 1), -1, (84, 84, 4)),
+        ((84, 84, 3), -1, (84, 84, 3, 4)),
+        ((84, 84), -1, (84, 84, 4)),
+        ((84, 84), 0, (4, 84, 84)),
+        ((1, 84, 84), 0, (4, 84, 84)),
+        ((84, 84), -2, (84, 4, 84)),
+        ((84, 84), 1, (84, 4, 84)),
+        ((84, 84), 2, (84, 84, 4)),
+        ((84, 1), -2, (84, 4, 1)),
+        ((5,), -1, (5, 4)),
+        ((1,), -1, (4,)),
+        ((), -1, (4,)),
+    ],
+)
+def test_where_the_axis_of_the_frames_is(shape, axis, expected):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    piece = FrameStacking(space, num_frames=4, axis=axis)
+
+    (row,) = acted(piece, SingleAgentEpisode(observations=[np.ones(shape, np.uint8)]))
+
+    assert piece.observation_space.shape == row.shape == expected
+    assert row.dtype == piece.observation_space.dtype == np.uint8
+
+
+def test_bounds_of_older_frames_include_the_zeros_before_the_first():
+    piece = FrameStacking(spaces.Box(2.0, 5.0, (1,)), num_frames=3)
+
+    assert piece.observation_space.low.tolist() == [0.0, 0.0, 2.0]
+    assert piece.observation_space.high.tolist() == [5.0, 5.0, 5.0]
+
+
+def test_the_lookback_is_what_a_chunk_must_keep():
+    piece = FrameStacking(num_frames=3)
+    whole = SingleAgentEpisode(
+        observations=list(map(float, range(6))), actions=[0] * 5, rewards=[0.0] * 5, len_lookback_buffer=0
+    )
+
+    assert piece.lookback == 2
+    assert acted(piece, whole.cut(len_lookback_buffer=2))[0].tolist() == [3.0, 4.0, 5.0]
+    with pytest.raises(DroppedHistoryError):
+        acted(piece, whole.cut(len_lookback_buffer=1))
+
+
+def test_observations_of_an_earlier_piece_would_be_lost_and_are_an_error():
+    with pytest.raises(BatchError, match="Place this piece before all others that write 'obs'"):
+        called(FrameStacking(num_frames=2), EpisodeList([SingleAgentEpisode(observations=[1.0])]), {"obs": [2.0]})
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Dict({"a": spaces.MultiBinary(2)}), spaces.Text(3)])
+def test_anything_but_boxes_is_refused(space):
+    with pytest.raises(PipelineError, match="expected a Box"):
+        FrameStacking(space, num_frames=2)
+
+
+@pytest.mark.parametrize("num_frames", [0, -1, 2.5, "2"])
+def test_a_number_of_frames_that_is_none_is_refused(num_frames):
+    with pytest.raises(PipelineError, match="num_frames="):
+        FrameStacking(num_frames=num_frames)
+
+
+def test_an_axis_that_the_frames_cannot_have_is_refused():
+    with pytest.raises(PipelineError, match=r"float32\[2\].*`axis=2`"):
+        FrameStacking(spaces.Box(0, 1, (2,)), num_frames=2, axis=2)
+
+
+def test_each_agent_stacks_its_own_frames():
+    episode = MultiAgentEpisode(agent_to_module_mapping_fn=lambda *_: "m")
+    episode.add_env_reset(observations={"a": 1.0, "b": 10.0})
+    episode.add_env_step({"b": 20.0}, {"a": 0, "b": 0}, {"b": 0.0})
+    episode.add_env_step({"a": 2.0, "b": 30.0}, {"b": 0}, {"a": 0.0, "b": 0.0})
+    space = spaces.Dict({"a": spaces.Box(0, 99, ()), "b": spaces.Box(0, 99, ())})
+    piece = FrameStacking(space, num_frames=2, multi_agent=True)
+
+    assert called(piece, EpisodeList([episode]).current())["obs"]["m"].values.tolist() == [[1.0, 2.0], [20.0, 30.0]]
+    assert called(piece, EpisodeList([episode]))["obs"]["m"].values.tolist() == [
+        [0.0, 1.0],
+        [1.0, 2.0],
+        [0.0, 10.0],
+        [10.0, 20.0],
+        [20.0, 30.0],
+    ]
+    assert piece.observation_space["a"].shape == (2,)

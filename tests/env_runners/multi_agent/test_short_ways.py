@@ -1,0 +1,247 @@
+"""The short ways, by which most steps are recorded and acted on, give what the long ones give, bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from episodia.connectors import ConnectorV2, FlattenObservations, MeanStdFilter, OneHotObservations
+from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv
+from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
+from episodia.episodes.multi_agent.bulk_steps import BulkSteps
+from episodia.modules import MLPActorCritic, RuleModule
+from episodia.testing import assert_same_multi_agent_episode
+from scripted_agents import ACTIONS, OBSERVATIONS, Echo, assert_recorded_as_by_a_plain_loop, makers
+
+
+class Nothing(ConnectorV2):
+    """Does nothing; but as nobody knows that, pipelines and episodes have to go the long way."""
+
+    lookback = 0
+
+    def __call__(self, *, batch, **kwargs):
+        return batch
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """Return a list of how many steps were kept back each time that they were stored."""
+    counts, flush = [], BulkSteps.flush
+    monkeypatch.setattr(BulkSteps, "flush", lambda self: (counts.append(len(self)), flush(self))[1])
+    return counts
+
+
+BULK = {"kind": "simultaneous", "longest": 25, "tells_infos": False}
+
+
+@settings(max_examples=40)
+@given(
+    num_envs=st.integers(1, 3),
+    fragments=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    lookback=st.integers(0, 2),
+    seed=st.integers(0, 2**32),
+    reuses_buffers=st.booleans(),
+    by=st.sampled_from(["env_steps", "agent_steps"]),
+)
+def test_steps_that_are_kept_back_are_what_a_plain_loop_would_have_recorded(
+    num_envs, fragments, lookback, seed, reuses_buffers, by
+):
+    make, envs = makers(**BULK, reuses_buffers=reuses_buffers)
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=num_envs, seed=seed, lookback=lookback)
+    samples = [chunk for steps in fragments for chunk in runner.sample(num_timesteps=steps, count_steps_by=by)]
+
+    assert_recorded_as_by_a_plain_loop(samples, envs)
+
+
+def test_most_steps_are_kept_back(flushed):
+    make, _ = makers(**{**BULK, "longest": 1})
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=3, seed=0)
+    for env in runner.envs:
+        env.longest = 10**6
+    runner.sample(num_timesteps=300)
+
+    assert sum(flushed) == 99  # all but the first one, which is the pattern
+
+
+class Counting(MultiAgentEnv):
+    """Two agents with spaces of their own, who count."""
+
+    possible_agents = agents = ("a", "b")
+    observation_spaces = {  # noqa: RUF012  # never changed
+        "a": spaces.MultiDiscrete([9]),
+        "b": spaces.MultiDiscrete([9], start=[-3]),
+    }
+    action_spaces = dict.fromkeys(agents, spaces.Discrete(2))
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self._shown(), {}
+
+    def step(self, actions):
+        self.t += 1
+        return self._shown(), dict.fromkeys(actions, 0.0), {"__all__": self.t == 8}, {}, {}
+
+    def _shown(self):
+        return {"a": np.array([self.t]), "b": np.array([self.t - 3])}
+
+
+SEEN = {
+    "one hot": (lambda: [OneHotObservations(multi_agent=True)], lambda rows: rows.argmax(1)),
+    "vectors": (lambda: [FlattenObservations(multi_agent=True)], lambda rows: rows.argmax(1)),
+    "a filter": (lambda: [MeanStdFilter(multi_agent=True)], lambda rows: rows[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_agents_with_spaces_and_statistics_of_their_own_act_on_what_they_were_shown_last(name):
+    pieces, numbers = SEEN[name]
+    seen = []
+
+    def note(rows):
+        seen.append(numbers(rows).tolist())
+        return np.zeros(len(rows), np.int64)
+
+    with MultiAgentEnvRunner(Counting, RuleModule(note), env_to_module=pieces(), seed=0) as runner:
+        runner.sample(num_episodes=1)
+
+    shift = -3 if name == "a filter" else 0
+    assert seen == [[t, t + shift] for t in range(8)]
+
+
+@pytest.mark.parametrize("kind", ["simultaneous", "turns", "random"])
+@pytest.mark.parametrize("explore", [False, True])
+def test_default_pipelines_act_the_same_with_and_without_a_short_cut(kind, explore):
+    samples, names = [], ("env_to_module", "module_to_env")
+    for custom in ([], [Nothing]):
+        make, _ = makers(kind=kind, longest=12, tells_infos=kind != "simultaneous")
+        module = MLPActorCritic(OBSERVATIONS, ACTIONS, (8,), generator=torch.Generator().manual_seed(3))
+        runner = MultiAgentEnvRunner(
+            make, module, num_envs=3, seed=2, explore=explore, **{name: [piece() for piece in custom] for name in names}
+        )
+        samples.append([chunk for _ in range(4) for chunk in runner.sample(num_timesteps=15)])
+
+    for found, expected in zip(*samples, strict=True):
+        assert_same_multi_agent_episode(found, expected, ignore=["times"])
+
+
+class Movers(MultiAgentEnv):
+    """Agents whose actions are arrays, and that spoil the actions that they are given."""
+
+    possible_agents = agents = ("left", "right")
+    observation_spaces = dict.fromkeys(agents, spaces.Box(-1.0, 1.0, (3,), np.float32))
+
+    def __init__(self, actions):
+        self.action_spaces = dict.fromkeys(self.agents, actions)
+        self.received = []
+
+    def reset(self, *, seed=None, options=None):
+        return {agent: np.zeros(3, np.float32) for agent in self.agents}, {}
+
+    def step(self, actions):
+        self.received.append({agent: action.copy() for agent, action in actions.items()})
+        for action in actions.values():
+            action[...] = 0
+        observations = {agent: np.full(3, len(self.received) / 100, np.float32) for agent in self.agents}
+        return observations, dict.fromkeys(self.agents, 1.0), {"__all__": False}, {}, {}
+
+
+@pytest.mark.parametrize("pieces", [[], [Nothing()]], ids=["short", "long"])
+@pytest.mark.parametrize("at_random", [False, True])
+@pytest.mark.parametrize("with_module", [False, True])
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([9, 9]), spaces.Box(-1.0, 1.0, (2,), np.float32)], ids=str)
+def test_environments_that_change_their_actions_do_not_change_what_is_recorded(pieces, at_random, with_module, space):
+    env = Movers(space)
+    module = MLPActorCritic(env.observation_spaces["left"], space) if with_module else None
+    runner = MultiAgentEnvRunner(env, module, env_to_module=pieces, seed=1)
+    chunk = runner.sample(num_timesteps=6, random_actions=at_random)[0]
+    actions = chunk.agent_episodes["right"].get_actions()
+
+    # What the environment gets of a Box is clipped; nothing else is done to it.
+    expected = actions if isinstance(space, spaces.MultiDiscrete) else np.clip(actions, -1, 1)
+    np.testing.assert_allclose([step["right"] for step in env.received], expected, rtol=1e-6)
+
+
+class Careless(Echo):
+    """Writes into its input, and puts out the same memory again and again."""
+
+    def __init__(self):
+        super().__init__()
+        self.actions, self.tags = np.zeros(3, np.int64), np.zeros((3, 2), np.float32)
+
+    def forward_exploration(self, batch):
+        self.actions[:] = batch["obs"][:, 3].numpy() % 5
+        self.tags[:] = batch["obs"][:, 3:].numpy()
+        batch["obs"].zero_()
+        return {"actions": self.actions, "tag": self.tags}
+
+    forward_inference = forward_train = forward_exploration
+
+
+@pytest.mark.parametrize("pieces", [[], [Nothing()]], ids=["short", "long"])
+def test_modules_that_use_their_memory_again_do_not_change_what_was_recorded(pieces):
+    make, _ = makers(**{**BULK, "longest": 1})
+    runner = MultiAgentEnvRunner(make, Careless(), env_to_module=pieces, seed=1)
+    runner.envs[0].longest = 10**6
+    single = runner.sample(num_timesteps=8)[0].agent_episodes["agent 1"]
+
+    assert single.get_observations()[:, 3].tolist() == list(range(9))
+    assert single.get_actions().tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert single.get_extra_model_outputs("tag")[:, 1].tolist() == list(range(8))
+
+
+def test_an_interrupt_while_steps_are_stored_leaves_no_half_step(monkeypatch):
+    make, _ = makers(**{**BULK, "longest": 1})
+    runner = MultiAgentEnvRunner(make, Echo(), seed=1)
+    runner.envs[0].longest = 10**6
+    runner.sample(num_timesteps=2)
+    pushed = []
+
+    def interrupted(steps, rows):
+        rows[0].observations.push(steps[0].observations[0])
+        pushed.append(len(steps))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("episodia.episodes.multi_agent.bulk_steps._push", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runner.sample(num_timesteps=7)
+    chunk = runner.sample(num_timesteps=12)[0]
+
+    assert pushed
+    assert chunk.agent_episodes["agent 2"].get_observations()[:, 3].tolist() == list(range(2, 15))
+
+
+def test_what_does_not_look_like_the_step_before_goes_the_long_way(flushed):
+    class Turning(Movers):
+        def step(self, actions):
+            *result, infos = super().step(actions)
+            count = len(self.received)
+            if count % 7 == 0:
+                infos = {"left": {"count": count}}
+            if count % 11 == 0:
+                result[1] = {"left": 1, "right": np.float32(2.0)}
+            return (*result, infos)
+
+    env = Turning(spaces.MultiDiscrete([9, 9]))
+    chunk = MultiAgentEnvRunner(
+        env, MLPActorCritic(Movers.observation_spaces["left"], spaces.MultiDiscrete([9, 9])), seed=0
+    )
+    chunk = chunk.sample(num_timesteps=50)[0]
+    infos = chunk.agent_episodes["left"].get_infos()
+
+    assert 20 < sum(flushed) < 50
+    assert [info.get("count") for info in infos] == [None if t % 7 or not t else t for t in range(51)]
+    assert chunk.agent_episodes["right"].get_rewards().sum() == 50 + 4
+
+
+def test_the_horizon_is_kept_also_where_steps_are_kept_back(flushed):
+    make, _ = makers(**{**BULK, "longest": 1})
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=0, horizon=9)
+    for env in runner.envs:
+        env.longest = 10**6
+    episodes = runner.sample(num_timesteps=90)
+
+    assert sum(flushed) > 20
+    assert {(len(episode), episode.is_truncated, episode.is_terminated) for episode in episodes} == {(9, True, False)}
