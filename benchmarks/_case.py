@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+# What an expert writes by hand, and what our library does by default: both are measured in our process.
+BARE_LOOP, DEFAULT = "bare loop", "default pipeline"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -28,6 +31,8 @@ class Case:
         check: What to compare between the sides after one `run`; by default the result of `run`.
         differs: Why the results of the sides may differ, where they do so on purpose.
         by_hand: The same without any library, as an expert would write it: measured in our process, in turn with `run`.
+        by_default: The same with the defaults of our library, where `run` has something added; measured as `by_hand` is.
+        is_quick: Whether a quick run has it.
     """
 
     name: str
@@ -38,6 +43,14 @@ class Case:
     check: Callable[[], Any] | None = None
     differs: str = ""
     by_hand: Callable[[], Any] | None = None
+    by_default: Callable[[], Any] | None = None
+    is_quick: bool = True
+
+    @property
+    def beside(self) -> dict[str, Callable[[], Any]]:
+        """What is measured in the same process, by what rows are then said to be against."""
+        both = {BARE_LOOP: self.by_hand, DEFAULT: self.by_default}
+        return {name: run for name, run in both.items() if run is not None}
 
 
 def time_case(case: Case, budget_s: float) -> float:

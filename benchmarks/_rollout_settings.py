@@ -21,20 +21,22 @@ KINDS = ("sync", "vectorised")
 # How many environments there are, and for how many steps each of them is played before data is handed out.
 FRAGMENTS = {1: 512, 16: 128, 64: 64, 256: 32}
 RECURRENT_ENVS = 16
+# How many environments are played with a piece in front of the module.
+PIECE_ENVS = (1, 16, 64)
 
 
-def single_row(kind: str, num_envs: int) -> str:
+def single_row(kind: str, num_envs: int, added: str = "") -> str:
     """Return the name of a row with one agent in each environment.
 
-    >>> single_row("sync", 16)
-    'rollout sync 16 envs'
+    >>> single_row("sync", 16), single_row("sync", 16, "MeanStdFilter")
+    ('rollout sync 16 envs', 'rollout sync 16 envs, MeanStdFilter')
     """
-    return f"rollout {kind} {num_envs} envs"
+    return f"rollout {kind} {num_envs} envs{added and ', '}{added}"
 
 
-def team_row(team: type[Team], num_agents: int, num_envs: int) -> str:
+def team_row(team: type[Team], num_agents: int, num_envs: int, added: str = "") -> str:
     """Return the name of a row with several agents in each environment."""
-    return f"rollout multi-agent {num_agents} agents x {num_envs} envs{team.manner}"
+    return f"rollout multi-agent {num_agents} agents x {num_envs} envs{team.manner}{added and ', '}{added}"
 
 
 class Team:
@@ -115,3 +117,5 @@ TEAMS: tuple[tuple[type[Team], int, int, int], ...] = (
     *((Walkers, agents, envs, steps) for agents in (2, 8) for envs, steps in ((1, 100), (8, 50))),
     *((CartPoles, 8, envs, steps) for envs, steps in ((1, 100), (8, 50))),
 )
+# The one that is also played with a piece, and with a callback.
+WATCHED_TEAM = (Walkers, 8, 8, 50)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -42,12 +43,11 @@ class Worker:
         return {"fingerprint": fingerprint(self.cases[case])}
 
     def time(self, case: str, budget_s: float) -> dict[str, Any]:
-        """Return the seconds per unit of work of `case`, and of what does the same by hand if there is such a thing."""
+        """Return the seconds per unit of work of `case`, and of what is measured beside it."""
         measured = self.cases[case]
-        answer = {"seconds": time_case(measured, budget_s)}
-        if measured.by_hand is not None:
-            answer["by_hand"] = time_case(_by_hand(measured), budget_s)
-        return answer
+        seconds = time_case(measured, budget_s)
+        beside = {name: time_case(_beside(measured, run), budget_s) for name, run in measured.beside.items()}
+        return {"seconds": seconds, "beside": beside}
 
     def call(self, function: str, **arguments: Any) -> dict[str, Any]:
         """Return what a function of the module returns, for what is no case."""
@@ -56,16 +56,13 @@ class Worker:
 
 
 def _described(case: Case) -> dict[str, Any]:
-    by_hand = case.by_hand is not None
-    return {"name": case.name, "unit": case.unit, "differs": case.differs, "by_hand": by_hand}
+    told = {"name": case.name, "unit": case.unit, "differs": case.differs, "is_quick": case.is_quick}
+    return {**told, "beside": list(case.beside)}
 
 
-def _by_hand(case: Case) -> Case:
-    """Return the case of doing `case` by hand, timed alike: as many calls between preparations, caches as cold."""
-    by_hand = case.by_hand
-    if by_hand is None or case.prepare is None:
-        return replace(case, run=by_hand)
-    return replace(case, run=lambda _: by_hand())
+def _beside(case: Case, run: Callable[[], Any]) -> Case:
+    """Return the case of doing `run` instead, timed alike: as many calls between preparations, caches as cold."""
+    return replace(case, run=run if case.prepare is None else lambda _: run())
 
 
 def main() -> None:
