@@ -1,18 +1,21 @@
-"""The pipelines of both sides, as their own defaults build them, and the same networks behind them."""
+"""The pipelines of both sides, as their own learners and runners build them, and the same networks behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from _connector_data import GAMMA, LAMBDA, MAX_SEQ_LEN, UNITS, FlatValues, RecurrentValues, Trajectory
 from gymnasium import spaces
+from torch import Tensor, nn
 
 OBSERVATIONS = spaces.Box(-10.0, 10.0, (4,), np.float32)
 ACTIONS = spaces.Discrete(2)
 # The name that both sides have for the only module.
 MODULE_ID = "default_policy"
+BatchOf = Callable[[Any], dict[str, Any]]
 EXTRAS = ("action_logp", "action_dist_inputs")
 
 
@@ -25,39 +28,43 @@ class Ours:
         self.episode_class = import_module("episodia").SingleAgentEpisode
         self.logging: dict[str, Any] = {}
 
-    def learner(self, *, stateful: bool) -> Any:
-        """Return the default learner pipeline with GAE and standardisation."""
-        defaults, targets = (
-            import_module("episodia.connectors.defaults"),
-            import_module("episodia.connectors"),
+    @staticmethod
+    def batches(network: FlatValues | RecurrentValues) -> BatchOf:
+        """Return what a PPO learner makes of episodes."""
+        learners = import_module("episodia.learners")
+        config = learners.PPOConfig(gamma=GAMMA, lambda_=LAMBDA, max_seq_len=MAX_SEQ_LEN)
+        learner = learners.Learner(
+            _OurModule(network), config, observation_space=OBSERVATIONS, action_space=ACTIONS, seed=0
         )
-        estimates = targets.GeneralAdvantageEstimation(gamma=GAMMA, lambda_=LAMBDA, max_seq_len=MAX_SEQ_LEN)
-        return defaults.learner(
-            OBSERVATIONS,
-            ACTIONS,
-            targets=[estimates, targets.Standardize()],
-            stateful=stateful,
-            max_seq_len=MAX_SEQ_LEN,
-        )
+        return lambda episodes: learner.batch_of(episodes)[MODULE_ID]
 
     def env_to_module(self) -> Any:
         """Return the default env-to-module pipeline."""
         return import_module("episodia.connectors.defaults").env_to_module(OBSERVATIONS, ACTIONS)
 
     @staticmethod
-    def learner_module(network: FlatValues | RecurrentValues) -> Any:
+    def acting_module(network: FlatValues | RecurrentValues) -> Any:
         """Return a module that computes values with `network`."""
         return _OurModule(network)
 
-    acting_module = learner_module
 
+class _OurModule(nn.Module):
+    """A network as a module that computes values. It is never asked to act, or for what a loss needs."""
 
-class _OurModule:
-    """A network as a module: what pipelines ask of it, and no more."""
+    observation_space, action_space = OBSERVATIONS, ACTIONS
 
     def __init__(self, network: FlatValues | RecurrentValues) -> None:
+        super().__init__()
+        self.network = network
         self._state = _initial_state(network)
-        self.compute_values = network.values
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
+        return self.network.values(batch)
+
+    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    forward_exploration = forward_inference = forward_train
 
     def is_stateful(self) -> bool:
         return bool(self._state)
@@ -78,13 +85,23 @@ class RLlib:
         logger = import_module("ray.rllib.utils.metrics.metrics_logger").MetricsLogger(root=False)
         self.logging = {"metrics": logger, "metrics_prefix_key": ("connectors",)}
 
-    def learner(self, *, stateful: bool) -> Any:  # RLlib's pipeline asks the module
-        """Return PPO's learner pipeline."""
+    def batches(self, network: FlatValues | RecurrentValues) -> BatchOf:
+        """Return what PPO's learner pipeline makes of episodes."""
         pieces = import_module("ray.rllib.connectors.learner")
         pipeline = self._config.build_learner_connector(OBSERVATIONS, ACTIONS)
         pipeline.prepend(pieces.AddOneTsToEpisodesAndTruncate())
         pipeline.append(pieces.GeneralAdvantageEstimation(gamma=GAMMA, lambda_=LAMBDA))
-        return pipeline
+        # A learner holds its module in a container.
+        container = import_module("ray.rllib.core.rl_module.multi_rl_module").MultiRLModule()
+        container.add_module(MODULE_ID, self.acting_module(network))
+
+        def batch_of(episodes: Any) -> dict[str, Any]:
+            made = pipeline(
+                rl_module=container, batch={}, episodes=episodes, shared_data={}, metrics=self.logging["metrics"]
+            )
+            return made[MODULE_ID]
+
+        return batch_of
 
     def env_to_module(self) -> Any:
         """Return PPO's env-to-module pipeline."""
@@ -102,13 +119,6 @@ class RLlib:
         }
         made = type("ValuesOnly", (base, values), methods)
         return made(observation_space=OBSERVATIONS, action_space=ACTIONS, model_config={"max_seq_len": MAX_SEQ_LEN})
-
-    @classmethod
-    def learner_module(cls, network: FlatValues | RecurrentValues) -> Any:
-        """Return the same module in a container, as a learner holds it."""
-        container = import_module("ray.rllib.core.rl_module.multi_rl_module").MultiRLModule()
-        container.add_module(MODULE_ID, cls.acting_module(network))
-        return container
 
 
 def recorder_of(data: list[Trajectory], steps: list[dict[str, Any]]) -> Any:

@@ -1,5 +1,7 @@
 """What `connectors.py` measures: the default pipelines of both sides, on the same data and with the same networks.
 
+Learner rows measure what users run: `Learner.batch_of` of a PPO learner, with all pieces that it has by default.
+
 RLlib's learner pipeline changes the episodes that it is given (it adds a time step to each), so both sides get new ones
 each time, restored outside the timing from the bytes that a runner would send. What comes out is compared step by step:
 copied columns bit by bit between the sides, advantages and value targets with a computation by the book in float64.
@@ -23,9 +25,11 @@ import numpy as np
 from _bare_loop import flat_batch, recurrent_batch
 from _case import Case
 from _connector_data import MAX_SEQ_LEN, FlatValues, RecurrentValues, Trajectory, as_handed_out, trajectories, verified
-from _connector_sides import MODULE_ID, Ours, RLlib, finalized_episode, recorder_of, running_episode, vector_steps
+from _connector_sides import Ours, RLlib, finalized_episode, recorder_of, running_episode, vector_steps
 
 SIZES = ((20, 200), (200, 20), (160, 200))
+# 4,000 steps in episodes of 1 to about 100 steps, as those of an agent that has just begun to learn.
+VARYING = 1 + np.random.default_rng(2).multinomial(4_000 - 198, np.random.default_rng(3).dirichlet(np.ones(198)))
 # 4,000 steps that do not fill whole sequences, so there is padding on both sides.
 UNEVEN = [193, 207] * 10
 RUNNING_EPISODES = (1, 16, 64, 256)
@@ -52,6 +56,8 @@ class _Bench:
         for count, steps in SIZES:
             data = self.ordered(trajectories([steps] * count), recorded)
             yield self.learner_case(f"learner pipeline {count}x{steps}", data, None, FlatValues(), recorded)
+        data = self.ordered(trajectories(VARYING.tolist()), recorded)
+        yield self.learner_case("learner pipeline 4000 steps in 198 episodes", data, None, FlatValues(), recorded)
         network, data = RecurrentValues(), self.ordered(trajectories(UNEVEN), recorded)
         states = [network.states(trajectory.obs[:-1]) for trajectory in data]
         name = f"learner pipeline LSTM 20x200 max_seq_len {MAX_SEQ_LEN}"
@@ -72,18 +78,12 @@ class _Bench:
     ) -> Case:
         """Return the case of the learner pipeline on `data`; on our side `recorded` says who made the episodes."""
         is_ours = isinstance(self.side, Ours)
-        pipeline, module = self.side.learner(stateful=states is not None), self.side.learner_module(network)
+        run = self.side.batches(network)
         is_taken = recorded and is_ours
         prepare = partial(_taken, data, vector_steps(data, states)) if is_taken else self.sent(data, states)
         by_hand = partial(flat_batch, data, network)
         if isinstance(network, RecurrentValues):
             by_hand = partial(recurrent_batch, data, states, network)
-
-        logger = self.side.logging.get("metrics")
-
-        def run(received: Any) -> Any:
-            made = pipeline(rl_module=module, batch={}, episodes=received, shared_data={}, metrics=logger)
-            return made[MODULE_ID]
 
         def check() -> Any:
             artificial = self.side.counts_artificial_steps
