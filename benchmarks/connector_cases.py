@@ -28,7 +28,7 @@ from _connector_data import MAX_SEQ_LEN, FlatValues, RecurrentValues, Trajectory
 from _connector_sides import Ours, RLlib, finalized_episode, recorder_of, running_episode, vector_steps
 
 SIZES = ((20, 200), (200, 20), (160, 200))
-# 4,000 steps in episodes of 1 to about 100 steps, as those of an agent that has just begun to learn.
+# 4,000 steps in episodes of 1 to 75 steps, such as an agent plays that has just begun to learn.
 VARYING = 1 + np.random.default_rng(2).multinomial(4_000 - 198, np.random.default_rng(3).dirichlet(np.ones(198)))
 # 4,000 steps that do not fill whole sequences, so there is padding on both sides.
 UNEVEN = [193, 207] * 10
