@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 TOLERANCE = 1e-4
-SHOWN = 8
+SHOWN = 100  # characters
 
 
 def figures_of(columns):
@@ -65,9 +65,10 @@ def _rounded(value):
 def _exact(value):
     """Return `value` if it is short, otherwise how it begins and a hash of the whole."""
     text = json.dumps(value, default=str)
-    if not isinstance(value, list) or len(value) <= SHOWN:
+    if not isinstance(value, list) or len(text) <= SHOWN:
         return json.loads(text)
-    return {"first": value[:2], "last": value[-1:], "sha256": hashlib.sha256(text.encode()).hexdigest()[:12]}
+    told = {"count": len(value), "sha256": hashlib.sha256(text.encode()).hexdigest()[:12]}
+    return told | {"first": json.loads(json.dumps(value[0], default=str))}
 
 
 def _agree(recorded, found):

@@ -18,34 +18,20 @@ from episodia.connectors import (
 )
 from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.learners import A2CConfig, Learner, PPOConfig, ReinforceConfig, default_pipeline
-from episodia.modules import LSTMActorCritic, MLPActorCritic, default_module
 from scripted_agents import Echo, ScriptedEnv
 from traces.games import ACTIONS, OBSERVATIONS, CartPoles, Turns, Walkers
+from traces.networks import SEED, network
 from traces.pieces import AddSpeeds, Cropped, Doubled, NotesReturns, Unchanged
 from traces.recorded_columns import of_episodes, of_games
+from traces.special_scenarios import SPECIAL
 
-SEED = 11
 CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
 ALGORITHMS = {"PPO": PPOConfig, "A2C": A2CConfig, "REINFORCE": ReinforceConfig}
-
-
-def generator():
-    return torch.Generator().manual_seed(SEED)
 
 
 def spaces_of(env):
     made = gym.make(env)
     return made.observation_space, made.action_space
-
-
-def network(kind, observation_space, action_space):
-    """Return a small seeded network; `kind` is "MLP", "LSTM", "GRU" or "default"."""
-    if kind == "MLP":
-        return MLPActorCritic(observation_space, action_space, (16, 16), generator=generator())
-    if kind == "LSTM":
-        return LSTMActorCritic(observation_space, action_space, (16,), 8, generator=generator())
-    recurrent = "gru" if kind == "GRU" else None
-    return default_module(observation_space, action_space, hidden=(16,), recurrent=recurrent, generator=generator())
 
 
 class Played:
@@ -400,7 +386,7 @@ OTHERS = {
     "callback on each step of many agents": partial(watched, game=CartPoles),
 }
 
-_GROUPS = {"episodes": EPISODES, "games": GAMES, "batches": BATCHES, "weights": WEIGHTS, "": OTHERS}
+_GROUPS = {"episodes": EPISODES, "games": GAMES, "batches": BATCHES, "weights": WEIGHTS, "special": SPECIAL, "": OTHERS}
 SCENARIOS = {
     f"{group}: {name}" if group else name: play
     for group, scenarios in _GROUPS.items()
