@@ -1,4 +1,4 @@
-"""Claim: the learner pipeline is at least 6 times as fast as RLlib's, the env-to-module pipeline at least 5 times.
+"""Goal: the learner pipeline is at least 6 times as fast as RLlib's, the env-to-module pipeline at least 5 times.
 
 python benchmarks/connectors.py [--quick] [--json PATH] [--only TEXT]
 
