@@ -12,12 +12,11 @@ from episodia.connectors import (
     FrameStacking,
     GaussianNoise,
     MeanStdFilter,
-    MultiAgentPolicy,
-    Policy,
     PrevActionsPrevRewards,
 )
 from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.learners import A2CConfig, Learner, PPOConfig, ReinforceConfig, default_pipeline
+from episodia.policies import MultiAgentPolicy, Policy
 from scripted_agents import Echo, ScriptedEnv
 from traces.games import ACTIONS, OBSERVATIONS, CartPoles, Turns, Walkers
 from traces.networks import SEED, network

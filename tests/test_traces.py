@@ -8,7 +8,7 @@ import pytest
 from traces.figures import differences, figures_of
 from traces.scenarios import SCENARIOS, play
 
-RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
+RECORDED = json.loads((Path(__file__).parent / "support" / "traces" / "recorded.json").read_text())
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,4 +1,4 @@
-"""Record the traces again: `python tests/traces/record.py [TEXT]`, all of them or those whose name contains TEXT.
+"""Record the traces again: `python tests/support/traces/record.py [TEXT]`, all of them or those whose name contains TEXT.
 
 Do so only where a change of behaviour is meant, and name the change in the commit.
 """
