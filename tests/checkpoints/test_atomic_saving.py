@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from episodia.checkpoints import directory as directories
 from episodia.checkpoints import load_state, safe_files, save_state
+from episodia.checkpoints import save_and_load as directories
 from episodia.errors import CheckpointError
 
 

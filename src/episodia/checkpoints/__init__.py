@@ -1,5 +1,5 @@
 """States on disk: nested dicts of tensors, arrays and JSON values in one directory, without pickle, checked by checksums."""
 
-from episodia.checkpoints.directory import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
+from episodia.checkpoints.save_and_load import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
 
 __all__ = ["CHECKPOINT_NAME", "checkpoint_directory", "load_state", "save_state"]

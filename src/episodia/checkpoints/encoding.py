@@ -6,16 +6,17 @@ begins with `$` and says what it is; keys of the state itself that begin so get 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 from torch import Tensor
 
 from episodia.checkpoints.leaves import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
-from episodia.checkpoints.state_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
+from episodia.checkpoints.size_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
 from episodia.errors import CheckpointError
 
 _MARK = "$"
@@ -163,3 +164,32 @@ def _unsaved(path: tuple[Any, ...], found: str, expected: str) -> CheckpointErro
     return CheckpointError(
         f"{_place(path)}: found {found}, expected {expected}. Convert it before it is saved; nothing was written."
     )
+
+
+def strict_json(content: bytes) -> Any:
+    """Return the value in `content`.
+
+    Raises:
+        ValueError: If it is no JSON, has a key twice, or a number that is not finite.
+        RecursionError: If it is too deep.
+
+    >>> strict_json(b'{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    """
+    return json.loads(content.decode("ascii"), object_pairs_hook=_dict, parse_constant=_refused, parse_float=_finite)
+
+
+def _dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError(f"a key twice, among {repr(list(made))[:80]}")
+    return made
+
+
+def _refused(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]}, which is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from episodia.checkpoints.state_limits import MAX_AXES
+from episodia.checkpoints.size_limits import MAX_AXES
 from episodia.errors import CheckpointError
 
 # What both NumPy and the file know. Arrays of all other dtypes are stored as their bytes.

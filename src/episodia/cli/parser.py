@@ -8,10 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from episodia.cli import collecting_verb as collecting
-from episodia.cli import exit_codes
-from episodia.cli import training_verbs as training
-from episodia.cli.verb_arguments import add_verb
+from episodia.cli import collect_verb as collecting
+from episodia.cli import train_verbs as training
+from episodia.cli.verbs import BROKEN_PIPE, INTERRUPTED, OK, USAGE, add_verb
 from episodia.errors import EpisodiaError
 
 
@@ -25,19 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.verb is None:
         parser.print_help()
-        return exit_codes.OK
+        return OK
     try:
         code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return exit_codes.INTERRUPTED
+        return INTERRUPTED
     except EpisodiaError as error:
         print(f"error: {error}", file=sys.stderr)
-        return exit_codes.USAGE
+        return USAGE
     except BrokenPipeError:
         # The reader (`head`, a pager) has gone. Python's own flush at exit must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.BROKEN_PIPE
+        return BROKEN_PIPE
     return code
 
 

@@ -1,19 +1,257 @@
-"""A module and a connector that verify what they are given, and take note of it."""
+"""Environments that say in every observation where and when it was, and verify how they are used.
+
+They are for tests of what plays in environments: their `log` has what happened, for comparing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, final
 
+import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
+from episodia.env_runners import MultiAgentEnv
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.modules import Rule
-from episodia.testing.env_runners.fake_envs import FAKE_ACTIONS, FAKE_OBSERVATIONS, fake_action
 from episodia.trees import describe
+
+#: `[number of the environment, number of the agent, number of the episode, step, last action of the agent]`.
+FAKE_OBSERVATIONS = spaces.Box(-1.0, 2.0**20, (5,), np.float32)
+FAKE_ACTIONS = spaces.Discrete(5)
+
+# At which step the guest of `FakeMultiAgentEnv` is shown something for the last time.
+_GUEST_LEAVES = 3
+
+AnyFake = TypeVar("AnyFake", bound="FakeEnv | FakeMultiAgentEnv")
+
+
+def fake_action(observation: Any) -> int:
+    """Return what `FakeModule` does on an observation of a fake environment.
+
+    >>> fake_action([0, 1, 0, 2, -1])
+    0
+    """
+    number, agent, episode, step = (int(part) for part in observation[:4])
+    return (number + 3 * agent + 2 * episode + step) % int(FAKE_ACTIONS.n)
+
+
+@dataclass
+class _Usage:
+    """What was done to one environment, and what was wrong with that."""
+
+    number: int
+    problems: list[str]
+    raises: bool = True
+    seed: int | None = None
+    since_seed: int = 0
+    was_reset: bool = False
+    is_over: bool = True
+    is_closed: bool = False
+
+    def on_reset(self, seed: int | None) -> None:
+        """Take note of a reset; the first one has to come with a seed, from which everything follows."""
+        if self.is_closed:
+            self._refuse("a reset after `close`")
+        if seed is not None:
+            self.seed, self.since_seed = int(seed), 0
+        elif not self.was_reset:
+            self._refuse("the first reset without a seed")
+        self.was_reset, self.is_over = True, False
+        self.since_seed += 1
+
+    def on_step(self, action: Any, space: spaces.Discrete) -> int:
+        """Take note of an action, and return it as a number."""
+        if self.is_closed:
+            self._refuse("a step after `close`")
+        if self.is_over:
+            self._refuse("a step before a reset" if not self.was_reset else "a step after the end of an episode")
+        if not space.contains(action):
+            self._refuse(f"the action {action!r}, which is none of {space}")
+        return int(action)
+
+    def on_actions(self, actions: dict[Any, Any], expected: list[Any]) -> None:
+        """Take note of who acts."""
+        if sorted(actions) != sorted(expected):
+            self._refuse(f"a step with actions of {sorted(actions)}, where {sorted(expected)} have to act")
+
+    def _refuse(self, what: str) -> None:
+        text = f"environment {self.number}: found {what}, expected none."
+        self.problems.append(text)
+        if self.raises:
+            raise AssertionError(text)
+
+    def length(self, longest: int) -> int:
+        """Return how long the episode is that has just begun: it follows from the seed, and the resets since then."""
+        return int(np.random.default_rng([self.seed or 0, self.since_seed]).integers(1, longest + 1))
+
+
+class FakeEnv(gym.Env[np.ndarray, Any]):
+    """Observes `[number, 0, episode, step, last action]`, and is paid `1000 * episode + step`.
+
+    Episodes with an even number terminate, those with an odd one are truncated; how long they are follows from the seed. The
+    array of the observation is the same each time, and is overwritten: who keeps it has to copy it.
+
+    It verifies that it is reset first, with a seed, that it is not stepped after the end of an episode, or after `close`, and
+    that actions are in its space. What is wrong is noted in `problems`, and raised.
+
+    Args:
+        number: In the observations, to tell environments apart.
+        longest: How many steps an episode has at most.
+        problems: Where to note what is wrong, if several environments share it.
+        raises: Whether to raise it, too.
+
+    >>> env = FakeEnv(3)
+    >>> env.reset(seed=0)[0].tolist(), env.step(4)[0].tolist()
+    ([3.0, 0.0, 0.0, 0.0, -1.0], [3.0, 0.0, 0.0, 1.0, 4.0])
+    >>> FakeEnv().step(0)
+    Traceback (most recent call last):
+    ...
+    AssertionError: environment 0: found a step before a reset, expected none.
+    """
+
+    def __init__(
+        self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None, raises: bool = True
+    ) -> None:
+        self.observation_space, self.action_space = FAKE_OBSERVATIONS, FAKE_ACTIONS
+        self.usage = _Usage(number, [] if problems is None else problems, raises)
+        self.longest = longest
+        #: For each episode a list: `(observation, action, reward, terminated, truncated)` of each step, the reset first.
+        self.log: list[list[tuple[list[float], int, float, bool, bool]]] = []
+        self._buffer = np.zeros(5, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin the next episode."""
+        self.usage.on_reset(seed)
+        self._length = self.usage.length(self.longest)
+        self.log.append([])
+        return self._noted(0, -1, 0.0, False, False)[0], {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Go on by one step."""
+        chosen = self.usage.on_step(action, FAKE_ACTIONS)
+        episode, step = len(self.log) - 1, len(self.log[-1])
+        self.usage.is_over = is_over = step >= self._length
+        is_odd = episode % 2 == 1
+        noted = self._noted(step, chosen, 1000.0 * episode + step, is_over and not is_odd, is_over and is_odd)
+        return *noted, {}
+
+    def _noted(self, step: int, action: int, *rest: Any) -> tuple[np.ndarray, float, bool, bool]:
+        self._buffer[:] = (self.usage.number, 0, len(self.log) - 1, step, action)
+        self.log[-1].append((self._buffer.tolist(), action, *rest))
+        return self._buffer, *rest
+
+    def close(self) -> None:
+        """Take note that it was closed."""
+        self.usage.is_closed = True
+
+
+class FakeMultiAgentEnv(MultiAgentEnv):
+    """An environment in which one agent always acts, one every second step, and one comes late and leaves early.
+
+    Observations are `[number, agent, episode, step, last action]`. Otherwise it is like `FakeEnv`, also in what it verifies,
+    and in addition that exactly those act who were shown something.
+
+    Args:
+        number: In the observations, to tell environments apart.
+        longest: How many steps an episode has at most.
+        problems: Where to note what is wrong, if several environments share it.
+        raises: Whether to raise it, too.
+
+    >>> env = FakeMultiAgentEnv(longest=9)
+    >>> sorted(env.reset(seed=1)[0]), sorted(env.step({"always": 0, "sometimes": 1})[0])
+    (['always', 'sometimes'], ['always', 'guest'])
+    """
+
+    def __init__(
+        self, number: int = 0, *, longest: int = 5, problems: list[str] | None = None, raises: bool = True
+    ) -> None:
+        self.possible_agents = self.agents = ["always", "sometimes", "guest"]
+        self.observation_spaces = dict.fromkeys(self.possible_agents, FAKE_OBSERVATIONS)
+        self.action_spaces = dict.fromkeys(self.possible_agents, FAKE_ACTIONS)
+        self.usage = _Usage(number, [] if problems is None else problems, raises)
+        self.longest = longest
+        #: For each episode and agent what it was shown, and what it was paid.
+        self.log: list[dict[Any, tuple[list[list[float]], list[float]]]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Begin the next episode."""
+        self.usage.on_reset(seed)
+        self._length = self.usage.length(self.longest)
+        self.log.append({agent: ([], []) for agent in self.possible_agents})
+        self._step = 0
+        self._last_actions: dict[Any, int] = {}
+        self._acting: list[Any] = ["always", "sometimes"]
+        return self._shown(self._acting), {}
+
+    def step(self, actions: dict[Any, Any]) -> Any:
+        """Go on by one step."""
+        self.usage.on_actions(actions, self._acting)
+        self._last_actions |= {agent: self.usage.on_step(action, FAKE_ACTIONS) for agent, action in actions.items()}
+        self._step += 1
+        self.usage.is_over = is_over = self._step >= self._length
+        rewards = {agent: 1000.0 * (len(self.log) - 1) + self._step for agent in actions}
+        for agent, reward in rewards.items():
+            self.log[-1][agent][1].append(reward)
+        seen = [agent for agent in self.possible_agents if self._is_present(agent) or (is_over and self._waits(agent))]
+        leaving = self._step == _GUEST_LEAVES
+        self._acting = [agent for agent in seen if not (leaving and agent == "guest")]
+        flags = {"__all__": is_over, **({"guest": True} if leaving else {})}
+        is_odd = len(self.log) % 2 == 0
+        return self._shown(seen), rewards, {} if is_odd else flags, flags if is_odd else {}, {}
+
+    def _is_present(self, agent: Any) -> bool:
+        return {"always": True, "sometimes": self._step % 2 == 0, "guest": 1 <= self._step <= _GUEST_LEAVES}[agent]
+
+    def _waits(self, agent: Any) -> bool:
+        return bool(self.log[-1][agent][0]) and not (agent == "guest" and self._step > _GUEST_LEAVES)
+
+    def _shown(self, agents: Sequence[Any]) -> dict[Any, Any]:
+        observations = {}
+        for agent in agents:
+            place = (self.usage.number, self.possible_agents.index(agent), len(self.log) - 1, self._step)
+            observations[agent] = np.array([*place, self._last_actions.get(agent, -1)], np.float32)
+            self.log[-1][agent][0].append(observations[agent].tolist())
+        return observations
+
+    def close(self) -> None:
+        """Take note that it was closed."""
+        self.usage.is_closed = True
+
+
+@final
+@dataclass
+class FakeEnvs(Generic[AnyFake]):
+    """Makes fake environments, and keeps those that it has made: call it where something wants a function.
+
+    Attributes:
+        kind: `FakeEnv` or `FakeMultiAgentEnv`.
+        longest: How many steps an episode has at most.
+        raises: Whether they raise what is wrong, or only note it.
+        made: The environments, in the order in which they were made; their `number` is the place here.
+        problems: What was wrong with how they were used.
+
+    >>> make = FakeEnvs(FakeEnv)
+    >>> make().usage.number, make().usage.number, len(make.made)
+    (0, 1, 2)
+    """
+
+    kind: Callable[..., AnyFake]
+    longest: int = 5
+    raises: bool = True
+    made: list[AnyFake] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def __call__(self) -> AnyFake:
+        """Return one more environment."""
+        self.made.append(self.kind(len(self.made), longest=self.longest, problems=self.problems, raises=self.raises))
+        return self.made[-1]
+
 
 #: An extra output of `FakeModule`: from which observation each row came.
 TAG = "tag"

@@ -13,7 +13,7 @@ from episodia.testing.connectors.connector_checks import CONNECTORS
 from episodia.testing.connectors.connector_subject import Subject
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNERS
 from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
-from episodia.testing.laws_and_checks import Check, Checked, Family, checks_in
+from episodia.testing.law_checking import Check, Checked, Family, checks_in
 from episodia.testing.learners.learner_checks import LEARNERS
 from episodia.testing.learners.learner_subject import LearnerSubject
 from episodia.testing.modules.module_checks import MODULES

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO, final
 
-from episodia.training.messages import say
 from episodia.training.training import Record
 
 LINE_EVERY_S = 2.0
@@ -120,3 +119,23 @@ def described(record: Record, *, digits: int = 3) -> str:
     parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
     losses = [name for name in record if name.rpartition("/")[2] in _LOSSES]
     return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])
+
+
+def say(text: str, stream: TextIO | None = None) -> bool:
+    r"""Write a line to `stream`, by default to stderr; return whether somebody can have read it.
+
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> say("saved", stream), stream.getvalue()
+    (True, 'saved\n')
+    """
+    # None where a program has no terminal at all, and nowhere else to write to.
+    target: TextIO | None = sys.stderr if stream is None else stream
+    if target is None:
+        return False
+    try:
+        target.write(f"{text}\n")
+        target.flush()
+    except (OSError, ValueError):  # The reader has gone, or somebody has closed it.
+        return False
+    return True

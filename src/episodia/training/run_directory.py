@@ -10,8 +10,8 @@ from episodia.checkpoints import CHECKPOINT_NAME, checkpoint_directory
 from episodia.checkpoints.manifest import MANIFEST_NAME
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.training.learning_curve import save_learning_curve
-from episodia.training.messages import say
 from episodia.training.metrics_file import MetricsFile
+from episodia.training.progress import say
 from episodia.training.run_limits import Limits
 from episodia.training.training import Training
 from episodia.training.training_checkpoints import save_training

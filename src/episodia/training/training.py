@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from threading import Event
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
+import torch
+
 from episodia.arguments import checked_each
+from episodia.connectors import ConnectorPipelineV2, ConnectorV2
+from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.env_runners import RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
@@ -18,8 +23,6 @@ from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.interrupts import deferred_interrupts
 from episodia.training.recipes import Recipe
-from episodia.training.shared_statistics import share_statistics
-from episodia.training.torch_threads import computing_with
 from episodia.training.training_checks import (
     COUNTERS,
     check_limits,
@@ -131,7 +134,7 @@ class Training:
         """
         check_limits("run", steps, target)
         checked_each(TrainingError, "run", "watchers", watchers, callable, "functions")
-        with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
+        with deferred_interrupts() as interrupted, _torch_threads(self.torch_threads):
             while (reason := self._reason_to_stop(steps, target, interrupted)) is None:
                 record = self.step()
                 for watcher in watchers:
@@ -200,7 +203,7 @@ class Training:
 
     def evaluate(self, num_episodes: int = 100) -> list[float]:
         """Return the returns of whole episodes that are played beside the training, without exploring."""
-        with computing_with(self.torch_threads):
+        with _torch_threads(self.torch_threads):
             episodes = self.runner.evaluate(num_episodes)
         return [_total_return(episode) for episode in episodes]
 
@@ -297,3 +300,40 @@ def _flat(metrics: Metrics, *, many: bool) -> Record:
         for name, value in measured.items()
         if name != "num_steps"
     }
+
+
+def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -> None:
+    """Give the pieces of `target` that collect statistics those of the pieces of the same name in `source`.
+
+    Args:
+        source: The pipeline in front of a module that acts.
+        target: The learner's pipeline. It collects nothing itself.
+
+    >>> from episodia.connectors import MeanStdFilter, defaults
+    >>> acting, learning = defaults.env_to_module(custom=[MeanStdFilter()]), defaults.learner(custom=[MeanStdFilter()])
+    >>> acting["MeanStdFilter"].commit()
+    >>> share_statistics(acting, learning)
+    >>> learning["MeanStdFilter"].version
+    1
+    """
+    sources = _collecting(source)
+    for name, piece in _collecting(target).items():
+        if name in sources and type(sources[name]) is type(piece):
+            piece.set_state(sources[name].get_state())
+
+
+def _collecting(pipeline: ConnectorPipelineV2) -> dict[str, ConnectorV2]:
+    # What is collected counts from the `commit` on that runners call after a sample.
+    return {place.path: place.piece for place in leaves(pipeline) if hasattr(place.piece, "commit")}
+
+
+@contextmanager
+def _torch_threads(num_threads: int | None) -> Iterator[None]:
+    """Let torch compute with `num_threads` threads inside of the `with` block; None changes nothing."""
+    before = torch.get_num_threads()
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, final
 
@@ -23,7 +23,11 @@ from episodia.learners.algorithms.config_codec import decoded, encoded
 from episodia.modules import default_module
 from episodia.modules.devices import usable_device
 from episodia.training.recipes import Recipe, chosen, config_options, name_of, named
-from episodia.training.setup_data import check_setup_data, unnamed, unnamed_parts
+from episodia.trees import describe
+
+# The keys of a setup as plain data, and of a part in it that has no name.
+_KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
+_UNNAMED = "unnamed"
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
@@ -182,12 +186,12 @@ class Setup:
         function that makes environments, is only mentioned.
         """
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
-        config = {each.name: encoded(getattr(self.algorithm, each.name), unnamed) for each in fields(self.algorithm)}
+        config = {each.name: encoded(getattr(self.algorithm, each.name), _unnamed) for each in fields(self.algorithm)}
         network = {**_usual(default_module, MODULE_OPTIONS), **self.network}
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
-            "algorithm": name_of(self.algorithm) or unnamed(type(self.algorithm)),
-            "env": self.env if isinstance(self.env, str) else unnamed(self.env),
+            "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
+            "env": self.env if isinstance(self.env, str) else _unnamed(self.env),
             "connectors": [_encoded_or_unnamed(piece) for piece in self.connectors],
             "seed": self.seed,
             "device": self.device,
@@ -201,8 +205,8 @@ class Setup:
         Raises:
             TrainingError: If it is something else, or if a part of it has no name.
         """
-        check_setup_data(data)
-        nameless = sorted(unnamed_parts(data))
+        _check_setup_data(data)
+        nameless = sorted(_unnamed_parts(data))
         if nameless:
             raise TrainingError(
                 f"setup: found {', '.join(nameless)} without a name, expected one. Pass `setup=`, the one that was used."
@@ -232,7 +236,7 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
     try:
         return encoded_piece(piece)
     except PipelineError:  # It is not registered.
-        return unnamed(piece)
+        return _unnamed(piece)
 
 
 def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
@@ -278,3 +282,63 @@ def made_env(env: str | MakeEnv) -> Any:
         raise TrainingError(
             f"environment: found that {env!r} cannot be made ({reason}), expected an environment. {remedy}"
         ) from error
+
+
+def _unnamed(part: Any) -> dict[str, str]:
+    """Return what is known of something that cannot be saved: what it is called.
+
+    >>> _unnamed(len)
+    {'unnamed': 'len'}
+    """
+    return {_UNNAMED: getattr(part, "__qualname__", type(part).__qualname__)}
+
+
+def _unnamed_parts(data: Any, path: str = "") -> Iterator[str]:
+    """Yield which parts of a setup's data, at this `path` in it, cannot be made again.
+
+    >>> list(_unnamed_parts({"env": {"unnamed": "make"}, "options": {"gamma": 0.9, "optimizers": [{"unnamed": "Mine"}]}}))
+    ['env (make)', 'options.optimizers[0] (Mine)']
+    """
+    if isinstance(data, Mapping):
+        if _UNNAMED in data:
+            yield f"{path} ({data[_UNNAMED]})"
+            return
+        for key, part in data.items():
+            yield from _unnamed_parts(part, f"{path}.{key}".removeprefix("."))
+    elif isinstance(data, (list, tuple)):
+        for place, part in enumerate(data):
+            yield from _unnamed_parts(part, f"{path}[{place}]")
+
+
+def _check_setup_data(data: object) -> None:
+    """Check that `data` is that of a setup, as far as its outside goes.
+
+    Raises:
+        TrainingError: If it is something else.
+    """
+    if not isinstance(data, Mapping) or set(data) != _KEYS:
+        raise TrainingError(
+            f"setup: found {describe(data)}, expected what `Setup.to_dict` returns. It was made by something else."
+        )
+    options = data["options"]
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise TrainingError(f"setup: found the options {options!r}, expected a dict. It was made by something else.")
+
+
+def check_same_setup(where: str, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check that a training goes on with the setup that it was saved with, but for the device, which may be another one.
+
+    Raises:
+        TrainingError: If something else differs.
+    """
+    _check_setup_data(saved)
+    before, now = ({**data, **data["options"]} for data in (saved, given))
+    # What a later version has in addition was not there to differ.
+    names = [name for name in before if name not in ("device", "options")]
+    odd = [name for name in names if before[name] != now.get(name)]
+    if odd:
+        raise TrainingError(
+            f"{where}: found a setup with { ({name: now.get(name) for name in odd}) }, expected that of the training, "
+            f"{ ({name: before[name] for name in odd}) }. Pass the same one; to go on with another on purpose, "
+            "make `Training.of(setup)`, and `training.set_state(load_state(path))`."
+        )

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import (
-    Batch,
-    add_observations,
-    has_column,
-    shape_empty,
-)
+from episodia.connectors.batches.batch_columns import Batch, add_observations, has_column, shape_empty
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import (
-    Batch,
-    change_column,
-    module_batches,
-)
+from episodia.connectors.batches.batch_columns import Batch, change_column, module_batches
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind

@@ -36,8 +36,7 @@ from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spac
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
-from episodia.schedule_codec import decoded_schedule, encoded_schedule
-from episodia.schedules import Schedule
+from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 

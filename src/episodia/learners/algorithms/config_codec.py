@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from episodia import schedule_codec
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue
 from episodia.learners.optimizers import OptimizerConfig
-from episodia.schedules import Schedule
+from episodia.schedules import SCHEDULE_KEY, Schedule, decoded_schedule, encoded_schedule
 
 KEY = "part"
 
@@ -54,7 +53,7 @@ def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
         return value.item()
     if isinstance(value, (list, tuple)):
         return [encoded(each, otherwise) for each in value]
-    if isinstance(value, Schedule) and (schedule := schedule_codec.encoded_schedule(value)) is not None:
+    if isinstance(value, Schedule) and (schedule := encoded_schedule(value)) is not None:
         return schedule
     if _PARTS.get(type(value).__name__) is type(value):
         arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(value)}
@@ -85,8 +84,8 @@ def decoded(data: Any) -> Any:
         return tuple(decoded(each) for each in data)
     if not isinstance(data, Mapping):
         return data
-    if schedule_codec.KEY in data:
-        return schedule_codec.decoded_schedule(dict(data))
+    if SCHEDULE_KEY in data:
+        return decoded_schedule(dict(data))
     made = _PARTS.get(data[KEY]) if isinstance(data.get(KEY), str) else None
     arguments = {name: value for name, value in data.items() if name != KEY}
     if made is None or not arguments.keys() <= {each.name for each in fields(made)}:

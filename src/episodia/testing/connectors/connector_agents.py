@@ -22,7 +22,7 @@ from episodia.connectors.batches.batch_columns import is_mapped
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import BatchError, ConnectorError
-from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import (
     LEARNER,
     MODULE_TO_ENV,
@@ -37,7 +37,7 @@ from episodia.testing.connectors.connector_running import (
     rows_of,
 )
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 
 _LAW = "agents have the rows of their own episodes"
 _LAST_BITS = 1e-5

@@ -11,12 +11,6 @@ from episodia.testing.connectors.connector_declarations import (
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
 )
-from episodia.testing.connectors.connector_edges import (
-    it_runs_on_episodes_without_steps,
-    it_runs_on_single_steps,
-    it_runs_without_episodes,
-    masked_rows_do_not_count,
-)
 from episodia.testing.connectors.connector_laws import (
     acting_sees_what_learning_sees,
     callers_data_stay_as_they_are,
@@ -24,6 +18,10 @@ from episodia.testing.connectors.connector_laws import (
     cutting_changes_nothing,
     episodes_do_not_depend_on_each_other,
     form_does_not_matter,
+    it_runs_on_episodes_without_steps,
+    it_runs_on_single_steps,
+    it_runs_without_episodes,
+    masked_rows_do_not_count,
     order_of_episodes_does_not_matter,
     running_again_changes_nothing,
 )
@@ -35,8 +33,7 @@ from episodia.testing.connectors.connector_memory import (
 )
 from episodia.testing.connectors.connector_running import places_of
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import CheckResult, Family, Law, NotApplicableError, results_in
-from episodia.testing.shrinking import described, shorter
+from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter
 
 
 def it_runs(subject: Subject, _: Any) -> list[str]:

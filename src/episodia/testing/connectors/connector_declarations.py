@@ -21,7 +21,7 @@ from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
 from episodia.stacking import unstack
-from episodia.testing.connectors.batch_comparing import same_numbers
+from episodia.testing.comparing import same_numbers
 from episodia.testing.connectors.connector_laws import check_cuts, steady_places
 from episodia.testing.connectors.connector_running import (
     ENV_TO_MODULE,
@@ -34,7 +34,7 @@ from episodia.testing.connectors.connector_running import (
     run,
 )
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import describe, leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]

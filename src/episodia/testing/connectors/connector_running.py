@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from episodia.columns import Columns
+from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors import (
     AddColumnsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
@@ -30,7 +30,7 @@ from episodia.episodes.lists.list_columns import NotYetError
 from episodia.errors import BatchError, ConnectorError, PipelineError
 from episodia.stacking import stack
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
 
 #: Where a piece can stand.
@@ -44,7 +44,7 @@ _KINDS: dict[str, type[ConnectorPipelineV2]] = {
     ENV_TO_MODULE: EnvToModulePipeline,
     MODULE_TO_ENV: ModuleToEnvPipeline,
 }
-_COLUMN_NAMES = frozenset(value for name, value in vars(Columns).items() if name.isupper())
+
 # Columns with a row for each sequence, not for each step.
 _PER_SEQUENCE = frozenset({Columns.STATE_IN, Columns.SEQ_LENS})
 
@@ -163,7 +163,7 @@ def plain_rows(batch: dict[Any, Any], *, has_time_axis: bool = False) -> Rows:
     columns = batch
     if len(batch) == 1:
         (key, inner), *_ = batch.items()
-        columns = inner if isinstance(inner, dict) and key not in _COLUMN_NAMES else batch
+        columns = inner if isinstance(inner, dict) and key not in COLUMN_NAMES else batch
     return _without_padding({name: map_batch(as_array, column) for name, column in columns.items()}, has_time_axis)
 
 

@@ -28,7 +28,7 @@ from episodia.connectors import (
     View,
     defaults,
 )
-from episodia.testing.connectors.connector_samples import ACTIONS, OBSERVATIONS
+from episodia.testing.connectors.connector_subject import ACTIONS, OBSERVATIONS
 
 _SHIFTS = st.lists(st.integers(-3, 0), min_size=1, max_size=3, unique=True).map(sorted)
 

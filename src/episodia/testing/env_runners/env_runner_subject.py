@@ -10,10 +10,8 @@ from typing import Any
 
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import SubjectError
-from episodia.testing.env_runners.fake_envs import FakeEnv, FakeEnvs, FakeMultiAgentEnv
-from episodia.testing.episodes.episode_comparing import assert_same_episode
-from episodia.testing.episodes.multi_agent_comparing import assert_same_multi_agent_episode
-from episodia.testing.fakes import FakeModule
+from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
+from episodia.testing.fakes import FakeEnv, FakeEnvs, FakeModule, FakeMultiAgentEnv
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from episodia.testing.laws_and_checks import CheckResult, Family, Law, results_in
-from episodia.testing.modules.module_actions import actions_fit_the_action_space, masked_actions_are_never_chosen
+from episodia.testing.law_checking import CheckResult, Family, Law, described, results_in, shorter
 from episodia.testing.modules.module_laws import (
+    actions_fit_the_action_space,
     arrays_do_as_well_as_tensors,
     callers_batches_stay_as_they_are,
     columns_are_those_declared,
@@ -14,6 +14,7 @@ from episodia.testing.modules.module_laws import (
     it_runs,
     it_runs_on_empty_batches,
     learning_sees_what_acted,
+    masked_actions_are_never_chosen,
     outputs_are_finite,
     outputs_have_a_row_for_each_observation,
     rows_do_not_depend_on_each_other,
@@ -23,17 +24,14 @@ from episodia.testing.modules.module_memory import (
     acting_changes_no_weights,
     it_pickles,
     learning_reaches_the_weights,
+    padding_changes_nothing,
     passes_leave_no_trace,
     restored_modules_go_on_alike,
     same_state_gives_same_outputs,
-)
-from episodia.testing.modules.module_sequences import (
-    padding_changes_nothing,
     states_look_like_the_first_one,
     steps_give_what_sequences_give,
 )
 from episodia.testing.modules.module_subject import ModuleSubject
-from episodia.testing.shrinking import described, shorter
 
 #: The laws of modules, in the order in which they are checked.
 MODULE_LAWS: tuple[Law, ...] = (

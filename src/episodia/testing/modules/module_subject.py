@@ -17,8 +17,8 @@ from episodia.connectors import EnvToModulePipeline, LearnerConnectorPipeline, d
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import SubjectError
-from episodia.testing.connectors.connector_samples import sample_episodes
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.connectors.connector_subject import sample_episodes
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
 
 ACTING = ("forward_inference", "forward_exploration")

@@ -26,19 +26,19 @@ _ARGUMENTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class MultiAgentTrajectory:
     """A list with one dict for each environment step, and the episodes that can be made of it.
 
     The first entry is the reset, with observations and infos; the others are arguments of `add_env_step`. What is left
     out of an entry is empty.
 
-    >>> turns = Schedule(log=[
+    >>> turns = MultiAgentTrajectory(log=[
     ...     {"observations": {"white": 0}},
     ...     {"observations": {"black": 1}, "actions": {"white": "e4"}},
     ...     {"observations": {"white": 2}, "actions": {"black": "e5"}, "rewards": {"white": 0.5}},
     ... ])
     >>> turns.stepped()
-    MultiAgentEpisode(len=2, agents=2, return=0.5, id_='schedule')
+    MultiAgentEpisode(len=2, agents=2, return=0.5, id_='trajectory')
     >>> turns.agents, turns.status("white"), turns.status("black"), turns.status("grey")
     (['white', 'black'], 'idle', 'pending', 'unseen')
     """
@@ -48,7 +48,7 @@ class Schedule:
     action_space: Mapping[Any, Space[Any]] | None = None
     missing_final_observation: Literal["error", "repeat"] = "error"
     rewards_after_done: Literal["error", "add"] = "error"
-    id_: str = "schedule"
+    id_: str = "trajectory"
     custom_data: Mapping[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,16 +96,16 @@ class Schedule:
                 return "done"
         return status
 
-    def then(self, *records: EnvRecord) -> Schedule:
-        """Return the schedule with further environment steps."""
+    def then(self, *records: EnvRecord) -> MultiAgentTrajectory:
+        """Return the trajectory with further environment steps."""
         return replace(self, log=[*self.log, *records])
 
-    def until(self, env_t: int) -> Schedule:
-        """Return the schedule up to and including environment step `env_t`."""
+    def until(self, env_t: int) -> MultiAgentTrajectory:
+        """Return the trajectory up to and including environment step `env_t`."""
         return replace(self, log=self.log[: env_t + 1])
 
     def empty(self) -> MultiAgentEpisode:
-        """Return an episode with the ids, spaces and choices of the schedule, and nothing in it."""
+        """Return an episode with the ids, spaces and choices of the trajectory, and nothing in it."""
         return MultiAgentEpisode(self.id_, **self._options())
 
     def stepped(self) -> MultiAgentEpisode:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from episodia.episodes import LookbackBuffer, SingleAgentEpisode
-from episodia.trees import describe
+from episodia.episodes import LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
+from episodia.trees import describe, equal, leaves
 
 _MOST_DIFFERENCES = 10
 _PLAIN_FIELDS = (
@@ -187,3 +187,142 @@ def _kind(value: Any) -> str:
 
 def _line(path: str, found: str, expected: str) -> str:
     return f"{path or 'the value'}: found {found}, expected {expected}"
+
+
+_MULTI_AGENT_FIELDS = (
+    "id_",
+    "env_t_started",
+    "env_t",
+    "env_lookback",
+    "is_reset",
+    "is_terminated",
+    "is_truncated",
+    "is_finalized",
+    "observation_space",
+    "action_space",
+    "missing_final_observation",
+    "rewards_after_done",
+    "weights_version",
+    "agent_to_module_mapping_fn",
+)
+_HANGING = (
+    "_hanging_actions_end",
+    "_hanging_rewards_end",
+    "_hanging_extra_model_outputs_end",
+    "_hanging_rewards_begin",
+)
+
+
+def assert_same_multi_agent_episode(
+    found: MultiAgentEpisode, expected: MultiAgentEpisode, *, ignore: Collection[str] = ()
+) -> None:
+    """Check that two multi-agent episodes are the same: clock, timelines, what is pending, every agent's episode.
+
+    Agents' episodes are compared as by `assert_same_episode`. Not compared is the order of the agents.
+
+    Args:
+        found: The episode to judge.
+        expected: The episode as it should be.
+        ignore: Fields that may differ, by name, also those of agents' episodes; `"times"` are those of the wall clock.
+
+    Raises:
+        AssertionError: Naming the fields that differ, and how.
+
+    >>> episode = MultiAgentEpisode("game", observations=[{"a": 0}, {"b": 1}], actions=[{"a": 5}])
+    >>> assert_same_multi_agent_episode(MultiAgentEpisode.from_state(episode.get_state()), episode)
+    >>> other = MultiAgentEpisode("game", observations=[{"a": 0}, {"b": 1}], actions=[{"a": 6}])
+    >>> assert_same_multi_agent_episode(episode, other, ignore=["times"])
+    Traceback (most recent call last):
+    ...
+    AssertionError: the multi-agent episodes differ:
+      _hanging_actions_end['a']: found 5, expected 6
+    """
+    raise_if_any("multi-agent episodes", _differences(found, expected, ignore))
+
+
+def _differences(found: MultiAgentEpisode, expected: MultiAgentEpisode, ignore: Collection[str]) -> Iterator[str]:
+    for name in _MULTI_AGENT_FIELDS:
+        ours, theirs = getattr(found, name), getattr(expected, name)
+        if name not in ignore and ours != theirs:
+            yield f"{name}: found {ours!r}, expected {theirs!r}"
+    if found.agent_ids != expected.agent_ids:
+        yield f"agent_ids: found {list(found.agent_episodes)}, expected {list(expected.agent_episodes)}"
+        return
+    for name in _HANGING:
+        if name not in ignore:
+            yield from differences_of_items(getattr(found, name), getattr(expected, name), name)
+    if "custom_data" not in ignore:
+        yield from differences_of_items(found.custom_data, expected.custom_data, "custom_data")
+    if "times" not in ignore:
+        yield from differences_of_items(found.get_duration_s(), expected.get_duration_s(), "get_duration_s()")
+    if found.get_agents_that_stepped() != expected.get_agents_that_stepped():
+        yield (
+            f"get_agents_that_stepped(): found {found.get_agents_that_stepped()}, "
+            f"expected {expected.get_agents_that_stepped()}"
+        )
+    for agent in expected.agent_episodes:
+        yield from _agent_differences(found, expected, agent, ignore)
+
+
+def _agent_differences(
+    found: MultiAgentEpisode, expected: MultiAgentEpisode, agent: Any, ignore: Collection[str]
+) -> Iterator[str]:
+    if "env_t_to_agent_t" not in ignore:
+        ours, theirs = (episode.env_t_to_agent_t[agent].data for episode in (found, expected))
+        yield from differences_of_items(ours, theirs, f"env_t_to_agent_t[{agent!r}]")
+    if "module_for" not in ignore and found.module_for(agent) != expected.module_for(agent):
+        yield f"module_for({agent!r}): found {found.module_for(agent)!r}, expected {expected.module_for(agent)!r}"
+    for line in differences_of_episodes(found.agent_episodes[agent], expected.agent_episodes[agent], ignore):
+        yield f"agent {agent!r}: {line}"
+
+
+def compare_batches(
+    law: str, expected: Mapping[str, Any], found: Mapping[str, Any], where: str, tolerance: float = 0.0
+) -> None:
+    """Check that two batches have the same columns with the same rows; columns without rows may have any dtype.
+
+    Args:
+        law: What is broken if they differ.
+        expected: The batch as it should be.
+        found: The batch to judge.
+        where: How `found` was made.
+        tolerance: How far numbers may be apart, absolutely and relatively.
+
+    Raises:
+        AssertionError: Naming the law, the column and the row.
+
+    >>> compare_batches("cutting changes nothing", {"x": np.array([1, 2])}, {"x": np.array([1, 3])}, "cut at 1")
+    Traceback (most recent call last):
+    ...
+    AssertionError: cutting changes nothing (cut at 1), column 'x', row 1: found 3, expected 2.
+    """
+    if expected.keys() != found.keys():
+        raise AssertionError(f"{law} ({where}): found the columns {sorted(found)}, expected {sorted(expected)}.")
+    for column in expected:
+        wanted, got = dict(leaves(expected[column])), dict(leaves(found[column]))
+        if wanted.keys() != got.keys():
+            raise AssertionError(f"{law} ({where}), column {column!r}: found {list(got)}, expected {list(wanted)}.")
+        for path, leaf in wanted.items():
+            _compare_leaves(f"{law} ({where}), column {column!r}{path}", leaf, got[path], tolerance)
+
+
+def _compare_leaves(where: str, expected: Any, found: Any, tolerance: float) -> None:
+    expected, found = np.asarray(expected), np.asarray(found)
+    if len(expected) == len(found) == 0:
+        return
+    if expected.shape != found.shape or (expected.size and expected.dtype != found.dtype):
+        raise AssertionError(f"{where}: found {describe(found)}, expected {describe(expected)}.")
+    same = same_numbers(expected, found, tolerance)
+    if not same.all():
+        row = int(np.argwhere(~same.reshape(len(same), -1).all(axis=1))[0, 0])
+        raise AssertionError(f"{where}, row {row}: found {found[row]}, expected {expected[row]}.")
+
+
+def same_numbers(expected: np.ndarray, found: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return where two arrays of one shape hold the same; NaN is the same as NaN."""
+    if expected.dtype.hasobject or found.dtype.hasobject:
+        pairs = zip(expected.flat, found.flat, strict=True)
+        return np.array([equal(left, right) for left, right in pairs], np.bool_).reshape(expected.shape)
+    if tolerance and expected.dtype.kind in "fc":
+        return np.asarray(np.isclose(expected, found, rtol=tolerance, atol=tolerance, equal_nan=True))
+    return np.asarray((expected == found) | ((expected != expected) & (found != found)))  # noqa: PLR0124  # NaN

@@ -10,8 +10,7 @@ from episodia.arguments import checked_flag, checked_path
 from episodia.errors import TrainingError
 from episodia.learners import AlgorithmConfig
 from episodia.training.interrupts import deferred_interrupts
-from episodia.training.messages import say
-from episodia.training.progress import Progress
+from episodia.training.progress import Progress, say
 from episodia.training.run_directory import RunDirectory
 from episodia.training.run_limits import Limits
 from episodia.training.tensorboard_log import TensorBoardLog, check_installed

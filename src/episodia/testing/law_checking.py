@@ -7,14 +7,16 @@ What is checked is a *subject*: a connector, a module, an algorithm or an env ru
 
 from __future__ import annotations
 
+import pickle
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 from unittest import SkipTest
 from weakref import WeakKeyDictionary
 
+from episodia.episodes import SingleAgentEpisode
 from episodia.errors import SubjectError
-from episodia.testing.shrinking import smallest_failure
 
 Law: TypeAlias = Callable[[Any, Any], list[str] | None]
 
@@ -188,3 +190,105 @@ def results_in(family: Family, subject: Checked) -> list[CheckResult]:
         texts = "\n\n".join(result.text for result in failed)
         raise AssertionError(f"{subject.name} breaks {len(failed)} of {len(results)} laws.\n\n{texts}")
     return results
+
+
+Episodes = Sequence[SingleAgentEpisode]
+
+# Enough to reach two steps from a few episodes; long ones are cut in halves first.
+_MOST_TRIES = 80
+_LONGEST_TEXT = 300
+
+
+def smallest_failure(
+    law: Callable[[Any], Any],
+    inputs: Sequence[Any],
+    error: Exception,
+    smaller: Callable[[list[Any]], Iterator[list[Any]]],
+) -> tuple[list[Any], Exception]:
+    """Return fewer and smaller inputs on which `law` still fails in the same way, and how.
+
+    Args:
+        law: Raises if it is broken on the inputs that it is given.
+        inputs: On which it was broken.
+        error: What it raised then.
+        smaller: Yields inputs with a little less than the given ones.
+
+    >>> def no_two_steps(episodes):
+    ...     assert all(len(episode) < 2 for episode in episodes)
+    >>> walk = SingleAgentEpisode(observations=[0, 1, 2, 3], actions=[5, 6, 7], rewards=[0, 0, 1], len_lookback_buffer=0)
+    >>> [len(episode) for episode in smallest_failure(no_two_steps, [walk, walk], AssertionError(), shorter)[0]]
+    [2]
+    """
+    found, tries = list(inputs), 0
+    improved = True
+    while improved:
+        improved = False
+        for fewer in smaller(found):
+            tries += 1
+            if tries > _MOST_TRIES:
+                return found, error
+            failure = _failure_of(law, fewer)
+            if type(failure) is type(error) and failure is not None:
+                found, error, improved = fewer, failure, True
+                break
+    return found, error
+
+
+def _failure_of(law: Callable[[Any], Any], inputs: Sequence[Any]) -> Exception | None:
+    try:
+        law(inputs)
+    except Exception as error:  # noqa: BLE001  # whatever a piece raises
+        return error
+    return None
+
+
+def shorter(episodes: list[SingleAgentEpisode]) -> Iterator[list[SingleAgentEpisode]]:
+    """Yield the same episodes with one of them left out or cut shorter; an episode keeps its first step."""
+    if len(episodes) > 1:
+        yield from ([*episodes[:place], *episodes[place + 1 :]] for place in range(len(episodes)))
+    for place, episode in enumerate(episodes):
+        for length in sorted({len(episode) // 2, len(episode) - 1} - {len(episode), 0, -1}):
+            yield [*episodes[:place], episode[:length], *episodes[place + 1 :]]
+
+
+def described(episodes: Episodes) -> str:
+    """Return what there is to know about the smallest episodes that show a failure, one line for each.
+
+    >>> walk = SingleAgentEpisode("w", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
+    >>> print(described([walk]))
+    The smallest episodes that show it:
+    SingleAgentEpisode(len=1, return=0.5, id_='w'): observations [0, 1], actions [5], rewards [0.5]
+    """
+    return "\n".join(["The smallest episodes that show it:", *map(_described, episodes)])
+
+
+def _described(episode: SingleAgentEpisode) -> str:
+    columns = {
+        "observations": episode.get_observations(),
+        "actions": episode.get_actions(),
+        "rewards": episode.get_rewards(),
+    }
+    text = ", ".join(f"{name} {' '.join(repr(items).split())}" for name, items in columns.items())
+    short = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+    return f"{episode!r}: {short}"
+
+
+T = TypeVar("T")
+
+
+def pickled_copy(original: T, law: str) -> T:
+    """Return a copy of `original` that went through pickle; fail `law` if it cannot be made.
+
+    Nothing is read from outside: the bytes are those that `original` has just been turned into.
+    """
+    try:
+        copy: T = pickle.loads(pickle.dumps(original))  # noqa: S301  # see above
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise AssertionError(f"{law}: found {type(error).__name__}: {error}") from error
+    return copy
+
+
+def require_importable(kind: type) -> None:
+    """Raise `NotApplicableError` unless another process would find a class where this one has it."""
+    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
+        raise NotApplicableError("its class is not at the top of a module, where another process could find it")

@@ -1,9 +1,15 @@
-"""What several verbs take, and how it is read."""
+"""What all verbs share: how a verb is added, the numbers it reads, and the exit codes."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
+
+# Exit codes that the command line returns to the shell.
+OK = 0
+USAGE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def add_verb(verbs: Any, name: str, description: str) -> argparse.ArgumentParser:

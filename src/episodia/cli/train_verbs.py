@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 
-from episodia.cli import exit_codes
 from episodia.cli.drawing import SPARK_WIDTH, sparkline
-from episodia.cli.verb_arguments import add_verb, natural, positive
-from episodia.errors import TrainingError
+from episodia.cli.verbs import INTERRUPTED, OK, add_verb, natural, positive
+from episodia.errors import EnvError, EpisodiaError, TrainingError
 
 if TYPE_CHECKING:
+    from episodia.policies import Policy
     from episodia.training import Training
+
 
 # Arguments of the function `train` that are said in another way.
 OPTIONS = {
@@ -151,11 +153,11 @@ def _show_training(training: Training, out: Path) -> int:
     if reason == "interrupt":
         if (out / CHECKPOINT_NAME).is_dir():
             print(f"Go on with:  python -m episodia train --resume {shlex.quote(str(out))}")
-        return exit_codes.INTERRUPTED
+        return INTERRUPTED
     if training.episodes:
         print(f"Playing {NUM_EPISODES} episodes to evaluate it (Ctrl-C leaves that out) ...", flush=True)
         _show_returns(training.evaluate(NUM_EPISODES))
-    return exit_codes.OK
+    return OK
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -163,25 +165,59 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     if options.env is not None:
         _show_returns(_returns_elsewhere(options))
-        return exit_codes.OK
+        return OK
     # Wherever it was trained, to act one needs no accelerator.
     with load_training(options.checkpoint, device="cpu") as training:
         _show_returns(training.evaluate(options.episodes))
-    return exit_codes.OK
+    return OK
 
 
 def _returns_elsewhere(options: argparse.Namespace) -> list[float]:
     """Return the returns of the policy alone, without its training, in another environment."""
     from episodia.policies import Policy  # noqa: PLC0415
-    from episodia.training.policy_returns import returns_of  # noqa: PLC0415
     from episodia.training.training_setup import made_env  # noqa: PLC0415
 
     policy = Policy.load(options.checkpoint)
     env = made_env(options.env)
     try:
-        return returns_of(policy, env, options.episodes)
+        return _returns_of(policy, env, options.episodes)
     finally:
         env.close()
+
+
+def _returns_of(policy: Policy, env: gym.Env[Any, Any], num_episodes: int) -> list[float]:
+    """Return the return of each of `num_episodes` episodes that `policy` plays in `env`, with the seeds 0, 1, 2, ...
+
+    Raises:
+        TrainingError: If the spaces of the environment are not those of the policy.
+        EnvError: If the environment fails.
+    """
+    for name in ("observation_space", "action_space"):
+        made_for, found = getattr(policy, name), getattr(env, name)
+        if made_for is not None and made_for != found:
+            raise TrainingError(
+                f"environment: found {found} as its {name}, expected that of the policy, {made_for}. Choose an environment "
+                "with the same spaces."
+            )
+    try:
+        return [_return_of(policy, env, seed) for seed in range(num_episodes)]
+    except EpisodiaError:
+        raise
+    except Exception as error:  # whatever an environment of someone else raises
+        raise EnvError(
+            f"environment: found that {env} failed ({type(error).__name__}: {error}), expected that it plays. Correct it."
+        ) from error
+
+
+def _return_of(policy: Policy, env: gym.Env[Any, Any], seed: int) -> float:
+    policy.reset()
+    observation, _ = env.reset(seed=seed)
+    total, is_over = 0.0, False
+    while not is_over:
+        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        policy.observe(float(reward))
+        total, is_over = total + float(reward), terminated or truncated
+    return total
 
 
 def _show_returns(returns: Sequence[float]) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from episodia.cli import exit_codes
 from episodia.cli.drawing import describe, first_number, sparkline
-from episodia.cli.verb_arguments import add_verb, natural, positive
+from episodia.cli.verbs import INTERRUPTED, OK, add_verb, natural, positive
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import TrainingError
 
@@ -46,9 +45,9 @@ def _collect(options: argparse.Namespace) -> int:
         collect_randomly(env, episodes, num_episodes=options.episodes, seed=options.seed)
     except KeyboardInterrupt:
         print(f"\nInterrupted; {len(episodes)} of {options.episodes} episodes were begun.", file=sys.stderr)
-        code = exit_codes.INTERRUPTED
+        code = INTERRUPTED
     else:
-        code = exit_codes.OK
+        code = OK
     finally:
         env.close()
     _show(episodes, title=f"{options.env}, random actions, seed {options.seed}")
