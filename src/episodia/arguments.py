@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from episodia.errors import EpisodiaError
 Error: TypeAlias = type[EpisodiaError]
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int | np.integer]:
     """Tell whether `value` is an integer of Python or NumPy; True and False are none.
 
     >>> is_whole(3), is_whole(np.int64(3)), is_whole(True), is_whole(3.0)
@@ -28,7 +28,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float | np.integer | np.floating]:
     """Tell whether `value` is a real number of Python or NumPy; infinity is one, NaN is not, nor are True and False.
 
     >>> is_number(3), is_number(np.float32(0.5)), is_number(math.inf), is_number(math.nan), is_number("3")
@@ -42,7 +42,7 @@ def is_number(value: object) -> bool:
         return False
 
 
-def checked_whole(error: Error, where: str, name: str, value: Any, least: int, *, below: int | None = None) -> int:
+def checked_whole(error: Error, where: str, name: str, value: object, least: int, *, below: int | None = None) -> int:
     """Return `value` if it is an integer from `least` on, and less than `below`.
 
     Raises:
@@ -60,7 +60,7 @@ def checked_whole(error: Error, where: str, name: str, value: Any, least: int, *
     return int(value)
 
 
-def checked_seed(error: Error, where: str, value: Any) -> int | None:
+def checked_seed(error: Error, where: str, value: object) -> int | None:
     """Return `value` if it is None, or an integer that all random generators can begin with.
 
     Raises:
@@ -70,7 +70,7 @@ def checked_seed(error: Error, where: str, value: Any) -> int | None:
 
 
 def checked_number(
-    error: Error, where: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf
+    error: Error, where: str, name: str, value: object, low: float = -math.inf, high: float = math.inf
 ) -> float:
     """Return `value` if it is a number from `low` to `high`.
 
@@ -97,7 +97,7 @@ def range_of(low: float, high: float) -> str:
     return f"a number from {low:g} on" if math.isfinite(low) else "a number"
 
 
-def checked_flag(error: Error, where: str, name: str, value: Any) -> bool:
+def checked_flag(error: Error, where: str, name: str, value: object) -> bool:
     """Return `value` if it is True or False: any other object, such as "no", would count as one of them too.
 
     Raises:
@@ -108,7 +108,7 @@ def checked_flag(error: Error, where: str, name: str, value: Any) -> bool:
     return bool(value)
 
 
-def checked_choice(error: Error, where: str, name: str, value: Any, choices: Collection[str]) -> str:
+def checked_choice(error: Error, where: str, name: str, value: object, choices: Collection[str]) -> str:
     """Return `value` if it is one of a few words.
 
     Raises:
@@ -124,7 +124,7 @@ def checked_choice(error: Error, where: str, name: str, value: Any, choices: Col
 
 
 def checked_each(
-    error: Error, where: str, name: str, values: Any, is_one: Callable[[Any], bool], wanted: str
+    error: Error, where: str, name: str, values: object, is_one: Callable[[Any], bool], wanted: str
 ) -> list[Any]:
     """Return what is in `values` if that is a list or a tuple of what `is_one` is true of, which `wanted` says in words.
 
@@ -140,7 +140,7 @@ def checked_each(
     return list(values)
 
 
-def checked_registered_name(error: Error, where: str, value: Any) -> str:
+def checked_registered_name(error: Error, where: str, value: object) -> str:
     """Return `value` if a class can be registered under it by the decorator `where`.
 
     Raises:
@@ -155,7 +155,7 @@ def checked_registered_name(error: Error, where: str, value: Any) -> str:
     return value
 
 
-def checked_path(error: Error, where: str, name: str, value: Any) -> Path:
+def checked_path(error: Error, where: str, name: str, value: object) -> Path:
     """Return `value` if it is the name of a file or a directory.
 
     Raises:
@@ -181,7 +181,7 @@ def _is_name(path: str) -> bool:
         return False
 
 
-def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:
+def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any]:
     """Return the ids or keys in `value` as a list; a string is one key, and not a collection of them.
 
     Raises:

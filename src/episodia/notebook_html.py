@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from episodia.trees import shortened
+
 LONGEST_TEXT = 120
 
 
@@ -19,11 +21,6 @@ def text(value: str, longest: int = LONGEST_TEXT) -> str:
     ('&lt;b&gt;', 'xxxxx...')
     """
     return escape(shortened(value, longest))
-
-
-def shortened(value: str, longest: int = LONGEST_TEXT) -> str:
-    """Return `value`, or the begin of it and three dots."""
-    return value if len(value) <= longest else f"{value[: longest - 3]}..."
 
 
 def bytes_text(count: int) -> str:

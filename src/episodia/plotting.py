@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from episodia.errors import EpisodeError, MissingExtraError
+from episodia.trees import shortened
 
 _DOTS_PER_INCH = 110
 
@@ -65,9 +66,7 @@ def save(figure: Any, path: Path) -> None:
 
 def plain(label: object, longest: int = 40) -> str:
     """Return text for a figure: matplotlib takes what is between dollar signs for a formula, and fails if it is none."""
-    text = str(label)
-    text = text if len(text) <= longest else f"{text[: longest - 3]}..."
-    return text.replace("$", r"\$")
+    return shortened(str(label), longest).replace("$", r"\$")
 
 
 def count(axis: Any) -> None:

@@ -38,7 +38,7 @@ def encoded_once(space: Space[Any] | None) -> Any:
     return rules.encoded
 
 
-def decode_space(data: Any) -> Space[Any] | None:
+def decode_space(data: object) -> Space[Any] | None:
     """Return the space that `encode_space` turned into `data`; its bounds are read-only.
 
     Equal data gives the same object, as episodes of one environment share its spaces, unless someone has changed its parts.

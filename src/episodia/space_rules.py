@@ -19,7 +19,8 @@ from episodia.spaces import (
     object_leaves,
     short_name,
 )
-from episodia.trees import array_from, describe, frozen, own, private
+from episodia.trees import array_from, describe, frozen, own, private, shortened
+from episodia.types import Item
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -272,8 +273,9 @@ def _object_check(space: Space[Any], path: str) -> Check:
 
 
 def _outside(space: Space[Any], batch: Any, rows: list[int], path: str) -> SpaceError:
+    where, found = f"at {path}: " if path else "", shortened(str(batch[rows[0]]))
     return SpaceError(
-        f"{f'at {path}: ' if path else ''}found {_shorten(batch[rows[0]])} at item {rows[0]} of {len(batch)}, expected "
+        f"{where}found {found} at item {rows[0]} of {len(batch)}, expected "
         f"items inside of {short_name(space)} ({len(rows)} are outside in all). {OTHER_SPACE}"
     )
 
@@ -287,11 +289,6 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.start + space.nvec - 1
     return 0, 1
-
-
-def _shorten(item: Any) -> str:
-    text = str(item)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 # --- All of it together ---------------------------------------------------------------------------------------------
@@ -338,7 +335,7 @@ class SpaceRules:
         """Tell whether the space still has the parts that it had when the rules were worked out."""
         return not self._containers or have_same_parts(self._containers)
 
-    def filling(self, fill: Any) -> Any:
+    def filling(self, fill: Item) -> Item:
         """Return a new item of `fill`, which is read-only."""
         if self.nested or type(fill) not in (int, float):
             return filled_item(self._space, fill)

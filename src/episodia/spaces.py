@@ -15,7 +15,8 @@ from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
 from episodia.stacking import object_array
-from episodia.trees import describe, frozen
+from episodia.trees import describe, frozen, shortened
+from episodia.types import Item
 
 # What an error says about data that is not in its space.
 OTHER_SPACE = "Correct the data, or declare the space that it has."
@@ -39,7 +40,7 @@ class ById:
         return id(self.space)
 
 
-def as_space(space: Any, name: str) -> Space[Any] | None:
+def as_space(space: object, name: str) -> Space[Any] | None:
     """Return `space`, the argument `name`, if it is a space or None.
 
     Raises:
@@ -55,8 +56,7 @@ def as_space(space: Any, name: str) -> Space[Any] | None:
 
 def short_name(space: Space[Any]) -> str:
     """Return a name of `space` that fits into a message."""
-    text = str(space)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return shortened(str(space), 80)
 
 
 def structure_of(space: Space[Any]) -> Any:
@@ -111,7 +111,7 @@ def empty_batch(space: Space[Any]) -> Any:
 # --- What fills a gap -----------------------------------------------------------------------------------------------
 
 
-def filled_item(space: Space[Any], fill: Any) -> Any:
+def filled_item(space: Space[Any], fill: Item) -> Any:
     """Return an item of the shape and dtype of `space` with `fill` everywhere; NumPy scalars for `Discrete`.
 
     >>> filled_item(spaces.Discrete(3), 0)
@@ -120,13 +120,13 @@ def filled_item(space: Space[Any], fill: Any) -> Any:
     return map_space(lambda leaf: _filled_leaf(leaf, fill), space)
 
 
-def _filled_leaf(space: Space[Any], fill: Any) -> Any:
+def _filled_leaf(space: Space[Any], fill: Item) -> Any:
     if isinstance(space, ARRAY_SPACES):
         return filled_array(space.shape, np.dtype(space.dtype), fill)  # type: ignore[arg-type]  # of fixed shape
     return fill
 
 
-def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> Any:
+def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Item) -> Any:
     """Return a read-only array of `fill`, which must be representable in `dtype`; a scalar if there is no axis."""
     array = np.empty(shape, dtype)
     array.fill(fitting(fill, dtype))
@@ -136,7 +136,7 @@ def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> Any
     return array
 
 
-def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
+def fitting(fill: Item, dtype: np.dtype[Any]) -> Any:
     """Return `fill` if `dtype` can hold it, floats up to rounding.
 
     Raises:
@@ -162,14 +162,14 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
     return value[()]
 
 
-def _is_one_value(fill: Any) -> bool:
+def _is_one_value(fill: Item) -> bool:
     try:
         return not np.ndim(fill)
     except (TypeError, ValueError):  # what NumPy makes no array of, such as a ragged list
         return False
 
 
-def _same_number(value: np.ndarray, fill: Any) -> bool:
+def _same_number(value: np.ndarray, fill: Item) -> bool:
     return bool(value == fill or (value != value and fill != fill))  # noqa: PLR0124  # true for NaN only
 
 
@@ -189,7 +189,7 @@ def one_hot_space(space: Space[Any]) -> Space[Any]:
     return space
 
 
-def one_hot(space: Space[Any], batch: Any) -> Any:
+def one_hot(space: Space[Any], batch: Item) -> Item:
     """Return `batch` (or one item) with Discrete leaves one-hot and MultiDiscrete leaves as joined one-hots.
 
     >>> one_hot(spaces.Discrete(3, start=1), np.array([1, 3]))

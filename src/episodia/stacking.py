@@ -10,9 +10,10 @@ import numpy as np
 
 from episodia.errors import ShapeError
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, describe, freeze, is_nested, rebuild_tuple
+from episodia.types import Item
 
 
-def stack(items: list[Any], is_object: Any = None) -> Any:
+def stack(items: list[Item], is_object: Item | None = None) -> Item:
     """Return the batch of `items`: the columns of an array, of a dict, or of a tuple.
 
     Args:
@@ -201,7 +202,7 @@ def object_array(items: list[Any]) -> np.ndarray:
     return array
 
 
-def unstack(batch: Any) -> list[Any]:
+def unstack(batch: Item) -> list[Item]:
     """Return the items of `batch`, the inverse of `stack`."""
     if isinstance(batch, np.ndarray):
         return list(batch)

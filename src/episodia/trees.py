@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from episodia.errors import EpisodeError, ShapeError
+from episodia.types import Item
 
 # Immutable leaves, which need no copy.
 SCALAR_TYPES = frozenset(
@@ -26,7 +27,7 @@ SCALAR_TYPES = frozenset(
 PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in SCALAR_TYPES if issubclass(kind, np.generic))
 
 
-def own(item: Any) -> Any:
+def own(item: Item) -> Item:
     """Return a private, read-only copy of `item`; lists become arrays.
 
     >>> array = np.zeros(2)
@@ -40,7 +41,7 @@ def own(item: Any) -> Any:
     return freeze(private(item))
 
 
-def private(item: Any) -> Any:
+def private(item: Item) -> Item:
     """Return a private copy of `item`, as `own` does, for someone who makes it read-only before handing it out."""
     kind = type(item)
     if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
@@ -64,19 +65,19 @@ def private(item: Any) -> Any:
     return _private_unusual(item)
 
 
-def own_all(items: Sequence[Any]) -> list[Any]:
+def own_all(items: Sequence[Item]) -> list[Item]:
     """Return private, read-only copies of all `items`."""
     return freeze(private_all(items))  # type: ignore[no-any-return]  # the list
 
 
-def private_all(items: Sequence[Any]) -> list[Any]:
+def private_all(items: Sequence[Item]) -> list[Item]:
     """Return private copies of all `items`."""
     if SCALAR_TYPES.issuperset(map(type, items)):
         return list(items)
     return [private(item) for item in items]
 
 
-def _private_unusual(item: Any) -> Any:
+def _private_unusual(item: Item) -> Item:
     if isinstance(item, Mapping):
         return {key: private(value) for key, value in item.items()}
     if isinstance(item, list):
@@ -95,7 +96,7 @@ def _private_unusual(item: Any) -> Any:
     return copy
 
 
-def array_from(item: Any) -> np.ndarray:
+def array_from(item: object) -> np.ndarray:
     """Return `item`, a tensor for example, as an array.
 
     Raises:
@@ -121,7 +122,7 @@ def _array_from_list(items: list[Any]) -> np.ndarray:
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
-def as_rows(column: Any) -> np.ndarray:
+def as_rows(column: object) -> np.ndarray:
     """Return `column`, an array or what becomes one, as an array.
 
     Raises:
@@ -138,7 +139,7 @@ def as_rows(column: Any) -> np.ndarray:
         ) from error
 
 
-def own_info(value: Any) -> Any:
+def own_info(value: Item) -> Item:
     """Return a private copy of an info: containers are rebuilt, arrays copied and read-only, other objects shared.
 
     Unlike in `own`, lists stay lists: an info is never stacked.
@@ -154,7 +155,7 @@ def own_info(value: Any) -> Any:
     return value
 
 
-def fresh(item: Any) -> Any:
+def fresh(item: Item) -> Item:
     """Return `item` in new containers and views, so that whoever gets it cannot change ours; memory is shared."""
     if type(item) is np.ndarray and not item.dtype.hasobject:
         return item[...]
@@ -185,7 +186,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def freeze(item: Any) -> Any:
+def freeze(item: Item) -> Item:
     """Make the arrays of a private item read-only, and return it."""
     if isinstance(item, np.ndarray):
         if item.dtype.hasobject:
@@ -199,7 +200,7 @@ def freeze(item: Any) -> Any:
     return item
 
 
-def is_nested(item: Any) -> bool:
+def is_nested(item: object) -> bool:
     """Tell whether `item`, a private copy, is a container rather than a leaf."""
     return isinstance(item, (dict, tuple))
 
@@ -211,7 +212,7 @@ def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ..
     return tuple(values)
 
 
-def map_batch(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+def map_batch(function: Callable[..., Any], batch: Item, *others: Item) -> Item:
     """Apply `function` to the leaves of `batch`, and to what `others` hold in the same places."""
     if isinstance(batch, dict):
         return {key: map_batch(function, value, *(other[key] for other in others)) for key, value in batch.items()}
@@ -221,7 +222,7 @@ def map_batch(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
     return function(batch, *others)
 
 
-def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(batch: Item, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield `(path, leaf)` for every leaf, with paths such as `['camera'][0]`.
 
     >>> list(leaves({"a": (1, 2)}))
@@ -237,7 +238,7 @@ def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, batch
 
 
-def batch_length(batch: Any) -> int:
+def batch_length(batch: Item) -> int:
     """Return the length of the time axis, after checking that all leaves agree on it."""
     if type(batch) is np.ndarray and batch.ndim:
         return len(batch)
@@ -256,7 +257,7 @@ def batch_length(batch: Any) -> int:
     return next(iter(lengths.values()))
 
 
-def equal(left: Any, right: Any) -> bool:
+def equal(left: object, right: object) -> bool:
     """Compare two nested items or batches by value; NaN equals NaN, dtypes may differ."""
     if isinstance(left, Mapping) or isinstance(right, Mapping):
         if not (isinstance(left, Mapping) and isinstance(right, Mapping)) or left.keys() != right.keys():
@@ -267,7 +268,7 @@ def equal(left: Any, right: Any) -> bool:
     return _equal_leaves(left, right)
 
 
-def _equal_leaves(left: Any, right: Any) -> bool:
+def _equal_leaves(left: Item, right: Item) -> bool:
     if not (isinstance(left, np.ndarray) or isinstance(right, np.ndarray)):
         # The second comparison is true for NaN only.
         return bool(left == right or (left != left and right != right))  # noqa: PLR0124  # NaN
@@ -281,7 +282,7 @@ def _equal_leaves(left: Any, right: Any) -> bool:
     return bool(np.array_equal(left, right))
 
 
-def describe(item: Any) -> str:
+def describe(item: object) -> str:
     """Say in a few words what `item` is, for messages.
 
     >>> describe({"camera": np.zeros((2, 2), np.uint8), "speed": 1.5})
@@ -293,5 +294,13 @@ def describe(item: Any) -> str:
         return "(" + ", ".join(map(describe, item)) + ("," if len(item) == 1 else "") + ")"
     if isinstance(item, np.ndarray):
         return f"{item.dtype}{list(item.shape)}"
-    text = repr(item)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(repr(item), 60)
+
+
+def shortened(text: str, longest: int = 120) -> str:
+    """Return `text`, cut to `longest` characters; three dots mark a cut.
+
+    >>> shortened("a long story", 8)
+    'a lon...'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

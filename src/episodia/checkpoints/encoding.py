@@ -25,7 +25,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _JOINED = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
+def encoded(state: object) -> tuple[Any, dict[str, Tensor]]:
     """Return `state` as JSON values, and its tensors and arrays by the numbers that stand for them there.
 
     Raises:
@@ -40,7 +40,7 @@ def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
     return encoder.value(state, ()), encoder.tensors
 
 
-def decoded(value: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
+def decoded(value: object, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
     """Return the state that `encoded` turned into `value` and `tensors`; `where` is the file, for messages.
 
     Raises:

@@ -12,14 +12,14 @@ from typing import Any
 import gymnasium as gym
 
 from episodia.cli.drawing import describe, first_number, sparkline
-from episodia.cli.verbs import INTERRUPTED, OK, add_verb, natural, positive
+from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import TrainingError
 
 PROGRESS_EVERY_S = 2.0
 
 
-def add_verb_to(verbs: Any) -> None:
+def add_verb_to(verbs: Verbs) -> None:
     """Add `collect`."""
     verb = add_verb(verbs, "collect", "collect episodes with random actions, and show what they can tell or save them")
     verb.add_argument("env", nargs="?", default="CartPole-v1", help="a gymnasium environment")

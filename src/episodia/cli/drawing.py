@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from episodia.types import Item
 
 SPARK_WIDTH = 32
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_ASCII = "_.-=+*#@"
 
 
-def first_number(item: Any) -> float:
+def first_number(item: Item) -> float:
     """Return the first number inside a nested item, or NaN where there is none.
 
     >>> first_number({"position": np.array([0.5, 2.0]), "speed": 3})
@@ -59,7 +60,7 @@ def _printable_sparks() -> str:
     return SPARKS
 
 
-def describe(item: Any) -> str:
+def describe(item: Item) -> str:
     """Describe an item in one short line: the numbers if they are few, else type and shape.
 
     >>> describe(np.array([0.25, -1.0]))

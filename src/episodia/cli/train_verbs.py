@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from episodia.cli.drawing import SPARK_WIDTH, sparkline
-from episodia.cli.verbs import INTERRUPTED, OK, add_verb, natural, positive
+from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
 from episodia.errors import EnvError, EpisodiaError, TrainingError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ LONGEST_NAME = 100
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
 
 
-def add_verbs_to(verbs: Any) -> None:
+def add_verbs_to(verbs: Verbs) -> None:
     """Add `demo`, `train` and `eval`."""
     demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show how it went")
     demo.add_argument("--steps", type=positive, default=NUM_STEPS, metavar="N", help="stop after so many")

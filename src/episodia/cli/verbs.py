@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TypeAlias
+
+# What `ArgumentParser.add_subparsers` returns; argparse gives its type no public name.
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Exit codes that the command line returns to the shell.
 OK = 0
@@ -12,15 +15,14 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
-def add_verb(verbs: Any, name: str, description: str) -> argparse.ArgumentParser:
+def add_verb(verbs: Verbs, name: str, description: str) -> argparse.ArgumentParser:
     """Add a verb to `verbs`, and return its parser."""
-    verb: argparse.ArgumentParser = verbs.add_parser(
+    return verbs.add_parser(
         name,
         help=description,
         description=f"{description[0].upper()}{description[1:]}.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    return verb
 
 
 def positive(text: str) -> int:

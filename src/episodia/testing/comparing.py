@@ -9,6 +9,7 @@ import numpy as np
 
 from episodia.episodes import LookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
 from episodia.trees import describe, equal, leaves
+from episodia.types import Item
 
 _MOST_DIFFERENCES = 10
 _PLAIN_FIELDS = (
@@ -27,7 +28,7 @@ _PLAIN_FIELDS = (
 _COLUMNS = ("observations", "infos", "actions", "rewards")
 
 
-def assert_same_items(found: Any, expected: Any) -> None:
+def assert_same_items(found: Item, expected: Item) -> None:
     """Check that two items, lists of items or batches are the same: nesting, types, dtypes, shapes, values.
 
     NaN is the same as NaN. A NumPy scalar is the same as an array of its dtype without axes.
@@ -133,7 +134,7 @@ def _version_differences(found: SingleAgentEpisode, expected: SingleAgentEpisode
 # --- Items --------------------------------------------------------------------------------------------------
 
 
-def differences_of_items(found: Any, expected: Any, path: str) -> Iterator[str]:
+def differences_of_items(found: Item, expected: Item, path: str) -> Iterator[str]:
     """Yield a line for every place at which two nested values differ."""
     if isinstance(found, (np.ndarray, np.generic)) and isinstance(expected, (np.ndarray, np.generic)):
         yield from _array_differences(np.asarray(found), np.asarray(expected), path)

@@ -20,6 +20,7 @@ from episodia.env_runners import MultiAgentEnv
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.modules import Rule
 from episodia.trees import describe
+from episodia.types import Item
 
 #: `[number of the environment, number of the agent, number of the episode, step, last action of the agent]`.
 FAKE_OBSERVATIONS = spaces.Box(-1.0, 2.0**20, (5,), np.float32)
@@ -31,7 +32,7 @@ _GUEST_LEAVES = 3
 AnyFake = TypeVar("AnyFake", bound="FakeEnv | FakeMultiAgentEnv")
 
 
-def fake_action(observation: Any) -> int:
+def fake_action(observation: Item) -> int:
     """Return what `FakeModule` does on an observation of a fake environment.
 
     >>> fake_action([0, 1, 0, 2, -1])
@@ -125,14 +126,16 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
         self.log: list[list[tuple[list[float], int, float, bool, bool]]] = []
         self._buffer = np.zeros(5, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin the next episode."""
         self.usage.on_reset(seed)
         self._length = self.usage.length(self.longest)
         self.log.append([])
         return self._noted(0, -1, 0.0, False, False)[0], {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Item) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Go on by one step."""
         chosen = self.usage.on_step(action, FAKE_ACTIONS)
         episode, step = len(self.log) - 1, len(self.log[-1])
@@ -179,7 +182,9 @@ class FakeMultiAgentEnv(MultiAgentEnv):
         #: For each episode and agent what it was shown, and what it was paid.
         self.log: list[dict[Any, tuple[list[list[float]], list[float]]]] = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Begin the next episode."""
         self.usage.on_reset(seed)
         self._length = self.usage.length(self.longest)
@@ -257,7 +262,7 @@ class FakeEnvs(Generic[AnyFake]):
 TAG = "tag"
 
 
-def fake_tag(observation: Any) -> np.ndarray:
+def fake_tag(observation: Item) -> np.ndarray:
     """Return what `FakeModule` puts out as `tag` for an observation."""
     return np.asarray(observation, np.float32)[:4] + np.float32(0.5)
 

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import SubjectError
+from episodia.trees import shortened
 
 Law: TypeAlias = Callable[[Any, Any], list[str] | None]
 
@@ -269,8 +270,7 @@ def _described(episode: SingleAgentEpisode) -> str:
         "rewards": episode.get_rewards(),
     }
     text = ", ".join(f"{name} {' '.join(repr(items).split())}" for name, items in columns.items())
-    short = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
-    return f"{episode!r}: {short}"
+    return f"{episode!r}: {shortened(text, _LONGEST_TEXT)}"
 
 
 T = TypeVar("T")

@@ -56,7 +56,7 @@ class _MapOnce(ConnectorV2):
         return AgentToModuleMapping()(rl_module=None, batch=batch, episodes=episodes)
 
 
-def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: Any) -> list[str]:
+def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: object) -> list[str]:
     """In multi-agent episodes, each module gets the rows that the episodes of its agents give on their own."""
     episodes = subject.multi_agent_episodes
     if not episodes:

@@ -36,7 +36,7 @@ from episodia.testing.connectors.connector_subject import Subject
 from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter
 
 
-def it_runs(subject: Subject, _: Any) -> list[str]:
+def it_runs(subject: Subject, _: object) -> list[str]:
     """It takes ordinary episodes and returns a batch, in a learner's, an env-to-module or a module-to-env pipeline."""
     if not subject.episodes:
         raise NotApplicableError("no single-agent episodes were given")

@@ -24,6 +24,7 @@ from episodia.connectors import AddLossMask, ConnectorV2, Kind, as_ragged
 from episodia.connectors.batches.batch_columns import module_batches
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import PipelineError
+from episodia.modules import Module
 from episodia.testing.comparing import assert_same_episode, compare_batches
 from episodia.testing.connectors.connector_memory import restored_pieces_go_on_alike
 from episodia.testing.connectors.connector_running import (
@@ -52,7 +53,7 @@ Law = Callable[[Subject, Episodes], None]
 _LAST_BITS = 1e-5
 
 
-def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Any = None) -> list[str]:
+def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Module | None = None) -> list[str]:
     """Hold the last of `pieces` to the laws of its kind about rows, on `episodes`, and return the names of the laws.
 
     `check_connector` checks more, on episodes of its own; this is for episodes of yours, such as drawn ones.

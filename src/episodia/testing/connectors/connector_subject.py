@@ -16,11 +16,13 @@ from episodia.connectors import ConnectorV2
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import SubjectError
+from episodia.modules import Module
 from episodia.stacking import stack
 from episodia.testing.episodes.episode_catalogue import pictured
 from episodia.testing.episodes.multi_agent_trajectory import MultiAgentTrajectory
 from episodia.testing.episodes.trajectory import Trajectory
 from episodia.trees import map_batch
+from episodia.types import Item
 
 OBSERVATIONS = spaces.Box(-8.0, 8.0, (2,), np.float32)
 ACTIONS = spaces.Discrete(3)
@@ -36,7 +38,7 @@ _PICTURES = (
 
 
 def sample_episodes(
-    observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None, *, state: Any = None
+    observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None, *, state: Item = None
 ) -> list[SingleAgentEpisode]:
     """Return a few growing episodes of random items, from their first step on, with infos and log-probabilities.
 
@@ -55,7 +57,7 @@ def sample_episodes(
 
 
 def _sample(
-    observation_space: Space[Any], action_space: Space[Any], length: int, end: str, state: Any
+    observation_space: Space[Any], action_space: Space[Any], length: int, end: str, state: Item
 ) -> SingleAgentEpisode:
     rng = np.random.default_rng(length)
     extras: dict[str, list[Any]] = {Columns.ACTION_LOGP: (-rng.random(length)).tolist()}
@@ -74,7 +76,7 @@ def _sample(
     ).built()
 
 
-def _state_like(state: Any, rng: np.random.Generator) -> Any:
+def _state_like(state: Item, rng: np.random.Generator) -> Any:
     return map_batch(lambda leaf: rng.normal(size=np.shape(leaf)).astype(np.float32), state)
 
 
@@ -86,7 +88,7 @@ def episode_without_steps(like: SingleAgentEpisode) -> SingleAgentEpisode:
 
 
 def sample_multi_agent_episodes(
-    observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None, *, state: Any = None
+    observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None, *, state: Item = None
 ) -> list[MultiAgentEpisode]:
     """Return two multi-agent episodes in which agents come late, wait, and end at different times.
 
@@ -98,7 +100,7 @@ def sample_multi_agent_episodes(
 
 
 def _filled(
-    trajectory: MultiAgentTrajectory, id_: str, observation_space: Space[Any], action_space: Space[Any], state: Any
+    trajectory: MultiAgentTrajectory, id_: str, observation_space: Space[Any], action_space: Space[Any], state: Item
 ) -> MultiAgentEpisode:
     """Return the episode of `trajectory` with random items of the spaces in the place of its own."""
     rng = np.random.default_rng(len(trajectory))
@@ -122,7 +124,7 @@ def _filled(
     ).stepped()
 
 
-def _extras(state: Any, rng: np.random.Generator) -> dict[str, Any]:
+def _extras(state: Item, rng: np.random.Generator) -> dict[str, Any]:
     extras = {Columns.ACTION_LOGP: -rng.random()}
     return {**extras, Columns.STATE_OUT: _state_like(state, rng)} if state else extras
 
@@ -181,7 +183,7 @@ class Subject:
 
     make: Pieces
     _: KW_ONLY
-    rl_module: Any = None
+    rl_module: Module | None = None
     outputs: Outputs | None = None
     episodes: Sequence[SingleAgentEpisode] = ()
     multi_agent_episodes: Sequence[MultiAgentEpisode] = ()
@@ -193,7 +195,7 @@ class Subject:
         connector: ConnectorV2,
         *,
         before: Sequence[ConnectorV2] = (),
-        rl_module: Any = None,
+        rl_module: Module | None = None,
         episodes: Sequence[SingleAgentEpisode] | None = None,
         multi_agent_episodes: Sequence[MultiAgentEpisode] | None = None,
         **options: Any,
@@ -221,7 +223,7 @@ class Subject:
                 "`MyConnector()`, not the class."
             )
         spaces = connector.input_observation_space, connector.input_action_space
-        state = rl_module.get_initial_state() if hasattr(rl_module, "get_initial_state") else None
+        state = None if rl_module is None else rl_module.get_initial_state()
         if episodes is None:
             episodes = sample_episodes(*spaces, state=state)
         if multi_agent_episodes is None:

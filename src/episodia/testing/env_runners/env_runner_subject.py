@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import SubjectError
 from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
@@ -80,7 +81,7 @@ def stage(subject: EnvRunnerSubject, *, seed: int = SEED, fails_at: int | None =
         runner.close()
 
 
-def sampled(runner: Any, calls: Sequence[int]) -> list[Episode]:
+def sampled(runner: SingleAgentEnvRunner | MultiAgentEnvRunner, calls: Sequence[int]) -> list[Episode]:
     """Return all episodes and chunks of several calls."""
     return [episode for steps in calls for episode in runner.sample(num_timesteps=steps)]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from gymnasium import Space
 
 from episodia.episodes import MultiAgentEpisode
+from episodia.types import AgentID
 
 #: What one environment step holds, by the names of the arguments of `MultiAgentEpisode.add_env_step`.
 EnvRecord: TypeAlias = Mapping[str, Mapping[Any, Any]]
@@ -83,7 +84,7 @@ class MultiAgentTrajectory:
         """Yield `entry` of the reset and of every step."""
         return map(self.entry, range(len(self.log)))
 
-    def status(self, agent: Any) -> Literal["unseen", "idle", "pending", "done"]:
+    def status(self, agent: AgentID) -> Literal["unseen", "idle", "pending", "done"]:
         """Return whether an agent has had no observation, has to act, waits for its next observation, or has ended."""
         status: Literal["unseen", "idle", "pending", "done"] = "unseen"
         for entry in self.entries():

@@ -17,11 +17,12 @@ from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgent
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import SubjectError
 from episodia.learners import AlgorithmConfig, Learner
-from episodia.modules import default_module
+from episodia.modules import Module, default_module
 from episodia.testing.connectors.connector_subject import ACTIONS, OBSERVATIONS
 from episodia.testing.law_checking import NotApplicableError
 from episodia.testing.modules.module_memory import global_seed
 from episodia.trees import leaves
+from episodia.types import Item, ModuleID
 
 # How long the episodes are, one after another, again and again.
 _LENGTHS = (3, 1, 5, 2)
@@ -41,7 +42,7 @@ class DrawnEnv(gym.Env[Any, Any]):
         self.action_space = copy.deepcopy(action_space)
         self._episode, self._step = -1, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         if seed is not None:
             self.observation_space.seed(seed)
@@ -49,7 +50,7 @@ class DrawnEnv(gym.Env[Any, Any]):
         self._episode, self._step = self._episode + 1, 0
         return self.observation_space.sample(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Item) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Go on by one step."""
         self._step += 1
         is_over = self._step >= _LENGTHS[self._episode % len(_LENGTHS)]
@@ -67,7 +68,7 @@ class DrawnGame(MultiAgentEnv):
         self.observation_spaces = {name: env.observation_space for name, env in self._envs.items()}
         self.action_spaces = {name: env.action_space for name, env in self._envs.items()}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode."""
         seeds = [None] * len(self._envs) if seed is None else [seed + place for place in range(len(self._envs))]
         return {name: env.reset(seed=own)[0] for (name, env), own in zip(self._envs.items(), seeds, strict=True)}, {}
@@ -82,7 +83,9 @@ class DrawnGame(MultiAgentEnv):
         return observations, rewards, *flags, {}
 
 
-def played_episodes(modules: Any, *, seed: int = 0) -> list[SingleAgentEpisode] | list[MultiAgentEpisode]:
+def played_episodes(
+    modules: Module | Mapping[ModuleID, Module], *, seed: int = 0
+) -> list[SingleAgentEpisode] | list[MultiAgentEpisode]:
     """Return a few whole episodes that `modules` have played, with all their outputs; those of several agents for a dict.
 
     >>> from gymnasium import spaces
@@ -94,8 +97,12 @@ def played_episodes(modules: Any, *, seed: int = 0) -> list[SingleAgentEpisode] 
     if isinstance(modules, Mapping):
         runner = MultiAgentEnvRunner(lambda: DrawnGame(modules), modules, seed=seed)
     else:
-        spaces = modules.observation_space, modules.action_space
-        runner = SingleAgentEnvRunner(lambda: DrawnEnv(*spaces), modules, seed=seed)
+        observation_space, action_space = modules.observation_space, modules.action_space
+        if observation_space is None or action_space is None:
+            raise SubjectError(
+                f"played_episodes: found {modules!r} without spaces, expected both of them. Pass them to the module."
+            )
+        runner = SingleAgentEnvRunner(lambda: DrawnEnv(observation_space, action_space), modules, seed=seed)
     with runner, torch.no_grad():
         return list(runner.sample(num_episodes=len(_LENGTHS)))
 
@@ -196,14 +203,14 @@ class LearnerSubject:
         return self.make(modules, seed=seed)
 
 
-def needs(learner: Any, *methods: str) -> None:
+def needs(learner: object, *methods: str) -> None:
     """Raise a NotApplicableError if a learner lacks one of the methods."""
     missing = [method for method in methods if not hasattr(learner, method)]
     if missing:
         raise NotApplicableError(f"it has no {' and no '.join(f'`{method}`' for method in missing)}")
 
 
-def weights_of(learner: Any) -> dict[str, Tensor]:
+def weights_of(learner: Learner) -> dict[str, Tensor]:
     """Return copies of all weights, by module and name."""
     return {
         f"{module_id}.{name}": value

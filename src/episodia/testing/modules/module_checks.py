@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from episodia.modules import Module
 from episodia.testing.law_checking import CheckResult, Family, Law, described, results_in, shorter
 from episodia.testing.modules.module_laws import (
     actions_fit_the_action_space,
@@ -68,7 +69,7 @@ MODULES = Family(
 )
 
 
-def check_module(module: Any, **options: Any) -> list[CheckResult]:
+def check_module(module: Module, **options: Any) -> list[CheckResult]:
     """Hold a module to all laws, and return how each check went; print them to see what was skipped, and why.
 
     Args:

@@ -16,6 +16,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
+from episodia.modules import Module
 from episodia.testing.comparing import compare_batches
 from episodia.testing.law_checking import NotApplicableError, pickled_copy, require_importable
 from episodia.testing.modules.module_subject import (
@@ -55,7 +56,7 @@ def global_seed(seed: int) -> Iterator[None]:
             np.random.set_state(kept[1])  # noqa: NPY002  # as above
 
 
-def state_of(module: Any) -> dict[str, Any]:
+def state_of(module: Module) -> dict[str, Any]:
     """Return what a module says that it remembers: its weights and buffers, and what `get_state` returns."""
     state: dict[str, Any] = {}
     if isinstance(module, nn.Module):

@@ -17,6 +17,7 @@ from episodia.connectors import EnvToModulePipeline, LearnerConnectorPipeline, d
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import SubjectError
+from episodia.modules import Module
 from episodia.testing.connectors.connector_subject import sample_episodes
 from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
@@ -57,7 +58,7 @@ class ModuleSubject:
     @classmethod
     def of(
         cls,
-        module: Any,
+        module: Module,
         *,
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
@@ -161,7 +162,7 @@ def _cloned(leaf: Any) -> Any:
 # --- Running ----------------------------------------------------------------------------------------------------------
 
 
-def outputs_of(module: Any, which: str, batch: Rows) -> Rows:
+def outputs_of(module: Module, which: str, batch: Rows) -> Rows:
     """Return what a forward pass puts out, as arrays; the batch is not given away."""
     with torch.no_grad():
         made = getattr(module, which)(own_copy(batch))
@@ -195,7 +196,7 @@ def needs_a_state(subject: ModuleSubject) -> None:
         raise NotApplicableError("it has no state")
 
 
-def is_random(module: Any, which: str, batch: Rows) -> bool:
+def is_random(module: Module, which: str, batch: Rows) -> bool:
     """Tell whether one copy of the module puts out different things for the same batch, call by call."""
     first, second = (outputs_of(module, which, batch) for _ in range(2))
     pairs = zip(leaves(first), leaves(second), strict=True)
