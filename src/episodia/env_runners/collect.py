@@ -14,7 +14,7 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.connectors import GetActions, ModuleToEnvPipeline, TensorToNumpy
 from episodia.env_runners.callbacks import Callbacks, listed
-from episodia.env_runners.envs.vector_envs import AnyEnv
+from episodia.env_runners.envs.env_sources import AnyEnv
 from episodia.env_runners.single_agent_env_runner import SingleAgentEnvRunner
 from episodia.episodes import EpisodeList
 from episodia.errors import EnvRunnerError

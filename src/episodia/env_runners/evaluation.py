@@ -10,7 +10,7 @@ from typing import Any, final
 from gymnasium.vector import VectorEnv
 
 from episodia.env_runners.envs.async_lanes import close, forgets_resets
-from episodia.env_runners.envs.vector_envs import EnvSource
+from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.errors import EnvRunnerError
 
 
@@ -23,7 +23,7 @@ class Evaluator:
         mask_key: Under which observations or infos tell which actions are allowed.
     """
 
-    def __init__(self, source: EnvSource, mask_key: str | None) -> None:
+    def __init__(self, source: VectorEnvSource, mask_key: str | None) -> None:
         self._source = source
         self._mask_key = mask_key
         self._env: VectorEnv[Any, Any, Any] | None = None

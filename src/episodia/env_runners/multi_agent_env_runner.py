@@ -11,18 +11,30 @@ import torch
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners import multi_agent_runner_state as runner_state
-from episodia.env_runners.acting.multi_agent_assembly import Acting, EpisodeMaker, new_actor
-from episodia.env_runners.acting.multi_agent_modules import as_modules, load_weights, weights_of
+from episodia.env_runners.acting.assembly import (
+    AgentsActing,
+    EpisodeMaker,
+    as_modules,
+    load_weights,
+    new_actor,
+    weights_of,
+)
 from episodia.env_runners.acting.runner_pipelines import Pieces, commit, delay_of, shapers_of
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_settings import checked_count, source_of
 from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
-from episodia.env_runners.rollout.multi_agent_players import CountStepsBy, Manner, Players
-from episodia.env_runners.rollout.sampling import BatchMode, wanted
-from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings
+from episodia.env_runners.rollout.multi_agent_loop import CountStepsBy, Manner, Players
+from episodia.env_runners.rollout.sample_goals import wanted
+from episodia.env_runners.runner_settings import (
+    BatchMode,
+    OnEnvError,
+    RunnerSettings,
+    check_flags,
+    check_open,
+    check_whole,
+)
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_flags, check_open, check_whole
 from episodia.episodes import EpisodeList
 from episodia.errors import EnvRunnerError
 from episodia.modules.modes import mode
@@ -133,7 +145,7 @@ class MultiAgentEnvRunner:
         self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(self.modules))
         self._is_closed = False
         self._lanes: list[Lane] = []
-        acting = Acting(self.modules, env_to_module, module_to_env)
+        acting = AgentsActing(self.modules, env_to_module, module_to_env)
         try:
             self._players = self._new_players(acting, Listeners(callbacks))
             self._players.tell_created()
@@ -143,7 +155,7 @@ class MultiAgentEnvRunner:
                 self.close()
             raise
 
-    def _new_players(self, acting: Acting, listeners: Listeners) -> Players:
+    def _new_players(self, acting: AgentsActing, listeners: Listeners) -> Players:
         """Make the environments, and what plays in them."""
         common = LaneSettings(
             source=self._source, new_episode=self._new_episode, seeds=self._seeds, playing=self._settings

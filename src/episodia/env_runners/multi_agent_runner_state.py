@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from episodia.env_runners.acting.multi_agent_modules import load_weights, weights_of
-from episodia.env_runners.rollout.multi_agent_players import Players
+from episodia.env_runners.acting.assembly import load_weights, weights_of
+from episodia.env_runners.rollout.multi_agent_loop import Players
+from episodia.env_runners.runner_settings import check_state
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_state
 from episodia.errors import EnvRunnerError, EpisodiaError
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from episodia.env_runners.envs.multi_agent_sources import EnvSource
+from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.remote_agents import RemoteEnv
-from episodia.env_runners.rollout.multi_agent_players import CountStepsBy
-from episodia.env_runners.runner_settings import RunnerSettings
-from episodia.env_runners.setting_checks import check_whole
+from episodia.env_runners.rollout.multi_agent_loop import CountStepsBy
+from episodia.env_runners.runner_settings import RunnerSettings, check_whole
 from episodia.errors import EnvRunnerError
 
 
-def source_of(env: Any, num_envs: int, settings: RunnerSettings) -> EnvSource:
+def source_of(env: Any, num_envs: int, settings: RunnerSettings) -> AgentEnvSource:
     """Return what makes the environments.
 
     Raises:
@@ -23,7 +22,7 @@ def source_of(env: Any, num_envs: int, settings: RunnerSettings) -> EnvSource:
     if vectorization not in ("sync", "async"):
         raise EnvRunnerError(f"found `vectorization={vectorization!r}`, expected 'sync' or 'async'.")
     remote = partial(RemoteEnv, timeout_s=settings.step_timeout_s, context=settings.async_context)
-    source = EnvSource(env, None if vectorization == "sync" else remote)
+    source = AgentEnvSource(env, None if vectorization == "sync" else remote)
     check_whole(1, num_envs=num_envs)
     if num_envs > 1 and not source.can_remake:
         raise EnvRunnerError(

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.env_runners.rollout.chunk_summaries import summaries
+from episodia.env_runners.rollout.episode_totals import summaries
 from episodia.episodes import EpisodeList
 
 

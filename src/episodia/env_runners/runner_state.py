@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from episodia.env_runners.setting_checks import check_keys
+from episodia.env_runners.runner_settings import check_keys
 from episodia.episodes.recorder.recorder_lanes import episode_numbers, set_episode_numbers
 from episodia.errors import EnvRunnerError, EpisodiaError
 
 if TYPE_CHECKING:
-    from episodia.env_runners.rollout.rollout import Rollout
+    from episodia.env_runners.rollout.single_agent_loop import Rollout
 
 _KEYS = (
     "weights",

@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from episodia.env_runners.envs.sync_lanes import SyncLanes
-from episodia.env_runners.setting_checks import check_whole
+from episodia.env_runners.runner_settings import check_whole
 
 # What a part of the randomness is for.
 _ACTIONS, _RANDOM_ACTIONS, _LANES, _EVALUATION = range(4)

@@ -11,19 +11,26 @@ from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners import runner_state
 from episodia.env_runners.acting.assembly import Acting, new_rollout
 from episodia.env_runners.acting.runner_pipelines import Pieces
-from episodia.env_runners.callbacks import Listeners
-from episodia.env_runners.envs.vector_envs import AnyEnv, EnvSource
+from episodia.env_runners.callbacks import Listeners, Watcher
+from episodia.env_runners.envs.env_sources import AnyEnv, VectorEnvSource
 from episodia.env_runners.evaluation import Evaluator
-from episodia.env_runners.rollout.callback_watcher import Watcher
-from episodia.env_runners.rollout.handing_out import HandOut
-from episodia.env_runners.rollout.lane_faults import Faults
-from episodia.env_runners.rollout.rollout import Manner
+from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.returned_chunks import HandOut
+from episodia.env_runners.rollout.sample_goals import wanted
 from episodia.env_runners.rollout.sampler import Sampler
-from episodia.env_runners.rollout.sampling import BatchMode, wanted
+from episodia.env_runners.rollout.single_agent_loop import Manner
 from episodia.env_runners.runner_metrics import EpisodeTotals, RunnerMetrics
-from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings, Vectorization
+from episodia.env_runners.runner_settings import (
+    BatchMode,
+    OnEnvError,
+    RunnerSettings,
+    Vectorization,
+    check_acts,
+    check_flags,
+    check_open,
+    check_whole,
+)
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_acts, check_flags, check_open, check_whole
 from episodia.episodes import EpisodeList
 
 
@@ -126,7 +133,7 @@ class SingleAgentEnvRunner:
         self._watcher = Watcher(Listeners(callbacks), self)
         totals = EpisodeTotals()
         faults = Faults(on_env_error, RunnerMetrics(), totals)
-        source = EnvSource(env, num_envs, settings)
+        source = VectorEnvSource(env, num_envs, settings)
         self._evaluator = Evaluator(source, action_mask_key)
         acting = Acting(module, env_to_module, module_to_env, action_mask_key)
         self._rollout = new_rollout(source, acting, self._seeds, faults, self._watcher)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from episodia import Columns
 from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
-from episodia.env_runners.envs.step_failures import is_outside
+from episodia.env_runners.envs.env_crashes import is_outside
 from episodia.errors import SpaceError
 from episodia.modules import Rule
 from scripted_agents import ScriptedEnv as ScriptedAgents

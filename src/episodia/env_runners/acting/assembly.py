@@ -1,29 +1,38 @@
-"""Putting together what plays: environments, what acts in them, and the recorder of their steps."""
+"""Putting together what a runner plays with: pipelines, actors, recorders and empty episodes."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, final
 
+import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 
-from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.acting.acting import Actor
+from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.acting.random_batches import RandomActions
 from episodia.env_runners.acting.runner_pipelines import (
     Pieces,
     action_space_of,
+    as_pieces,
     env_to_module_for,
     module_to_env_for,
     real_range_of,
     recorded_action_space,
 )
+from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.async_lanes import close
-from episodia.env_runners.envs.vector_envs import EnvSource
-from episodia.env_runners.rollout.callback_watcher import Watcher
-from episodia.env_runners.rollout.lane_faults import Faults
-from episodia.env_runners.rollout.rollout import Rollout
+from episodia.env_runners.envs.env_sources import SpacesOfAgents, VectorEnvSource, joint, spaces_of
+from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.single_agent_loop import Rollout
 from episodia.env_runners.seeding import Seeds
+from episodia.episodes import MultiAgentEpisode
+from episodia.episodes.multi_agent.multi_agent_episode import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.recorder import Recorder
+from episodia.errors import EnvRunnerError
+from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of
 
 
@@ -36,7 +45,7 @@ class Acting(NamedTuple):
     mask_key: str | None
 
 
-def new_rollout(source: EnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher) -> Rollout:
+def new_rollout(source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher) -> Rollout:
     """Make environments, and all that plays in them. If that fails, no environment is left open that was made here."""
     env = source.build()
     try:
@@ -68,7 +77,7 @@ def _new_actor(env: VectorEnv[Any, Any, Any], acting: Acting, seeds: Seeds, faul
     )
 
 
-def _new_recorder(source: EnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
+def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
     settings = source.settings
     action_space = action_space_of(actor.module, actor.module_to_env, env.single_action_space)
     recorder = Recorder(
@@ -82,3 +91,109 @@ def _new_recorder(source: EnvSource, env: VectorEnv[Any, Any, Any], actor: Actor
     )
     recorder.weights_version = 0
     return recorder
+
+
+class AgentsActing(NamedTuple):
+    """What a runner is given to act with: modules (or None), and the pipelines around them, or pieces of them."""
+
+    modules: MultiModule | None
+    env_to_module: EnvToModulePipeline | Pieces | None
+    module_to_env: ModuleToEnvPipeline | Pieces | None
+
+
+def new_actor(env: Any, acting: AgentsActing, seed: int) -> MultiAgentActor:
+    """Return what acts in environments like `env`; its random numbers follow from `seed`."""
+    rng_seed, torch_seed = np.random.SeedSequence(seed).spawn(2)
+    generator = torch.Generator().manual_seed(int(torch_seed.generate_state(1, np.uint64)[0] >> 1))
+    return MultiAgentActor(acting.modules, *_pipelines(env, acting), np.random.default_rng(rng_seed), generator)
+
+
+def _pipelines(env: Any, acting: AgentsActing) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
+    modules, env_to_module, module_to_env = acting
+    given: dict[str, Any] = {
+        "multi_agent": True,
+        "stateful": modules is not None and any(module.is_stateful() for module in modules.values()),
+    }
+    observation_space, action_space = map(joint, spaces_of(env))
+    if not isinstance(env_to_module, EnvToModulePipeline):
+        device = device_of(*(modules or {}).values())
+        custom = as_pieces(env_to_module)
+        env_to_module = defaults.env_to_module(
+            observation_space, action_space, **given, custom=custom, device=device, module=modules
+        )
+    if not isinstance(module_to_env, ModuleToEnvPipeline):
+        custom = as_pieces(module_to_env)
+        module_to_env = defaults.module_to_env(observation_space, action_space, **given, custom=custom)
+    return env_to_module, module_to_env
+
+
+@final
+class EpisodeMaker:
+    """Makes empty episodes.
+
+    Attributes:
+        mapping: Which module acts for an agent.
+        observation_spaces: The space of each agent's observations, if agents are known.
+        action_spaces: The space of each agent's actions as they are recorded.
+    """
+
+    def __init__(self, mapping: Callable[[Any, Any], Any]) -> None:
+        """Make episodes without spaces, before `use_spaces`."""
+        self.mapping = mapping
+        self.observation_spaces: SpacesOfAgents = None
+        self.action_spaces: SpacesOfAgents = None
+
+    def use_spaces(self, env: Any, actor: MultiAgentActor) -> None:
+        """Let episodes have the spaces of `env`, in which `actor` acts."""
+        self.observation_spaces, action_spaces = spaces_of(env)
+        self.action_spaces = action_spaces and {
+            agent: recorded_action_space(action_space_of(actor.modules, actor.module_to_env, space))
+            for agent, space in action_spaces.items()
+        }
+
+    def __call__(self, id_: str) -> MultiAgentEpisode:
+        """Return an empty episode with this id."""
+        return MultiAgentEpisode(
+            id_,
+            observation_space=self.observation_spaces,
+            action_space=self.action_spaces,
+            agent_to_module_mapping_fn=self.mapping,
+            # A runner may stop an episode while agents wait, and environments pay agents that have just died.
+            missing_final_observation="repeat",
+            rewards_after_done="add",
+        )
+
+
+def as_modules(modules: Any) -> MultiModule | None:
+    """Return one module, a dict of modules, or a `MultiModule`, as a `MultiModule`; None stays None."""
+    if modules is None or isinstance(modules, MultiModule):
+        return modules
+    if isinstance(modules, Mapping) and not isinstance(modules, Module):
+        return MultiModule(modules)
+    return MultiModule({DEFAULT_MODULE_ID: modules})
+
+
+def weights_of(modules: MultiModule | None) -> dict[Any, dict[str, Any]]:
+    """Return copies of the weights of all modules that have some."""
+    return {
+        module_id: {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+        for module_id, module in (modules or {}).items()
+        if hasattr(module, "state_dict")
+    }
+
+
+def load_weights(modules: MultiModule | None, weights: Mapping[Any, Mapping[str, Any]]) -> None:
+    """Give modules the weights that `weights_of` returned; those that are not named keep theirs.
+
+    Raises:
+        EnvRunnerError: If there is no such module, or it has no weights; nothing is changed then.
+    """
+    known = {module_id: module for module_id, module in (modules or {}).items() if hasattr(module, "load_state_dict")}
+    unknown = [module_id for module_id in weights if module_id not in known]
+    if unknown:
+        raise EnvRunnerError(
+            f"found weights of the modules {unknown}, expected some of {list(known)}. Leave them out, or make the runner with "
+            "these modules."
+        )
+    for module_id, state in weights.items():
+        known[module_id].load_state_dict(dict(state))

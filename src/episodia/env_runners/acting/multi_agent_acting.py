@@ -32,8 +32,8 @@ from episodia.connectors import (
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.spaces.action_masks import masks_in_infos
-from episodia.env_runners.acting.multi_agent_random import random_items
 from episodia.env_runners.acting.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.acting.random_batches import random_items
 from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
 from episodia.env_runners.runner_metrics import RunnerMetrics

@@ -33,7 +33,7 @@ from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.common.numpy_to_tensor import as_tensor
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
-from episodia.env_runners.rollout.stepping import Chosen
+from episodia.env_runners.rollout.vector_step import Chosen
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.modules import DistributionSpec
 from episodia.trees import map_batch

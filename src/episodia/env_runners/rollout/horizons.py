@@ -8,9 +8,8 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from episodia.columns import Columns
-from episodia.env_runners.envs.batch_rows import taken_rows
-from episodia.env_runners.envs.lane_infos import infos_by_lane
-from episodia.env_runners.rollout.stepping import Disabled, Stepper
+from episodia.env_runners.envs.vector_batches import infos_by_lane, taken_rows
+from episodia.env_runners.rollout.vector_step import Disabled, Stepper
 from episodia.episodes.recorder.recorder_lanes import truncate_lanes
 from episodia.errors import EnvRunnerError
 

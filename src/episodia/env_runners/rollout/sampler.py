@@ -6,9 +6,9 @@ from time import perf_counter
 from typing import final
 
 from episodia.env_runners.acting.runner_pipelines import commit, delay_of, shapers_of
-from episodia.env_runners.rollout.handing_out import HandOut
-from episodia.env_runners.rollout.rollout import Manner, Rollout
-from episodia.env_runners.rollout.sampling import Wanted
+from episodia.env_runners.rollout.returned_chunks import HandOut
+from episodia.env_runners.rollout.sample_goals import Wanted
+from episodia.env_runners.rollout.single_agent_loop import Manner, Rollout
 from episodia.env_runners.runner_metrics import EpisodeTotals
 from episodia.episodes import EpisodeList
 

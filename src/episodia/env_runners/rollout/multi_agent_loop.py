@@ -9,14 +9,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.envs.multi_agent_env import StepResult
-from episodia.env_runners.multi_agent_harvest import Harvest
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
-from episodia.env_runners.rollout.bad_observations import cannot_act_on
-from episodia.env_runners.rollout.delayed_chunks import joined, settle
+from episodia.env_runners.rollout.delayed_reward_chunks import joined, settle
+from episodia.env_runners.rollout.finite_numbers import cannot_act_on, check_finite, is_finite
 from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
-from episodia.env_runners.rollout.multi_agent_finite import check_finite, is_finite
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
-from episodia.env_runners.rollout.sampling import Wanted
+from episodia.env_runners.rollout.returned_chunks import Harvest
+from episodia.env_runners.rollout.sample_goals import Wanted
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EpisodiaError
 

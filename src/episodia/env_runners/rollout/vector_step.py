@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from episodia.env_runners.envs.batch_rows import taken_rows, with_rows
-from episodia.env_runners.envs.lane_infos import infos_by_lane, masks_of, recorded_infos
+from episodia.env_runners.envs.env_sources import autoreset_mode_of
 from episodia.env_runners.envs.last_observations import keep_last_observations
-from episodia.env_runners.envs.vector_envs import autoreset_mode_of
-from episodia.env_runners.rollout.lane_faults import Faults
+from episodia.env_runners.envs.vector_batches import infos_by_lane, masks_of, recorded_infos, taken_rows, with_rows
+from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.episodes.recorder.recorder import Recorder
 
 

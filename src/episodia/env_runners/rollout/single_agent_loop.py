@@ -12,17 +12,16 @@ from gymnasium.vector import VectorEnv
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.env_runners.acting.acting import Actor
+from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.async_lanes import LOST_WORKER, close, pass_over_ends
-from episodia.env_runners.envs.step_failures import check_actions, env_error
+from episodia.env_runners.envs.env_crashes import check_actions, env_error
+from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
-from episodia.env_runners.envs.vector_envs import EnvSource
-from episodia.env_runners.episode_order import EpisodeOrder
-from episodia.env_runners.rollout.bad_observations import cannot_act_on, lanes_not_finite
-from episodia.env_runners.rollout.callback_watcher import Watcher
+from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.finite_numbers import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.horizons import Horizons, check_resets_lanes
-from episodia.env_runners.rollout.lane_faults import Faults
-from episodia.env_runners.rollout.sampling import Wanted
-from episodia.env_runners.rollout.stepping import Chosen, Stepper, stepper_for
+from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Wanted
+from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for
 from episodia.episodes import EpisodeList
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
@@ -55,7 +54,7 @@ class Rollout:
 
     def __init__(
         self,
-        source: EnvSource,
+        source: VectorEnvSource,
         env: VectorEnv[Any, Any, Any],
         actor: Actor,
         recorder: Recorder,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from episodia.env_runners.envs.guarded_env import REFUSED, RESTARTED
-from episodia.env_runners.envs.lane_infos import Infos, is_by_lane
+from episodia.env_runners.envs.env_crashes import REFUSED, RESTARTED
+from episodia.env_runners.envs.vector_batches import Infos, is_by_lane
 from episodia.env_runners.runner_metrics import EpisodeTotals, RunnerMetrics
 from episodia.env_runners.runner_settings import OnEnvError
 from episodia.episodes.recorder.recorder import Recorder

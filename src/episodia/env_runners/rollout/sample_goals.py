@@ -1,9 +1,45 @@
-"""Which episodes to hand out when somebody asks for a number of them."""
+"""What a call of `sample` is to return: so many steps, or so many episodes, those that began first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import NamedTuple, final
+
+from episodia.arguments import checked_whole
+from episodia.env_runners.runner_settings import BatchMode
+from episodia.errors import EnvRunnerError
+
+
+class Wanted(NamedTuple):
+    """What is to be sampled: so many steps, or so many whole episodes; the other one is None."""
+
+    steps: int | None
+    episodes: int | None
+
+
+def wanted(
+    num_timesteps: int | None, num_episodes: int | None, batch_mode: BatchMode, fragment_steps: int, num_lanes: int
+) -> Wanted:
+    """Return what is to be sampled, by the arguments of `sample` or else by the settings of the runner.
+
+    Raises:
+        EnvRunnerError: If both are given, or one is not positive.
+
+    >>> wanted(None, None, "truncate_episodes", 20, 4)
+    Wanted(steps=80, episodes=None)
+    """
+    if num_timesteps is not None and num_episodes is not None:
+        raise EnvRunnerError(
+            f"sample: found `num_timesteps={num_timesteps}` and `num_episodes={num_episodes}`, expected one of them."
+        )
+    for name, number in (("num_timesteps", num_timesteps), ("num_episodes", num_episodes)):
+        if number is not None:
+            checked_whole(EnvRunnerError, "sample", name, number, 1)
+    if num_timesteps is None and num_episodes is None:
+        return (
+            Wanted(fragment_steps * num_lanes, None) if batch_mode == "truncate_episodes" else Wanted(None, num_lanes)
+        )
+    return Wanted(num_timesteps, num_episodes)
 
 
 @final
