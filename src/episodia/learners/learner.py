@@ -29,7 +29,7 @@ from episodia.learners.gradients.gradient_averages import (
     total_weight,
 )
 from episodia.learners.gradients.gradient_steps import GradientSteps
-from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
+from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.networks import Networks
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.state_checks import (
@@ -163,8 +163,7 @@ class Learner:
         """
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
-        batch = self.batch_of(episodes)
-        return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
+        return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle)
 
     def batch_of(self, episodes: Iterable[Episode]) -> dict[str, ModuleBatch]:
         """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU; of none, nothing."""
@@ -182,12 +181,19 @@ class Learner:
     ) -> Metrics:
         """Let the modules learn from a batch as `batch_of` returns it, see `update`."""
         _check_arguments(num_epochs, minibatch_size, shuffle)
+        check_can_learn()
+        return self._update(batch, num_epochs, minibatch_size, shuffle)
+
+    def _update(
+        self, batch: Mapping[str, ModuleBatch], num_epochs: int, minibatch_size: int | None, shuffle: bool
+    ) -> Metrics:
         own = self._differentiation.learnable(batch)
-        counts = self.num_steps_of(own)
+        row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
+        counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
-            for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
+            for parts in drawn(own, row_counts, num_epochs, minibatch_size, rng):
                 self._learn(parts, coefficients, log)
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += sum(counts.values())
@@ -232,6 +238,7 @@ class Learner:
         Those of a module whose loss is not finite are NaN, so that it is noticed where they are applied. `GradientFunction`
         does the same without a learner.
         """
+        check_can_learn()
         coefficients, _ = self._at_present()
         noise = self._progress["num_updates"]
         return self._differentiation.measured(batch, coefficients, noise=noise, device=self.device)

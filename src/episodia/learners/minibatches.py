@@ -74,9 +74,20 @@ def minibatches(
         raise LearnerError(
             f"minibatches: found `rng={rng!r}`, expected a `np.random.Generator`, or None to keep the order. Pass one of these."
         )
+    counts = {module_id: step_counts(module_id, columns) for module_id, columns in batch.items()}
+    yield from drawn(batch, counts, num_epochs, minibatch_size, rng)
+
+
+def drawn(
+    batch: Mapping[str, ModuleBatch],
+    counts: Mapping[str, np.ndarray],
+    num_epochs: int,
+    minibatch_size: int | None,
+    rng: np.random.Generator | None,
+) -> Iterator[dict[str, Minibatch]]:
+    """Yield what `minibatches` does, of a batch that was checked; `counts` are the `step_counts` of each module."""
     streams = [
-        _of_module(columns, step_counts(module_id, columns), num_epochs, minibatch_size, rng)
-        for module_id, columns in batch.items()
+        _of_module(columns, counts[module_id], num_epochs, minibatch_size, rng) for module_id, columns in batch.items()
     ]
     for parts in zip_longest(*streams):
         yield {module_id: part for module_id, part in zip(batch, parts, strict=True) if part is not None}

@@ -19,8 +19,8 @@ from episodia.modules.modes import mode
 class Networks:
     """The modules of a learner, and the names of their parameters.
 
-    A parameter is named as in its module, `actor.0.weight`; if there is a dict of modules, with the module's id in front,
-    `left.actor.0.weight`. What modules share has a name in each of them.
+    A parameter is named as in its module, `actor.tower.0.weight`; if there is a dict of modules, with the module's id in front,
+    `left.actor.tower.0.weight`. What modules share has a name in each of them.
 
     Args:
         modules: One module, or modules by their ids.

@@ -27,7 +27,7 @@ class OptimizerConfig:
     """An optimizer for some components.
 
     Args:
-        components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.0.weight`, not `actor_head.weight`.
+        components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.tower.0.weight`, not `actor_head.weight`.
             Names begin with the module's id if a learner has several modules. None means everything. Weights that several
             modules share learn from all of these, whichever of their names is given; what is frozen does not.
         optimizer: A class of `torch.optim`, or any function of the parameters and `lr=` that makes such an optimizer.

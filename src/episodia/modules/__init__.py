@@ -4,9 +4,12 @@ from episodia.modules.distributions import ActionDistribution, Deterministic, Di
 from episodia.modules.module_registry import register_module
 from episodia.modules.multi_module import MultiModule
 from episodia.modules.networks.actor_critic import ActorCritic
-from episodia.modules.networks.default_module import DefaultActorCritic, default_module
-from episodia.modules.networks.lstm import LSTMActorCritic
-from episodia.modules.networks.mlp import MLPActorCritic
+from episodia.modules.networks.default_actor_critic import (
+    DefaultActorCritic,
+    LSTMActorCritic,
+    MLPActorCritic,
+    default_module,
+)
 from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 

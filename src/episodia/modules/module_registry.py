@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from episodia.arguments import checked_registered_name
 from episodia.errors import ModuleError
-from episodia.modules.networks.default_module import DefaultActorCritic
-from episodia.modules.networks.lstm import LSTMActorCritic
-from episodia.modules.networks.mlp import MLPActorCritic
+from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
 from episodia.modules.rules import RandomModule
 
 ModuleClass = TypeVar("ModuleClass", bound=type)

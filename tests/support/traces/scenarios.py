@@ -19,7 +19,7 @@ from episodia.learners import A2CConfig, Learner, PPOConfig, ReinforceConfig, de
 from episodia.policies import MultiAgentPolicy, Policy
 from scripted_agents import Echo, ScriptedEnv
 from traces.games import ACTIONS, OBSERVATIONS, CartPoles, Turns, Walkers
-from traces.networks import SEED, network
+from traces.networks import SEED, network, recorded_weights
 from traces.pieces import AddSpeeds, Cropped, Doubled, NotesReturns, Unchanged
 from traces.recorded_columns import of_episodes, of_games
 from traces.special_scenarios import SPECIAL
@@ -218,7 +218,7 @@ def _learned(runner, learner):
             metrics = learner.update(runner.sample(num_timesteps=120), num_epochs=2, minibatch_size=40)
         played = runner.sample(num_timesteps=30)
     return {
-        "weights": learner.get_weights(),
+        "weights": recorded_weights(learner),
         "entropy": {module_id: np.float64(metrics[module_id]["entropy"]) for module_id in learner.trained_modules},
         "num_steps": {module_id: metrics[module_id]["num_steps"] for module_id in learner.trained_modules},
         "played": [len(one) for one in played],

@@ -37,13 +37,8 @@ class AddActionMasksFromEpisodes(ConnectorV2):
         return batch
 
     def _with_masks(self, columns: Batch, rows: EpisodeList) -> Ragged | None:
-        """Return observations that hold masks, or None if there are none."""
+        """Return observations that hold masks, of the batch or of the episodes; None without masks."""
         found = columns.get(Columns.OBS)
-        if isinstance(found, Ragged) and self._has_mask(found.values):
+        if isinstance(found, Ragged) and isinstance(found.values, dict) and self.action_mask_key in found.values:
             return found
-        # One look decides whether the observations of all episodes are worth collecting.
-        first = next((episode for episode in rows.agent_episodes if len(episode)), None)
-        return rows.flat(Columns.OBS) if first is not None and self._has_mask(first.get_observations(0)) else None
-
-    def _has_mask(self, observations: Any) -> bool:
-        return isinstance(observations, dict) and self.action_mask_key in observations
+        return rows.flat(Columns.OBS) if rows.has_in_observations(self.action_mask_key) else None

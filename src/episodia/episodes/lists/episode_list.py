@@ -303,6 +303,12 @@ class EpisodeList(Sequence[Any]):
         check_name(column)
         return column in STORED or column in COMPUTED or all(column in row.extra_model_outputs for row in self._rows())
 
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with `key`; the first episode with a step decides."""
+        first = next((row for row in self._rows() if len(row)), None)
+        observation = None if first is None else first.get_observations(0)
+        return isinstance(observation, dict) and key in observation
+
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs, those of all agent episodes together."""
         return list_columns.extra_columns(self._rows())

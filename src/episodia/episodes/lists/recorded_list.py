@@ -9,6 +9,7 @@ from weakref import ref
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Dict
 
 from episodia.columns import Columns
 from episodia.episodes.lists import gather
@@ -130,6 +131,13 @@ class RecordedList(EpisodeList):
         if not self.is_untouched:
             return super().is_truncated
         return np.array([chunk.is_truncated for chunk in self._chunks], np.bool_)
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with `key`."""
+        if not self.is_untouched:
+            return super().has_in_observations(key)
+        space = self._layout.observation_space
+        return isinstance(space, Dict) and key in space.spaces
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs."""

@@ -61,11 +61,7 @@ class Differentiation:
             module_ids: Which of them.
             noise: Where the random numbers come from that dropout and its like draw. Nobody else's are used up.
             device: Where they compute.
-
-        Raises:
-            LearnerError: See `check_can_learn`.
         """
-        check_can_learn()
         on_cpu = device.type == "cpu"
         with torch.random.fork_rng(devices=[] if on_cpu else [device], device_type="cuda" if on_cpu else device.type):
             # `torch.manual_seed` would also seed devices whose generators are not put back.

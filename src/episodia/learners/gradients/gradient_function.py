@@ -10,7 +10,7 @@ from episodia.arguments import checked_whole
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.algorithms.coefficients import Coefficients
-from episodia.learners.gradients.differentiation import Differentiation
+from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
 from episodia.learners.networks import Networks
 from episodia.learners.state_checks import check_part
@@ -64,6 +64,7 @@ class GradientFunction:
             LearnerError: If the state is not that of a learner with such modules and such a config.
             BatchError: If `batch` is no batch.
         """
+        check_can_learn()
         given: object = state
         missing = [name for name in self.components if not isinstance(given, Mapping) or name not in given]
         if missing:

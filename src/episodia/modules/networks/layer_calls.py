@@ -18,6 +18,8 @@ from torch.nn.modules.module import (
     _global_forward_pre_hooks,
 )
 
+from episodia.types import Item
+
 
 @final
 class Tower(nn.Sequential):
@@ -35,16 +37,22 @@ class Tower(nn.Sequential):
 
 
 def passed(layer: Any, inputs: Tensor) -> Tensor:
-    """Return `layer(inputs)`, computed directly where `layer` is a plain one that nobody has hooked into."""
+    """Return `layer(inputs)`, computed directly if `layer` is a plain one without hooks."""
     kind = type(layer)
     if kind not in _PLAIN or is_hooked(layer):
         outputs: Tensor = layer(inputs)
         return outputs
     if kind is nn.Linear:
-        # Not `layer.weight`: modules look for attributes in several places. Who swaps weights swaps them here.
+        # `layer.weight` would search several dicts; swapped weights are in this one too.
         parameters = layer._parameters
         return linear(inputs, parameters["weight"], parameters["bias"])
     return inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
+
+
+def called(module: Any, inputs: Item) -> Tensor:
+    """Return `module(inputs)` for a module of this library, without torch's search for hooks if it has none."""
+    outputs: Tensor = module(inputs) if is_hooked(module) else module.forward(inputs)
+    return outputs
 
 
 # Subclasses may compute something else: layers with parametrised weights are subclasses made by torch.

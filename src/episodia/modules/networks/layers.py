@@ -45,7 +45,7 @@ def convolution(
     return _filled(nn.Conv2d(*channels, kernel, stride, padding, device="meta"), HIDDEN_GAIN, generator)
 
 
-def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
+def recurrent_layer(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
     """Return one recurrent layer with orthogonal weights and biases of 0; batches come first.
 
     Args:
