@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.columns.indexing import as_count
-from episodia.episodes.columns.reward_sums import total_of
+from episodia.episodes.columns.rewards import total_of
 from episodia.episodes.multi_agent.agent_columns import missing_steps
 from episodia.episodes.multi_agent.departed_agents import departed_before
 from episodia.episodes.multi_agent.early_rewards import rewards_between

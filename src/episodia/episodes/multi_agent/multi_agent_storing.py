@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from episodia.episodes.columns.reward_sums import added
+from episodia.episodes.columns.rewards import added
 from episodia.episodes.multi_agent.carried_outputs import fitted
 from episodia.episodes.multi_agent.multi_agent_lives import end_if_all_ended, new_agent_episode
 from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, merged
