@@ -1,12 +1,50 @@
-"""Adding rewards, so that the sum is what the environment paid, whatever kind of numbers it paid in."""
+"""Rewards: what counts as one, and sums that are what the environment paid, whatever kind of numbers it paid in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from operator import countOf
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
+
+from episodia.errors import EpisodeError
+from episodia.trees import SCALAR_TYPES, describe, own
+
+# Every real number is a reward.
+REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
+
+# Numbers that are rewards as they are; of Python's integers, not all fit into 64 bits.
+REWARD_TYPES = frozenset(
+    {float, bool} | {kind for kind in SCALAR_TYPES if issubclass(kind, (np.floating, np.integer, np.bool_))}
+)
+
+
+def as_reward(reward: Any) -> Any:
+    """Return `reward`, a single number."""
+    if type(reward) in REWARD_TYPES or (type(reward) is int and -(2**63) <= reward < 2**63):
+        return reward
+    if (
+        isinstance(reward, (float, np.floating, np.integer))
+        or (isinstance(reward, int) and -(2**63) <= reward < 2**63)
+        or (isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf")
+    ):
+        return own(reward)
+    raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
+
+
+def check_rewards(data: Any) -> None:
+    """Refuse what is no list or one-dimensional array of numbers."""
+    if isinstance(data, np.ndarray):
+        if data.ndim != 1 or data.dtype.kind not in "biuf":
+            raise EpisodeError(
+                f"found {describe(data)}, expected a one-dimensional array of numbers. Pass one for each step."
+            )
+    elif data is not None and countOf(map(type, data), float) < len(data):
+        for reward in data:
+            as_reward(reward)
 
 
 def added(first: Any, second: Any) -> Any:
