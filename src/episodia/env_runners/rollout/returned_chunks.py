@@ -129,7 +129,7 @@ class HandOut:
             return
         for chunk in chunks:
             for name, column in (("observation", chunk.observations), ("reward", chunk.rewards)):
-                for path, leaf in leaves(column._storage.lend(slice(0, None))):
+                for path, leaf in leaves(column.storage.lend(slice(0, None))):
                     if not _is_finite(leaf):
                         self._remove([chunk])
                         self._totals.forget(chunk.id_)

@@ -194,3 +194,14 @@ def as_slice(positions: range) -> slice:
         return slice(0, 0)
     stop = positions.stop
     return slice(positions.start, stop if stop >= 0 else None, positions.step)
+
+
+def with_int_bounds(key: slice, where: str) -> slice:
+    """Return `key` with Python ints as bounds; refuse other bounds, and a step of 0."""
+    try:
+        key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
+    except IndexTypeError as error:
+        raise IndexTypeError(f"{where}: {error}") from error
+    if key.step == 0:
+        raise EpisodeError(f"{where}: found a slice with step 0, expected a step of 1 or more.")
+    return key

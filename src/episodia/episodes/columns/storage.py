@@ -96,16 +96,16 @@ class ListStorage(Storage):
     What comes otherwise is not looked at, and `alike` is false from then on.
     """
 
-    __slots__ = ("_frozen", "_items", "_nested", "alike", "push")
+    __slots__ = ("alike", "nested", "num_frozen", "push", "values")
 
     def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
 
         An array of items must be read-only, and must not be empty.
         """
-        self._items: Any = items
-        self._nested = nested
-        self._frozen = 0  # how many items, from the first on, are read-only
+        self.values: Any = items
+        self.nested = nested
+        self.num_frozen = 0  # how many items, from the first on, are read-only
         self.alike = not len(items)
         # Called at every step, so without a Python frame of its own.
         self.push = items.append if isinstance(items, list) else self._push_to_list
@@ -122,43 +122,43 @@ class ListStorage(Storage):
         return cls(mine, nested=may_nest(mine))
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.values)
 
     def item(self, position: int) -> Any:
-        if position >= self._frozen:
+        if position >= self.num_frozen:
             self._freeze()
-        return fresh(self._items[position])
+        return fresh(self.values[position])
 
     def items(self, positions: Positions) -> list[Any]:
-        if self._frozen < len(self._items):
+        if self.num_frozen < len(self.values):
             self._freeze()
-        items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
+        items = self.values[positions] if type(positions) is slice else [self.values[i] for i in positions]
         # Read-only arrays leave in lists as they are: a view of each takes thirty times as long as the list itself.
-        return [fresh(item) for item in items] if self._nested else items
+        return [fresh(item) for item in items] if self.nested else items
 
     def _list(self) -> list[Any]:
         """Return the items, from now on in a list."""
-        if type(self._items) is not list:
-            self._items = list(self._items)
-            self.push = self._items.append
-        return self._items
+        if type(self.values) is not list:
+            self.values = list(self.values)
+            self.push = self.values.append
+        return self.values
 
     def _push_to_list(self, item: Any) -> None:
         self._list().append(item)
 
     def _freeze(self) -> None:
-        for item in self._list()[self._frozen :]:
+        for item in self._list()[self.num_frozen :]:
             if type(item) is ndarray:
                 item.setflags(write=False)
-            elif self._nested:
+            elif self.nested:
                 freeze(item)
-        self._frozen = len(self._items)
+        self.num_frozen = len(self.values)
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
 
     def lend(self, positions: slice) -> Any:
-        return self._items[positions]
+        return self.values[positions]
 
     def admit(self, item: Any) -> Any:
         kind = type(item)
@@ -167,13 +167,13 @@ class ListStorage(Storage):
         if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
             return item.copy()
         item = private(item)
-        if not self._nested:
-            self._nested = may_nest([item])
+        if not self.nested:
+            self.nested = may_nest([item])
         return item
 
     def expect_nested(self) -> None:
         """Be ready for containers that are pushed without having been admitted here."""
-        self._nested = True
+        self.nested = True
 
     def admit_all(self, items: Any) -> Any:
         return private_all(items if isinstance(items, list) else unstack(items))
@@ -183,16 +183,16 @@ class ListStorage(Storage):
             items = unstack(items)
         self._list().extend(items)
         self.alike = False
-        self._nested = self._nested or may_nest(items)
+        self.nested = self.nested or may_nest(items)
 
     def put(self, position: int, item: Any) -> None:
         is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
-        items = self._items if type(self._items) is list else self._list()
+        items = self.values if type(self.values) is list else self._list()
         items[position] = item = item.copy() if is_plain else self.admit(item)
         self.alike = False
-        if position == self._frozen - 1:
-            self._frozen = position
-        elif position < self._frozen:
+        if position == self.num_frozen - 1:
+            self.num_frozen = position
+        elif position < self.num_frozen:
             freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
@@ -200,19 +200,19 @@ class ListStorage(Storage):
         self.alike = False
         for position, item in zip(positions, admitted, strict=True):
             mine[position] = item
-            if position < self._frozen:
+            if position < self.num_frozen:
                 freeze(item)
 
     def delete(self, position: int) -> None:
         del self._list()[position]
-        self._frozen -= position < self._frozen
+        self.num_frozen -= position < self.num_frozen
 
     def share(self, positions: slice) -> ListStorage:
         # Nobody writes into the items themselves, so a new list of them is enough.
-        items = self._items[positions]
-        shared = ListStorage(items if len(items) else [], nested=self._nested)
-        if self._frozen >= len(self._items):
-            shared._frozen = len(shared)
+        items = self.values[positions]
+        shared = ListStorage(items if len(items) else [], nested=self.nested)
+        if self.num_frozen >= len(self.values):
+            shared.num_frozen = len(shared)
         shared.alike = self.alike or shared.alike
         return shared
 

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.episodes.columns.indexing import with_int_bounds
 from episodia.episodes.display import list_plots
 from episodia.episodes.display.episode_tables import episodes_html, episodes_text
 from episodia.episodes.lists import gather, list_columns, list_state
@@ -132,7 +133,7 @@ class EpisodeList(Sequence[Any]):
     def __getitem__(self, index: slice) -> EpisodeList: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            positions = range(len(self))[chunks.with_int_bounds(index, f"list of {len(self)} episodes")]
+            positions = range(len(self))[with_int_bounds(index, f"list of {len(self)} episodes")]
             return self._like([self[position] for position in positions], self.is_multi_agent)
         position = position_in(len(self), index)
         self._fork_part()

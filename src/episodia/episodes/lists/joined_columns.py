@@ -41,7 +41,7 @@ def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
     This is how most columns are, and they are joined for each batch, so nothing is done here twice. A column that stores no
     more than it is asked for has no lookback.
     """
-    storages = [column._storage for column in columns]
+    storages = [column.storage for column in columns]
     if set(map(type, storages)) != {ArrayStorage}:
         return None
     arrays = [storage._alias for storage in cast(list[ArrayStorage], storages)]
@@ -75,7 +75,7 @@ def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stop
 def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
     """Return the stored items of each column themselves, lists or batches."""
     # Straight from the storages: this is done for each column of each episode of each batch.
-    storages = [column._storage for column in columns]
+    storages = [column.storage for column in columns]
     if set(map(type, storages)) == {ArrayStorage}:
         arrays = [storage._alias for storage in cast(list[ArrayStorage], storages)]
         if set(map(type, arrays)) == {np.ndarray}:
@@ -100,20 +100,20 @@ def _latest_rows(columns: Sequence[LookbackBuffer]) -> Any:
     if columns[0].row_shape is None:
         return None
     for column in columns:
-        storage = column._storage
+        storage = column.storage
         if type(storage) is not ListStorage or not storage.alike or column._space is not space:
             return None
-        items.append(storage._items[-1])
+        items.append(storage.values[-1])
     return joined_rows(items, alike=True)
 
 
 def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:
-    storages = [column._storage for column in columns]
+    storages = [column.storage for column in columns]
     if set(map(type, storages)) == {ListStorage}:
         lists = cast(list[ListStorage], storages)
-        if {storage._nested for storage in lists} == {False}:
+        if {storage.nested for storage in lists} == {False}:
             # As they are stored: a batch is made of copies.
-            return [storage._items[-1] for storage in lists]
+            return [storage.values[-1] for storage in lists]
     return [column.get(-1) for column in columns]
 
 

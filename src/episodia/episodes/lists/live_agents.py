@@ -128,7 +128,7 @@ class LiveRows(EpisodeList):
             return Ragged(self.shown, self._offsets)
         if column == Columns.OBS:
             rows = self._episodes
-            storages = [row.observations._storage for row in rows]
+            storages = [row.observations.storage for row in rows]
             if storages and set(map(type, storages)) == {ListStorage}:
                 # Straight from the storages: this is done for each agent at each step.
                 items = [storage.lend(_LAST)[0] for storage in storages]

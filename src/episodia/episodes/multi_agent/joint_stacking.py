@@ -83,10 +83,10 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
     lengths = []
     alike = columns[0].row_shape is not None
     for column in columns:
-        storage = column._storage
+        storage = column.storage
         if type(storage) is not ListStorage or column._space is not space:
             return None  # of a borrowed array, there is nothing to stack
-        part = storage._items
+        part = storage.values
         items += part
         lengths.append(len(part))
         alike = alike and storage.alike

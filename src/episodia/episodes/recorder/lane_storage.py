@@ -50,7 +50,7 @@ class LaneStorage(Storage):
     def detach(self) -> Storage:
         """Give the column a storage of its own, and return that."""
         own = self._own_copy(slice(0, len(self)))
-        self._buffer._use(own)
+        self._buffer.use(own)
         self._source.on_detached()
         return own
 

@@ -11,14 +11,14 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.episodes.columns.storage import ListStorage, Storage
 from episodia.episodes.recorder.lane_storage import LaneStorage
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.recorder.vector_infos import LazyInfos
-from episodia.episodes.single_agent.single_agent_columns import REWARD_SPACE
+from episodia.episodes.single_agent.single_agent_columns import raise_with_place
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent.single_agent_stepping import raise_with_place
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.trees import map_batch
 
@@ -135,7 +135,7 @@ def growing_episode(chunk: Chunk, layout: Layout) -> SingleAgentEpisode:
         episode.observations = _growing(chunk, layout.observations, layout.observation_space)
         episode.actions = _growing(chunk, layout.actions, layout.action_space)
         episode.rewards = _growing(chunk, layout.rewards, REWARD_SPACE)
-        episode.infos = LookbackBuffer._adopt(_lazy_infos(chunk), chunk.lookback, None, finalized=False)
+        episode.infos = LookbackBuffer.adopt(_lazy_infos(chunk), chunk.lookback, None, finalized=False)
         extras = layout.extras_of(chunk)
         episode.extra_model_outputs = {name: _growing(chunk, column, None) for name, column in extras.items()}
     else:
@@ -148,7 +148,7 @@ def _growing(chunk: Chunk, column: RecorderColumn | None, space: Space[Any] | No
         return LookbackBuffer([], 0, space)
     storage = LaneStorage(_Rows(chunk, column))
     lookback = chunk.lookback_of(column)
-    return storage.bind(LookbackBuffer._adopt(storage, lookback, space, finalized=False, rules=column.rules))
+    return storage.bind(LookbackBuffer.adopt(storage, lookback, space, finalized=False, rules=column.rules))
 
 
 def _lazy_infos(chunk: Chunk) -> LazyInfos:
@@ -191,18 +191,18 @@ def _bring_up_to_date(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout)
             name: known[name] if name in known else _in_form(_growing(chunk, column, None), episode)
             for name, column in extras.items()
         }
-    infos = episode.infos._storage
+    infos = episode.infos.storage
     if not isinstance(infos, LazyInfos) or infos.is_made:
         infos.push_all(chunk.last_infos(chunk.num_infos() - len(infos)))
     if chunk.is_detached:
         for buffer, column in columns_of(episode, layout):
-            if type(buffer._storage) is not LaneStorage:
+            if type(buffer.storage) is not LaneStorage:
                 _catch_up(episode, buffer, chunk, column)
 
 
 def _is_unused(buffer: LookbackBuffer) -> bool:
     """Tell whether the column was made before the recorder knew what steps look like."""
-    return isinstance(buffer._storage, ListStorage) and not len(buffer._storage)
+    return isinstance(buffer.storage, ListStorage) and not len(buffer.storage)
 
 
 def _in_form(buffer: LookbackBuffer, episode: SingleAgentEpisode) -> LookbackBuffer:
@@ -226,7 +226,7 @@ def _catch_up(episode: SingleAgentEpisode, buffer: LookbackBuffer, chunk: Chunk,
         return
     rows = map_batch(lambda leaf: leaf[-missing:], chunk.batch(column))
     try:
-        buffer.push_all(buffer._storage.admit_all(rows) if isinstance(buffer._storage, ArrayStorage) else rows)
+        buffer.push_all(buffer.storage.admit_all(rows) if isinstance(buffer.storage, ArrayStorage) else rows)
     except EpisodiaError as error:
         raise_with_place(episode, error, column.name)
 
@@ -265,7 +265,7 @@ def _prepared(chunk: Chunk, layout: Layout, *, copied: bool) -> Prepared:
     if chunk.episode is not None and chunk.is_detached:
         episode = growing_episode(chunk, layout)
         for buffer, column in columns_of(episode, layout):
-            if type(buffer._storage) is LaneStorage:
+            if type(buffer.storage) is LaneStorage:
                 continue
             try:
                 storages[column] = buffer.stacked()
@@ -288,8 +288,8 @@ def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentE
         _bring_up_to_date(episode, chunk, layout)
         for buffer, column in columns_of(episode, layout):
             buffer.adopt_stacked(_storage_of(chunk, column, storages))
-        if isinstance(episode.infos._storage, LazyInfos) and not episode.infos._storage.is_made:
-            episode.infos._use(_fixed_infos(chunk))
+        if isinstance(episode.infos.storage, LazyInfos) and not episode.infos.storage.is_made:
+            episode.infos.use(_fixed_infos(chunk))
         episode.infos.finalized = True
     chunk.is_handed_out = True
     return episode
@@ -299,13 +299,13 @@ def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout, sto
     def buffer(column: RecorderColumn) -> LookbackBuffer:
         storage = storages[column] if storages else ArrayStorage(chunk.batch(column), owned=False)
         lookback = chunk.lookback_of(column)
-        return LookbackBuffer._adopt(storage, lookback, column.space, finalized=True, rules=column.rules)
+        return LookbackBuffer.adopt(storage, lookback, column.space, finalized=True, rules=column.rules)
 
     episode.observations = buffer(layout.known_observations)
     episode.actions = buffer(layout.known_actions)
     episode.rewards = buffer(layout.known_rewards)
     episode.extra_model_outputs = {name: buffer(column) for name, column in layout.extras_of(chunk).items()}
-    episode.infos = LookbackBuffer._adopt(_fixed_infos(chunk), chunk.lookback, None, finalized=True)
+    episode.infos = LookbackBuffer.adopt(_fixed_infos(chunk), chunk.lookback, None, finalized=True)
 
 
 def _fixed_infos(chunk: Chunk) -> LazyInfos:
@@ -324,11 +324,11 @@ def continue_episode(chunk: Chunk, following: Chunk, layout: Layout, lookback: i
     for (buffer, column), (before, _) in zip(
         columns_of(episode, layout), columns_of(episode_before, layout), strict=True
     ):
-        if type(before._storage) is LaneStorage:
+        if type(before.storage) is LaneStorage:
             storage = LaneStorage(_Rows(following, column))
-            storage.bind(buffer)._use(storage)
+            storage.bind(buffer).use(storage)
         else:
             following.is_detached = True
-    if isinstance(episode.infos._storage, LazyInfos) and not episode.infos._storage.is_made:
-        episode.infos._use(_lazy_infos(following))
+    if isinstance(episode.infos.storage, LazyInfos) and not episode.infos.storage.is_made:
+        episode.infos.use(_lazy_infos(following))
     following.episode = episode

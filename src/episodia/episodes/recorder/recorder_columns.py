@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.episodes.single_agent.single_agent_columns import REWARD_SPACE
+from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.errors import EpisodeError, EpisodiaError, ShapeError, SpaceError
 from episodia.space_rules import admission, rules_of
 from episodia.spaces import ARRAY_SPACES

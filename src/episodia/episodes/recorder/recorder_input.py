@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from episodia.columns import Columns
+from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.episodes.recorder.recorded_episode import Layout
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, as_array
-from episodia.episodes.single_agent.single_agent_columns import REWARD_SPACE
-from episodia.episodes.single_agent.single_agent_stepping import as_extras, names
+from episodia.episodes.single_agent.single_agent_columns import as_extras, names
 from episodia.errors import EpisodeError, EpisodeIndexError, ShapeError
 from episodia.trees import describe
 

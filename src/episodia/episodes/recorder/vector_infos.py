@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.episodes.columns.storage import ObjectStorage
-from episodia.episodes.single_agent.single_agent_stepping import as_infos
+from episodia.episodes.single_agent.single_agent_columns import as_infos
 from episodia.errors import EpisodeError
 from episodia.stacking import object_array
 from episodia.trees import describe, own, own_info

@@ -40,18 +40,18 @@ def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
         **_plain_state(episode, encode_space),
         **{name: _column_state(getattr(episode, name)) for name in _COLUMNS},
         "extra_model_outputs": {key: _column_state(column) for key, column in episode.extra_model_outputs.items()},
-        "custom_data": copy.deepcopy(episode._custom_data),
+        "custom_data": copy.deepcopy(episode.custom_data),
     }
 
 
 def _plain_state(episode: SingleAgentEpisode, encode: Callable[[Any], Any]) -> dict[str, Any]:
     return {
         **{field: getattr(episode, field) for field in _FIELDS},
-        "_observation_space": encode(episode._observation_space),
-        "_action_space": encode(episode._action_space),
+        "_observation_space": encode(episode.observation_space),
+        "_action_space": encode(episode.action_space),
         "_start_time": episode._start_time,
         "_last_step_time": episode._last_step_time,
-        "weights_versions": [list(entry) for entry in episode._weights_versions],
+        "weights_versions": [list(entry) for entry in episode.weights_versions],
     }
 
 
@@ -128,7 +128,7 @@ def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
         columns["infos"]["data"] = len(infos)
     extras = {key: _compact_column(column) for key, column in episode.extra_model_outputs.items()}
     plain = _plain_state(episode, encoded_once)
-    return {**plain, **columns, "extra_model_outputs": extras, "custom_data": episode._custom_data}
+    return {**plain, **columns, "extra_model_outputs": extras, "custom_data": episode.custom_data}
 
 
 def _compact_column(column: LookbackBuffer) -> dict[str, Any]:
@@ -201,10 +201,8 @@ def _build(
     episode.extra_model_outputs = {
         key: _column(column, None, storage, is_info=False) for key, column in state["extra_model_outputs"].items()
     }
-    episode._start_time = state["_start_time"]
-    episode._last_step_time = state["_last_step_time"]
-    episode._custom_data = custom_data
-    episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+    weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+    episode._set_history(weights_versions, custom_data, state["_start_time"], state["_last_step_time"])
     check_lengths(episode)
     return episode
 
@@ -212,4 +210,4 @@ def _build(
 def _column(state: dict[str, Any], space: Any, storage: Any, *, is_info: bool) -> LookbackBuffer:
     stored = storage(state["data"], state["finalized"], is_info)
     lookback = min(int(state["lookback"]), len(stored))
-    return LookbackBuffer._adopt(stored, lookback, space, finalized=state["finalized"])
+    return LookbackBuffer.adopt(stored, lookback, space, finalized=state["finalized"])
