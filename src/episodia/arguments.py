@@ -6,6 +6,7 @@ setting, `name` is what it is called there.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Callable, Collection
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from episodia.errors import EpisodiaError
+from episodia.errors import EpisodiaError, UnknownArgumentError
 
 Error: TypeAlias = type[EpisodiaError]
 
@@ -195,3 +196,20 @@ def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any
     if isinstance(value, (str, bytes)) or not isinstance(value, Collection) or has_no_items:
         raise error(f"{where}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
     return list(value)
+
+
+def check_known(where: str, given: Collection[str], known: Collection[str]) -> None:
+    """Check that all names in `given` are among the arguments that are `known`.
+
+    Raises:
+        UnknownArgumentError: If one is not; the message proposes the known name that is most alike.
+
+    >>> check_known("FrameStacking", ["num_frames"], ["num_frames", "axis"])
+    """
+    for name in given:
+        if name not in known:
+            alike = difflib.get_close_matches(name, known, n=1)
+            proposal = f"Did you mean `{alike[0]}`?" if alike else "Leave it out."
+            raise UnknownArgumentError(
+                f"{where}: found the argument `{name}`, expected one of {', '.join(f'`{one}`' for one in known)}. {proposal}"
+            )

@@ -9,6 +9,10 @@ class EpisodiaError(Exception):
     """Root of all errors that the library raises on purpose."""
 
 
+class UnknownArgumentError(EpisodiaError, TypeError):
+    """A class or function was given a keyword argument that it does not know; the message proposes the nearest name."""
+
+
 class EpisodeError(EpisodiaError, ValueError):
     """An episode was asked for something that its state or the given data does not allow."""
 

@@ -11,6 +11,7 @@ from gymnasium import Space
 
 from episodia.connectors.batches import batch_items, episode_iteration, item_changes
 from episodia.connectors.kinds import Kind
+from episodia.connectors.piece_arguments import check_left_over, settings_of
 from episodia.connectors.pipelines.piece_names import checked_name
 from episodia.connectors.pipelines.space_flow import SpaceFlow, checked_space
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -85,6 +86,8 @@ class ConnectorV2(SpaceFlow, ABC):
         self,
         input_observation_space: Space[Any] | None = None,
         input_action_space: Space[Any] | None = None,
+        *,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Create a piece.
@@ -93,13 +96,16 @@ class ConnectorV2(SpaceFlow, ABC):
             input_observation_space: The space of the observations that reach the piece. A pipeline that knows its spaces
                 replaces it by what leaves the piece before.
             input_action_space: The same for actions.
-            **kwargs: `name`, by which the piece is found in its pipeline; all others are ignored, as in RLlib.
+            name: The name by which the piece is found in its pipeline; by default that of its class.
+            **kwargs: Arguments that a subclass names in its own constructor and passes on, as plugins for RLlib do; and
+                `as_learner_connector`, `multi_agent` and `rl_module_specs`, which RLlib passes. They are ignored here.
 
         Raises:
-            PipelineError: If something is given as a space that is none, or as a name.
+            PipelineError: If a space is not a space of gymnasium, or the name is not a name.
+            UnknownArgumentError: If `kwargs` has another argument: most often a misspelt one.
         """
-        if kwargs.get("name") is not None:
-            self._given_name = checked_name(kwargs["name"])
+        check_left_over(type(self), kwargs)
+        self._given_name = None if name is None else checked_name(name)
         self._own_spaces = (
             checked_space(self.name, "observation space", input_observation_space),
             checked_space(self.name, "action space", input_action_space),
@@ -153,8 +159,10 @@ class ConnectorV2(SpaceFlow, ABC):
         return [pipeline for owner in self._owners if (pipeline := owner()) is not None]
 
     def __repr__(self) -> str:
-        name = "" if self._given_name is None else f"name={self._given_name!r}"
-        return f"{type(self).__name__}({name})"
+        settings = [f"{name}={text}" for name, text in settings_of(self).items()]
+        if self._given_name is not None:
+            settings.append(f"name={self._given_name!r}")
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to no pipeline; a copied pipeline takes its pieces in again.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, module_batches
@@ -37,9 +39,17 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     reads = frozenset({Columns.OBS, Columns.STATE_IN})
     lookback = 0
 
-    def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        max_seq_len: int | None = None,
+        burn_in: int = 0,
+        name: str | None = None,
+    ) -> None:
         """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.max_seq_len = (
             None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
         )

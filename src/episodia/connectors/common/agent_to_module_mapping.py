@@ -29,10 +29,15 @@ class AgentToModuleMapping(ConnectorV2):
     lookback = 0
 
     def __init__(
-        self, *args: Any, agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
     ) -> None:
         """Map spaces of agents to those of their modules with `agent_to_module_mapping_fn(agent_id, episode)`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.agent_to_module_mapping_fn = agent_to_module_mapping_fn
 
     def recompute_output_observation_space(

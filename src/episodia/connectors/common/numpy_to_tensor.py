@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from gymnasium import Space
 
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.connector_v2 import ConnectorV2
@@ -26,10 +27,16 @@ class NumpyToTensor(ConnectorV2):
     lookback = 0
 
     def __init__(
-        self, *args: Any, pin_memory: bool = False, device: str | torch.device | None = None, **kwargs: Any
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        pin_memory: bool = False,
+        device: str | torch.device | None = None,
+        name: str | None = None,
     ) -> None:
         """Put tensors on `device`, on the CPU by default."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.pin_memory = pin_memory
         try:
             self.device = torch.device("cpu" if device is None else device)

@@ -49,14 +49,13 @@ class FlattenObservations(ObservationChanger):
         *,
         multi_agent: bool = False,
         agent_ids: Collection[Any] | None = None,
-        keys_to_remove: Collection[Any] | None = None,
-        **kwargs: Any,
+        keys_to_remove: Collection[Any] | None = (),
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.agent_ids = None if agent_ids is None else checked_keys(PipelineError, self.name, "agent_ids", agent_ids)
-        self.keys_to_remove = (
-            [] if keys_to_remove is None else checked_keys(PipelineError, self.name, "keys_to_remove", keys_to_remove)
-        )
+        removed = () if keys_to_remove is None else keys_to_remove
+        self.keys_to_remove = tuple(checked_keys(PipelineError, self.name, "keys_to_remove", removed))
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
         """Return the space of the vectors; that of other agents than `agent_ids` stays."""
@@ -88,8 +87,8 @@ class FlattenObservations(ObservationChanger):
         # Each of many agents may lack some of the keys.
         if not isinstance(space, spaces.Dict) or (missing and not self.multi_agent):
             raise PipelineError(
-                f"{self.name}: found `keys_to_remove={self.keys_to_remove}` for observations of {space}, expected keys of a "
-                f"`Dict` space. Remove {missing or 'them'} from `keys_to_remove`."
+                f"{self.name}: found `keys_to_remove={list(self.keys_to_remove)}` for observations of {space}, expected keys "
+                f"of a `Dict` space. Remove {missing or 'them'} from `keys_to_remove`."
             )
         # Not a new `Dict` of a plain dict, which would be sorted: vectors follow the order of the given space.
         return spaces.Dict([(key, leaf) for key, leaf in known.items() if key not in self.keys_to_remove])

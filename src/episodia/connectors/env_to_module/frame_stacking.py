@@ -58,9 +58,9 @@ class FrameStacking(ObservationPiece):
         num_frames: int = 1,
         axis: int = -1,
         multi_agent: bool = False,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.num_frames = checked_whole(PipelineError, self.name, "num_frames", num_frames, least=1)
         # Axes are counted from either end; that there are so many is known when the space is.
         self.axis = checked_whole(PipelineError, self.name, "axis", axis, least=-sys.maxsize)

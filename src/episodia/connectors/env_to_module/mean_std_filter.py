@@ -73,7 +73,7 @@ class MeanStdFilter(ObservationChanger):
     lookback = 0
     is_stateful = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is an independent choice
         self,
         input_observation_space: Space[Any] | None = None,
         input_action_space: Space[Any] | None = None,
@@ -83,9 +83,9 @@ class MeanStdFilter(ObservationChanger):
         de_std_to_one: bool = True,
         clip_by_value: float | None = 10.0,
         update_stats: bool = True,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         if (
             clip_by_value is not None
             and not checked_number(PipelineError, self.name, "clip_by_value", clip_by_value) > 0

@@ -33,9 +33,10 @@ class ObservationPiece(ConnectorV2):
         input_action_space: Space[Any] | None = None,
         *,
         multi_agent: bool = False,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name, **kwargs)
         self.multi_agent = multi_agent
 
     @abstractmethod

@@ -54,9 +54,9 @@ class PrevActionsPrevRewards(ObservationChanger):
         multi_agent: bool = False,
         n_prev_actions: int = 1,
         n_prev_rewards: int = 1,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.n_prev_actions = checked_whole(PipelineError, self.name, "n_prev_actions", n_prev_actions, least=0)
         self.n_prev_rewards = checked_whole(PipelineError, self.name, "n_prev_rewards", n_prev_rewards, least=0)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, module_batches
@@ -22,9 +24,16 @@ class AddActionMasksFromEpisodes(ConnectorV2):
     writes = fills = frozenset({Columns.ACTION_MASK})
     lookback = 0
 
-    def __init__(self, *args: Any, action_mask_key: str = "action_mask", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        action_mask_key: str = "action_mask",
+        name: str | None = None,
+    ) -> None:
         """Look for masks under `action_mask_key`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.action_mask_key = action_mask_key
 
     def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from operator import methodcaller
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, add_column, has_column, place_for, shape_empty
 from episodia.connectors.connector_v2 import ConnectorV2
@@ -21,9 +23,16 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
     reads = frozenset[str]()
     lookback = 0
 
-    def __init__(self, *args: Any, skip_columns: Collection[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        skip_columns: Collection[str] = frozenset(),
+        name: str | None = None,
+    ) -> None:
         """Add all columns but `skip_columns`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.skip_columns = frozenset(skip_columns)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from gymnasium import Space
 
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
@@ -41,27 +42,30 @@ class GeneralAdvantageEstimation(ConnectorV2):
 
     def __init__(
         self,
-        *args: Any,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
         gamma: float = 0.99,
         lambda_: float = 0.95,
         max_seq_len: int | None = None,
         device: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         """Discount by `gamma` per step, and differences to the values by another `lambda_`.
 
         Args:
-            *args: The spaces.
+            input_observation_space: The space of the observations that reach the piece.
+            input_action_space: The same for actions.
             gamma: In [0, 1].
             lambda_: In [0, 1].
             max_seq_len: For recurrent modules, as in `AddTimeDimToBatchAndZeroPad`.
             device: Where the module is; on the CPU by default.
-            **kwargs: As for all connectors.
+            name: The name of the piece in its pipeline.
 
         Raises:
             PipelineError: If a number is out of its range.
         """
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
         self.lambda_ = checked_number(PipelineError, self.name, "lambda_", lambda_, 0.0, 1.0)
         self.max_seq_len = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from gymnasium import Space
 
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
@@ -31,9 +32,17 @@ class NStepReturns(ConnectorV2):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
-    def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        n: int,
+        gamma: float = 0.99,
+        name: str | None = None,
+    ) -> None:
         """Look `n` steps ahead."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.n = checked_whole(PipelineError, self.name, "n", n, 1)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 

@@ -56,9 +56,9 @@ class ActionDecoder(ConnectorV2):
         input_action_space: Space[Any] | None = None,
         *,
         module_action_space: Space[Any],
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         if not isinstance(module_action_space, Space):
             raise PipelineError(
                 f"{self.name}: found `module_action_space={module_action_space!r}`, expected the space of the module's actions."

@@ -68,9 +68,9 @@ class Exploration(ConnectorV2, ABC):
         schedule: Schedule,
         real_range: Range | None,
         seed: int | None,
-        **kwargs: Any,
+        name: str | None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.schedule = schedule
         self.real_range = checked_range(PipelineError, self.name, real_range)
         self.seed = checked_seed(PipelineError, self.name, seed)

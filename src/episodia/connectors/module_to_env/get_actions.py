@@ -54,9 +54,9 @@ class GetActions(ConnectorV2):
         *,
         seed: int | None = None,
         action_mask_key: str | None = "action_mask",
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.seed = seed = checked_seed(PipelineError, self.name, seed)
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)

@@ -58,7 +58,7 @@ class ConnectorPipelineV2(ConnectorV2):
         input_action_space: Space[Any] | None = None,
         *,
         connectors: Iterable[ConnectorV2] | None = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         """Create a pipeline.
 
@@ -66,12 +66,12 @@ class ConnectorPipelineV2(ConnectorV2):
             input_observation_space: The space of the observations that reach the first piece.
             input_action_space: The same for actions.
             connectors: The pieces, in order.
-            **kwargs: `name`; all others are ignored.
+            name: The name by which a nested pipeline is found; by default that of its class.
 
         Raises:
             PipelineError: If the pieces do not fit together.
         """
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         set_pieces(self, () if connectors is None else connectors)
 
     def __call__(

@@ -14,6 +14,7 @@ from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.connectors.pipelines.batch_ends import copied, unwrapped
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import walk
+from episodia.connectors.pipelines.pipeline_text import settings_text
 from episodia.connectors.pipelines.tracing import Trace, described
 from episodia.notebook_html import block, bytes_text, row, table
 
@@ -41,6 +42,7 @@ class PieceReport:
     """What one piece did."""
 
     piece: str
+    settings: str  # `num_frames=4, axis=0`; empty if all are the defaults
     place: tuple[int, ...]
     seconds: float
     columns: tuple[ColumnReport, ...]
@@ -90,7 +92,8 @@ class Explanation:
                 _time_text(report.seconds),
                 bytes_text(report.nbytes),
             )
-            rows.append((where, report.piece, spent, total, "", "", ""))
+            settings = f"({report.settings})" if report.settings else ""
+            rows.append((where, report.piece + settings, spent, total, "", "", ""))
             rows += [("", "", "", "", _MARKS[column.change], column.name, column.content) for column in report.columns]
         return rows
 
@@ -163,7 +166,13 @@ class Watcher:
             ColumnReport(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
         ]
         self.reports.append(
-            PieceReport(piece=place.path, place=place.indices, seconds=seconds, columns=(*columns, *gone))
+            PieceReport(
+                piece=place.path,
+                settings=settings_text(piece),
+                place=place.indices,
+                seconds=seconds,
+                columns=(*columns, *gone),
+            )
         )
 
     def _report(self, name: str, column: Any) -> ColumnReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +30,7 @@ from episodia.connectors.module_to_env.normalize_and_clip_actions import Normali
 from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 from episodia.connectors.module_to_env.uniform_noise import UniformNoise
+from episodia.connectors.piece_arguments import setting_names
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
 from episodia.connectors.views.add_views import AddViews
@@ -98,43 +98,33 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
 
 
 def _kind(made: type[ConnectorV2], attributes: Mapping[str, str]) -> _Kind:
-    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # Of the constructor itself: the class may be called through something that takes any arguments.
-    parameters = list(inspect.signature(made.__init__).parameters.items())[1:]
-    names = [
-        name
-        for name, parameter in parameters
-        if parameter.kind in kinds and name not in ("input_observation_space", "input_action_space")
-    ]
-    return _Kind(made, {**{name: name for name in names}, **attributes})
+    return _Kind(made, {**{name: name for name in setting_names(made)}, **attributes})
 
 
 _KINDS: dict[str, _Kind] = {
-    **{
-        made.__name__: _kind(made, {})
-        for made in (
-            AddObservationsFromEpisodesToBatch,
-            AddStatesFromEpisodesToBatch,
-            AddTimeDimToBatchAndZeroPad,
-            AddViews,
-            AgentToModuleMapping,
-            BatchIndividualItems,
-            FlattenObservations,
-            FrameStacking,
-            GetActions,
-            MeanStdFilter,
-            ModuleToAgentUnmapping,
-            NormalizeAndClipActions,
-            NumpyToTensor,
-            OneHotObservations,
-            PrevActionsPrevRewards,
-            RemoveSingleTsTimeRankFromBatch,
-            TensorToNumpy,
-        )
-    },
-    "EpsilonGreedy": _kind(EpsilonGreedy, {"epsilon": "schedule"}),
-    "GaussianNoise": _kind(GaussianNoise, {"std": "schedule"}),
-    "UniformNoise": _kind(UniformNoise, {"amplitude": "schedule"}),
+    made.__name__: _kind(made, {})
+    for made in (
+        AddObservationsFromEpisodesToBatch,
+        AddStatesFromEpisodesToBatch,
+        AddTimeDimToBatchAndZeroPad,
+        AddViews,
+        AgentToModuleMapping,
+        BatchIndividualItems,
+        EpsilonGreedy,
+        FlattenObservations,
+        FrameStacking,
+        GaussianNoise,
+        GetActions,
+        MeanStdFilter,
+        ModuleToAgentUnmapping,
+        NormalizeAndClipActions,
+        NumpyToTensor,
+        OneHotObservations,
+        PrevActionsPrevRewards,
+        RemoveSingleTsTimeRankFromBatch,
+        TensorToNumpy,
+        UniformNoise,
+    )
 }
 
 

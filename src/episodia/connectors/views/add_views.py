@@ -68,16 +68,12 @@ class AddViews(ObservationPiece):
         *,
         modules: Collection[Any] | None = None,
         multi_agent: bool = False,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.modules = _module_ids(self.name, modules)
         self._views = _checked(self.name, views)
         self._plans: dict[bool, list[Gather]] = {}
-
-    def __repr__(self) -> str:
-        modules = "" if self.modules is None else f", modules={sorted(self.modules, key=str)}"
-        return f"AddViews({dict(self._views)!r}{modules})"
 
     # --- Views ------------------------------------------------------------------------------------------------------
 
