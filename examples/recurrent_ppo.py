@@ -18,7 +18,7 @@ from episodia.modules import default_module
 
 
 class Recall(gym.Env):
-    """Shows one of two cues, then zeros for `delay` steps; the last action should be the cue."""
+    """Shows one of two cues, then no cue for `delay` steps; the last action should be the cue."""
 
     observation_space = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
