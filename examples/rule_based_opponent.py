@@ -1,6 +1,6 @@
-"""A learned player beside a rule: rock, paper, scissors against someone who always beats what you did last.
+"""A learned player against a rule: rock, paper, scissors against an opponent that always beats your last move.
 
-The opponent has no weights, and nothing in it needs torch. Played at random, the score is 0; the best possible is 10.
+The opponent has no weights and does not need torch. A random player scores 0; the best possible score is 10.
 
 python examples/rule_based_opponent.py
 """
@@ -19,7 +19,7 @@ ROUNDS = 10
 
 
 class RockPaperScissors(MultiAgentEnv):
-    """Ten rounds; each player sees what the other did last. 0 is rock, 1 paper, 2 scissors, and 3 at the beginning: nothing."""
+    """Ten rounds; each player sees both last moves: 0 is rock, 1 paper, 2 scissors, 3 no move yet."""
 
     possible_agents = agents = ("player", "opponent")
     observation_spaces = dict.fromkeys(agents, spaces.MultiDiscrete([4, 4]))  # own last move, the other's last move
@@ -38,7 +38,7 @@ class RockPaperScissors(MultiAgentEnv):
 
 
 def beat_the_last(observations):
-    """Return, for each row, what beats the other's last move; rock at first."""
+    """Return, for each row, the move that beats the other player's last move; rock at first."""
     return (observations[:, 1] + 1) % 4 % 3
 
 
