@@ -19,6 +19,7 @@ from episodia.errors import ConnectorStateError
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+    from episodia.connectors.pipelines.plan import Layout, Step
 
 
 class ConnectorV2(SpaceFlow, ABC):
@@ -136,6 +137,19 @@ class ConnectorV2(SpaceFlow, ABC):
             metrics: Where to log to, if there is such a thing.
             **kwargs: Whatever else the caller of the pipeline passes on.
         """
+
+    def compile(self, layout: Layout) -> Step | None:
+        """Return a function that does the work of the piece on whole columns; None lets pipelines call the piece.
+
+        Pipelines ask once, before their first run for a module and a layout. A subclass that overrides `__call__` is called
+        in any case. See `episodia.connectors.pipelines.column_piece` for the way in which shipped pieces do it.
+        """
+        return None
+
+    def commit(self) -> None:
+        """Let what the piece has collected since the last commit take effect; runners call it at the end of a sample."""
+        # A piece that collects nothing has nothing to commit.
+        return
 
     # --- Name -------------------------------------------------------------------------------------------------------
 

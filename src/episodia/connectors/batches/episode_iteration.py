@@ -7,7 +7,7 @@ from typing import Any
 
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.row_items import is_nested_batch, rows_of
-from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
+from episodia.connectors.pipelines.current_run import current_run, owner_of
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
@@ -41,12 +41,14 @@ def single_agent_episode_iterator(
         pairs = ((episode, episode) for episode in found)
     else:
         pairs = _zipped(episodes, list(found), zip_with_batch_column)
-    run = current_run() or Run(None)
+    run = current_run()
     for episode, item in pairs:
-        run.at_episode = episode
+        if run is not None:
+            run.at_episode = episode
         yield episode if zip_with_batch_column is None else (episode, item)
     # Not reached when the loop is left by an exception: whoever reports that finds the episode then.
-    run.at_episode = None
+    if run is not None:
+        run.at_episode = None
 
 
 def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> Iterator[SingleAgentEpisode]:

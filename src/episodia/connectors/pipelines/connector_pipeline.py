@@ -15,12 +15,12 @@ from episodia.connectors.pipelines import piece_lookup as places
 from episodia.connectors.pipelines import pipeline_state as state_keeping
 from episodia.connectors.pipelines import pipeline_text as display
 from episodia.connectors.pipelines.batch_ends import copied, unwrapped
-from episodia.connectors.pipelines.current_run import Run, current_run
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.diagram import pipeline_html
 from episodia.connectors.pipelines.editing import set_own_spaces, set_pieces
 from episodia.connectors.pipelines.explaining import Explanation, explain
-from episodia.connectors.pipelines.piece_failures import cause_of, failure
 from episodia.connectors.pipelines.piece_names import name_clash
+from episodia.connectors.pipelines.plan import Layout, Plan
 from episodia.connectors.pipelines.space_flow import MaybeSpace
 from episodia.connectors.pipelines.tracing import Trace, Tracer
 from episodia.episodes.lists.episode_list import EpisodeList
@@ -29,8 +29,6 @@ from episodia.spaces import short_name
 
 # A piece, by its index, its name (`inner/Name` in nested pipelines) or its class.
 Key = int | str | type[ConnectorV2]
-
-_NO_MODULE: Any = object()
 
 
 class ConnectorPipelineV2(ConnectorV2):
@@ -49,7 +47,8 @@ class ConnectorPipelineV2(ConnectorV2):
 
     given_columns: ClassVar[frozenset[str] | None] = None
     _pieces: tuple[ConnectorV2, ...] = ()
-    _module_seen: Any = _NO_MODULE
+    # For the module and the layout of the last run; None before the first one, and after each change.
+    _plan: Plan | None = None
     _trace: Trace | None = None
 
     def __init__(
@@ -96,45 +95,47 @@ class ConnectorPipelineV2(ConnectorV2):
             EpisodeError: If `episodes` is no list of episodes of one kind.
             PipelineError: If the module and the pieces do not fit together, see `check_module`.
         """
-        arguments = {**kwargs, "rl_module": rl_module, "explore": explore, "metrics": metrics}
-        arguments["shared_data"] = {} if shared_data is None else shared_data
+        shared_data = {} if shared_data is None else shared_data
         if _nested:
-            arguments["episodes"] = episodes
-            return self._run({} if batch is None else batch, arguments)
-        batch, tracer = copied(batch), None
-        if rl_module is not self._module_seen:
+            run = Run({} if batch is None else batch, episodes, rl_module, explore, shared_data, metrics, kwargs)
+            self.plan_for(run)(run)
+            return run.batch
+        run = Run(copied(batch), self.prepared(episodes), rl_module, explore, shared_data, metrics, kwargs)
+        plan = self._plan
+        if plan is None or plan.layout.rl_module is not rl_module:
             self.check_module(rl_module)
-            self._module_seen = rl_module
-            tracer = Tracer(self, batch) if self._trace is None else None
-        arguments["episodes"] = prepared = self.prepared(episodes)
-        with Run(prepared, tracer):
-            made = self._run(batch, arguments)
-        returned = unwrapped(made)
-        if tracer is not None:
-            self._trace = tracer.trace(returned)
+            plan = self.plan_for(run)
+            if self._trace is None:
+                return self._traced(plan, run)
+        else:
+            plan = self.plan_for(run)
+        plan(run)
+        return unwrapped(run.batch)
+
+    def _traced(self, plan: Plan, run: Run) -> dict[str, Any]:
+        """Run `plan`, and keep what flowed between the pieces, to be drawn later."""
+        tracer = Tracer(self, run.batch)
+        plan.watched(run, tracer)
+        returned = unwrapped(run.batch)
+        self._trace = tracer.trace(returned)
         return returned
 
-    def _run(self, batch: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call the pieces one after another with these arguments and the batch so far."""
-        position, given = 0, batch
-        run = current_run() or Run(None)
-        watcher = run.watcher
-        try:
-            for position, piece in enumerate(self._pieces):  # noqa: B007  # for the handler below
-                given, run.at_episode = batch.copy(), None
-                if watcher is not None:
-                    watcher.enter(piece, batch)
-                # One dict for all calls: spelled-out keywords would be packed into a new one for each piece.
-                # `data` is the name that older plugins have for the batch.
-                arguments["batch"] = arguments["data"] = batch
-                batch = piece(**arguments) if piece._pieces is None else piece(**arguments, _nested=True)
-                if not isinstance(batch, dict):
-                    raise TypeError(_no_batch(batch))
-                if watcher is not None:
-                    watcher.leave(piece, batch)
-        except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
-            raise failure(self, position, given, error) from cause_of(error)
-        return batch
+    def plan_for(self, run: Run) -> Plan:
+        """Return the compiled pipeline for the module and the layout of `run`; it is kept until the pipeline is edited."""
+        is_current = run.episodes is not None and run.episodes.is_current
+        plan = self._plan
+        if plan is None or plan.layout.rl_module is not run.rl_module or plan.layout.is_current is not is_current:
+            plan = self._plan = Plan(self, Layout(run.rl_module, is_current))
+        return plan
+
+    def compile(self, layout: Layout) -> Plan:
+        """Return the plan of the pipeline, as a step of the pipeline around it."""
+        return Plan(self, layout)
+
+    def commit(self) -> None:
+        """Let what the pieces have collected take effect."""
+        for piece in self._pieces:
+            piece.commit()
 
     def prepared(self, episodes: Any) -> EpisodeList | None:
         """Return `episodes` as the pieces of this kind of pipeline get them."""
@@ -223,8 +224,11 @@ class ConnectorPipelineV2(ConnectorV2):
                 position = next(index for index, one in enumerate(self._pieces) if one is piece)
                 raise PipelineError(name_clash(piece, name, other, position))
 
-    def _forget_module(self) -> None:
-        self._module_seen, self._trace = _NO_MODULE, None
+    def forget_plan(self) -> None:
+        """Compile again before the next run: a piece, a space or a module has changed."""
+        self._plan = self._trace = None
+        for pipeline in self._pipelines():
+            pipeline.forget_plan()
 
     # --- What it declares, as a piece -------------------------------------------------------------------------------
 
@@ -350,7 +354,7 @@ class ConnectorPipelineV2(ConnectorV2):
     # --- Copies and display -----------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        seen = {"_module_seen", "_trace"}
+        seen = {"_plan", "_trace"}
         return {key: value for key, value in super().__getstate__().items() if key not in seen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -363,14 +367,6 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def _repr_html_(self) -> str:
         return pipeline_html(self, self._trace)
-
-
-def _no_batch(found: Any) -> str:
-    """Return the message for a piece that returned something else than a batch."""
-    return (
-        f"found {type(found).__name__} as what the piece returned, expected the batch, a dict. End its `__call__` with "
-        "`return batch`."
-    )
 
 
 def _text(space: MaybeSpace) -> str:

@@ -11,9 +11,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 if TYPE_CHECKING:
-    from episodia.connectors.pipelines.explaining import Watcher
-    from episodia.connectors.pipelines.tracing import Tracer
-    from episodia.episodes.lists.episode_list import EpisodeList
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 
@@ -32,31 +29,89 @@ class Owner(NamedTuple):
 
 @final
 class Run:
-    """One call of an outermost pipeline; inside of `with Run(episodes):` the helpers know of it."""
+    """One run of a pipeline, or of a piece on its own: the batch so far, and what the caller passed along.
 
-    __slots__ = ("_token", "at_episode", "episodes", "watcher")
+    Attributes:
+        batch: The batch so far. A step changes it in place, or calls `replace`.
+        episodes: The episodes that the batch comes from, as the pieces get them.
+        rl_module: The module, or modules by their ids.
+        explore: Whether the actions explore.
+        shared_data: A dict that the pieces of a runner's pipelines share.
+        metrics: Where to log to.
+        others: Further arguments of the caller.
+        at_episode: The episode that the running piece was handed last, until it has seen all of them.
+        given: The batch that the piece which is called got, as it was before.
+        module_rows: See `batch_columns.rows_of_modules`, which keeps its answer here.
+        module_outputs: See `module_outputs.outputs_of_modules`, which keeps its answer here.
+    """
 
-    def __init__(self, episodes: EpisodeList | None, watcher: Watcher | Tracer | None = None) -> None:
+    __slots__ = (
+        "_arguments",
+        "at_episode",
+        "batch",
+        "episodes",
+        "explore",
+        "given",
+        "metrics",
+        "module_outputs",
+        "module_rows",
+        "others",
+        "rl_module",
+        "shared_data",
+    )
+
+    def __init__(
+        self,
+        batch: dict[Any, Any],
+        episodes: Any,
+        rl_module: Any,
+        explore: bool | None,
+        shared_data: dict[Any, Any] | None,
+        metrics: Any,
+        others: dict[str, Any],
+    ) -> None:
+        self.batch = batch
         self.episodes = episodes
-        # The episode that the piece which runs was handed last, until it has seen all of them.
+        self.rl_module = rl_module
+        self.explore = explore
+        self.shared_data = shared_data
+        self.metrics = metrics
+        self.others = others
         self.at_episode: SingleAgentEpisode | None = None
-        # Told before and after each piece, when a pipeline is explained or runs for the first time.
-        self.watcher = watcher
+        self.given: dict[Any, Any] | None = None
+        self.module_rows: Any = None
+        self.module_outputs: Any = None
+        self._arguments: dict[str, Any] | None = None
 
-    def __enter__(self) -> Run:
-        self._token = _RUN.set(self)
-        return self
+    def replace(self, batch: dict[Any, Any]) -> None:
+        """Let `batch` be the batch so far; its columns may be other ones, and grouped in another way."""
+        self.batch = batch
+        self.module_rows = self.module_outputs = None
 
-    def __exit__(self, *exception: object) -> None:
-        _RUN.reset(self._token)
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of a piece that is called; one dict for all calls of the run."""
+        arguments = self._arguments
+        if arguments is None:
+            arguments = self._arguments = {
+                **self.others,
+                "rl_module": self.rl_module,
+                "episodes": self.episodes,
+                "explore": self.explore,
+                "shared_data": self.shared_data,
+                "metrics": self.metrics,
+            }
+        # `data` is the name that older plugins have for the batch.
+        arguments["batch"] = arguments["data"] = self.batch
+        return arguments
 
 
-_RUN: ContextVar[Run | None] = ContextVar("episodia_pipeline_run", default=None)
+# Set while pieces are called that may use the static helpers.
+RUNNING: ContextVar[Run | None] = ContextVar("episodia_pipeline_run", default=None)
 
 
 def current_run() -> Run | None:
     """Return the innermost run of a pipeline around the caller, if there is one."""
-    return _RUN.get()
+    return RUNNING.get()
 
 
 def owner_of(episode: SingleAgentEpisode) -> Owner:

@@ -37,7 +37,7 @@ def set_pieces(pipeline: ConnectorPipelineV2, pieces: Any) -> None:
             _check_once_only(root)
             root._thread_spaces()
             check_pipeline(root)
-            root._forget_module()
+        pipeline.forget_plan()
 
 
 def set_own_spaces(pipeline: ConnectorPipelineV2, own: tuple[Any, Any]) -> None:
@@ -51,6 +51,7 @@ def set_own_spaces(pipeline: ConnectorPipelineV2, own: tuple[Any, Any]) -> None:
         pipeline._own_spaces = own
         for root in outermost:
             root._thread_spaces()
+        pipeline.forget_plan()
 
 
 def outermost_of(pipeline: ConnectorPipelineV2) -> list[ConnectorPipelineV2]:

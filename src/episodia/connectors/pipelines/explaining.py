@@ -115,12 +115,24 @@ def explain(
         prepared = trial.prepared(episodes)
         forks = None if prepared is None else prepared.forked()
         watcher = Watcher(trial)
-        with Run(forks, watcher):
-            # It counts as nested, because the run was opened here; the end of an outermost one follows.
-            made = trial(rl_module=rl_module, batch=copied(batch), episodes=forks, _nested=True, **kwargs)
-    reports, returned = tuple(watcher.reports), unwrapped(made)
+        run = _run(copied(batch), forks, rl_module, **kwargs)
+        trial.plan_for(run).watched(run, watcher)
+    reports, returned = tuple(watcher.reports), unwrapped(run.batch)
     trace = Trace(described(batch or {}), {report.place: report.contents for report in reports}, described(returned))
     return Explanation(pipeline=type(pipeline).__name__, pieces=reports, batch=returned, trace=trace)
+
+
+def _run(
+    batch: dict[str, Any],
+    episodes: Any,
+    rl_module: Any,
+    *,
+    explore: bool | None = None,
+    shared_data: dict[Any, Any] | None = None,
+    metrics: Any = None,
+    **others: Any,
+) -> Run:
+    return Run(batch, episodes, rl_module, explore, {} if shared_data is None else shared_data, metrics, others)
 
 
 @contextmanager

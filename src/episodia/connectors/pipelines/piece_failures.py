@@ -5,30 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from episodia.connectors.batches.batch_descriptions import columns_of, describe_batch
-from episodia.connectors.pipelines.current_run import current_run, mark_of
+from episodia.connectors.pipelines.current_run import Run, mark_of
 from episodia.connectors.pipelines.piece_names import SEPARATOR
 from episodia.errors import ConnectorError
 
 if TYPE_CHECKING:
+    from episodia.connectors.connector_v2 import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
-def failure(pipeline: ConnectorPipelineV2, position: int, given: dict[str, Any], error: Exception) -> ConnectorError:
-    """Return the error to raise, from `cause_of(error)`, when the piece at `position` has raised `error`.
+def failure(
+    pipeline: ConnectorPipelineV2, position: int, piece: ConnectorV2, run: Run, error: Exception
+) -> ConnectorError:
+    """Return the error to raise, from `cause_of(error)`, when a piece has raised `error`.
 
     Args:
         pipeline: The pipeline that the piece is directly in.
         position: The index of the piece.
-        given: The batch that the piece was given.
+        piece: The piece.
+        run: The run, with the batch that the piece was given if it was called, or else as the piece left it.
         error: What the piece raised. If that comes from a pipeline inside of the piece, the place is made longer.
     """
-    piece = pipeline.connectors[position]
+    given = run.batch if run.given is None else run.given
     if is_placed(error):
         path, place, detail = f"{piece.name}{SEPARATOR}{error.piece}", (position, *error.place), error.detail
         column, episode_id = error.column, error.episode_id
     else:
         path, place = piece.name, (position,)
-        column, episode_id = _column(error, given), _episode_id(error)
+        column, episode_id = _column(error, given), _episode_id(error, run)
         detail = _detail(error, column, episode_id, given)
     where = f"{type(pipeline).__name__}, piece {path!r} at {'.'.join(map(str, place))}"
     return ConnectorError(
@@ -54,12 +58,11 @@ def _column(error: Exception, given: dict[str, Any]) -> str | None:
     return key if isinstance(key, str) and key not in given else None
 
 
-def _episode_id(error: Exception) -> str | None:
+def _episode_id(error: Exception, run: Run) -> str | None:
     _, marked = mark_of(error)
     if marked is not None:
         return str(marked)
-    run = current_run()
-    return None if run is None or run.at_episode is None else str(run.at_episode.id_)
+    return None if run.at_episode is None else str(run.at_episode.id_)
 
 
 def _detail(error: Exception, column: str | None, episode_id: str | None, given: dict[str, Any]) -> str:

@@ -1,0 +1,42 @@
+"""The base of shipped pieces: their work is a function on a run, which pipelines do without calling the piece."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.plan import Layout, Step
+
+
+class ColumnPiece(ConnectorV2):
+    """A piece that works on whole columns of all episodes; its work is stated once, in `work`.
+
+    A pipeline does `work` directly. `__call__`, with the keywords of `ConnectorV2`, does the same for a piece on its own. A
+    subclass that overrides `__call__` is called.
+    """
+
+    @abstractmethod
+    def work(self, run: Run) -> None:
+        """Change the batch of `run`, in place or with `run.replace`."""
+
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; a piece that knows a shorter way for some layouts overrides this."""
+        return self.work
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any = None,
+        batch: dict[Any, Any],
+        episodes: Any = (),
+        explore: bool | None = None,
+        shared_data: dict[Any, Any] | None = None,
+        metrics: Any = None,
+        **kwargs: Any,
+    ) -> dict[Any, Any]:
+        """Return what the piece makes of `batch`, see `ConnectorV2`; errors are those of the piece."""
+        run = Run(batch, episodes, rl_module, explore, shared_data, metrics, kwargs)
+        self.work(run)
+        return run.batch
