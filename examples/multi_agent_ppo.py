@@ -71,7 +71,7 @@ def main(arguments=None):
     steps = 0
     while steps < options.steps:
         learner.update(runner.sample(num_timesteps=512), num_epochs=10, minibatch_size=256)
-        played = runner.get_metrics().common
+        played = runner.get_metrics()
         if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
             print(f"{steps + played.num_env_steps:>7} steps  return {np.mean(played.episode_returns):5.2f}")
         steps += played.num_env_steps

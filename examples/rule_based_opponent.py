@@ -62,11 +62,9 @@ def main(arguments=None):
     while steps < options.steps:
         learner.update(runner.sample(num_timesteps=400), num_epochs=10, minibatch_size=200)
         played = runner.get_metrics()
-        if (steps + played.common.num_env_steps) // 5_000 > steps // 5_000:
-            print(
-                f"{steps + played.common.num_env_steps:>7} steps  return {np.mean(played.agent_returns['player']):5.2f}"
-            )
-        steps += played.common.num_env_steps
+        if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
+            print(f"{steps + played.num_env_steps:>7} steps  return {np.mean(played.agent_returns['player']):5.2f}")
+        steps += played.num_env_steps
 
     games = runner.evaluate(50)
     score = float(np.mean([game.agent_episodes["player"].get_return() for game in games]))

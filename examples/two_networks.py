@@ -73,11 +73,11 @@ def main(arguments=None):
     while steps < options.steps:
         metrics = learner.update(runner.sample(num_timesteps=512), num_epochs=10, minibatch_size=128)
         played = runner.get_metrics()
-        if (steps + played.common.num_env_steps) // 5_000 > steps // 5_000:
+        if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
             right = np.mean(played.agent_returns["listener"]) / ROUNDS
             entropies = ", ".join(f"{role} {metrics[role]['entropy']:.2f}" for role in Doors.agents)
-            print(f"{steps + played.common.num_env_steps:>7} steps  {right:4.0%} right  entropy: {entropies}")
-        steps += played.common.num_env_steps
+            print(f"{steps + played.num_env_steps:>7} steps  {right:4.0%} right  entropy: {entropies}")
+        steps += played.num_env_steps
 
     games = runner.evaluate(100)
     score = float(np.mean([game.agent_episodes["listener"].get_return() for game in games])) / ROUNDS

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, final
 
 from episodia.env_runners.rollout.delayed_reward_chunks import joined
-from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
-
-if TYPE_CHECKING:
-    from episodia.env_runners.rollout.single_agent_loop import Rollout
-
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -82,12 +77,6 @@ def listed(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
-def notify(functions: tuple[Function, ...], **arguments: Any) -> None:
-    """Call all `functions` with the same arguments."""
-    for function in functions:
-        function(**arguments)
-
-
 def _functions_of(callback: Any) -> list[tuple[str, Function]]:
     if isinstance(callback, Mapping):
         unknown = [event for event in callback if event not in EVENTS]
@@ -114,66 +103,63 @@ def _is_overridden(callback: Any, event: str) -> bool:
 
 @final
 class Watcher:
-    """Calls callbacks about environments and episodes.
+    """Calls the callbacks of a runner.
 
-    Episodes whose end somebody wants to see are kept until then, also if they are handed out chunk by chunk.
+    Episodes whose end a callback wants to see are kept until then, also if they are returned chunk by chunk.
 
     Args:
-        listeners: Whom to call.
+        callbacks: See `Listeners`.
         runner: What they get as `env_runner`.
+        rl_module: What they get as `rl_module`.
+
+    Attributes:
+        is_listening: Whether there is a callback about episodes.
+        sees_steps: Whether there is one about single steps.
+        sees_ends: Whether there is one about ends of episodes.
     """
 
-    def __init__(self, listeners: Listeners, runner: Any) -> None:
-        self._listeners = listeners
-        self._runner = runner
-        # What was handed out of episodes that have not ended, by id.
-        self._earlier: dict[str, list[SingleAgentEpisode]] = {}
-        self.is_listening = bool(listeners.on_episode_start or listeners.on_episode_step or listeners.on_episode_end)
+    def __init__(self, callbacks: Iterable[Any], runner: Any, rl_module: Any) -> None:
+        self._listeners = listeners = Listeners(callbacks)
+        self._common = {"env_runner": runner, "rl_module": rl_module, "metrics_logger": None}
+        self.sees_steps = bool(listeners.on_episode_step)
+        self.sees_ends = bool(listeners.on_episode_end)
+        self.is_listening = bool(listeners.on_episode_start) or self.sees_steps or self.sees_ends
+        self._running: dict[int, str] = {}  # the id of the episode of each environment
+        self._earlier: dict[str, list[Any]] = {}  # the chunks of running episodes that were cut, by id
 
-    def on_created(self, rollout: Rollout) -> None:
-        """Tell that environments were made."""
-        notify(self._listeners.on_environment_created, env_runner=self._runner, env=rollout.env)
+    def created(self, env: Any, env_index: int = 0) -> None:
+        """Tell that a (vector) environment was made."""
+        self._notify("on_environment_created", env=env, env_index=env_index)
 
-    def on_starts(self, rollout: Rollout, lanes: Sequence[int]) -> None:
-        """Tell that an episode has begun in each of `lanes`."""
-        if self._listeners.on_episode_start:
-            for lane in lanes:
-                self._tell(self._listeners.on_episode_start, rollout, lane, rollout.recorder.episode(lane))
+    def started(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has begun in the environment of this number."""
+        if self.sees_ends:
+            self._earlier.pop(self._running.get(env_index, ""), None)
+            self._running[env_index] = episode.id_
+        self._notify("on_episode_start", episode=episode, env=env, env_index=env_index)
 
-    def on_steps(self, rollout: Rollout, stepped: Sequence[int], ended: Sequence[int]) -> None:
-        """Tell that some lanes have stepped, and that the episodes of some have ended."""
-        if self._listeners.on_episode_step:
-            for lane in stepped:
-                self._tell(self._listeners.on_episode_step, rollout, lane, rollout.recorder.episode(lane))
-        if self._listeners.on_episode_end:
-            for lane in ended:
-                episode = self._whole(rollout.recorder.episode(lane))
-                self._tell(self._listeners.on_episode_end, rollout, lane, episode)
+    def stepped(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has one step more."""
+        self._notify("on_episode_step", episode=episode, env=env, env_index=env_index)
 
-    def on_cut(self, chunks: EpisodeList) -> None:
-        """Keep what may be needed of chunks that are handed out, now or later."""
-        if self._listeners.on_episode_end:
+    def ended(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has ended; callbacks get the whole, with the chunks that were cut before."""
+        if self.sees_ends:
+            whole = joined([*self._earlier.pop(episode.id_, ()), episode])
+            self._notify("on_episode_end", episode=whole, env=env, env_index=env_index)
+
+    def cut(self, chunks: Iterable[Any]) -> None:
+        """Keep chunks of episodes that go on, for their ends."""
+        if self.sees_ends:
+            running = set(self._running.values())
             for chunk in chunks:
-                if chunk.is_done:
-                    self._earlier.pop(chunk.id_, None)
-                else:
+                if chunk.id_ in running and not chunk.is_done:
                     self._earlier.setdefault(chunk.id_, []).append(chunk)
 
-    def on_sample_end(self, rollout: Rollout, samples: Any) -> None:
+    def sampled(self, samples: Any, env: Any) -> None:
         """Tell that a sample is complete."""
-        notify(self._listeners.on_sample_end, env_runner=self._runner, env=rollout.env, samples=samples)
+        self._notify("on_sample_end", samples=samples, env=env)
 
-    def _whole(self, last: SingleAgentEpisode) -> SingleAgentEpisode:
-        whole: SingleAgentEpisode = joined([*self._earlier.get(last.id_, ()), last])
-        return whole
-
-    def _tell(self, functions: Any, rollout: Rollout, lane: int, episode: SingleAgentEpisode) -> None:
-        notify(
-            functions,
-            episode=episode,
-            env_index=lane,
-            env=rollout.env,
-            env_runner=self._runner,
-            rl_module=rollout.actor.module,
-            metrics_logger=None,
-        )
+    def _notify(self, event: str, **arguments: Any) -> None:
+        for function in getattr(self._listeners, event):
+            function(**arguments, **self._common)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
-import numpy as np
-
 from episodia.arguments import checked_flag, checked_whole, is_number
 from episodia.errors import EnvRunnerError
 
@@ -161,15 +159,13 @@ def check_keys(state: Any, keys: Iterable[str]) -> None:
         )
 
 
-def check_state(state: Any, own: Mapping[str, Any]) -> None:
-    """Check that a state has all parts of a runner's `own` one, and as many environments.
+def checked_numbers(numbers: Iterable[Any], num_envs: int) -> list[int]:
+    """Return how many episodes each environment has begun, of a state.
 
     Raises:
-        EnvRunnerError: If it has not.
+        EnvRunnerError: If there is not one number for each environment.
     """
-    check_keys(state, own)
-    found, expected = (np.size(numbers) for numbers in (state["episode_numbers"], own["episode_numbers"]))
-    if found != expected:
-        raise EnvRunnerError(
-            f"set_state: found the state of {found} environments, expected {expected}. Make the runner with as many."
-        )
+    found = [int(number) for number in numbers]
+    if len(found) != num_envs:
+        raise EnvRunnerError(f"found {len(found)} environments, expected {num_envs}; make the runner with as many")
+    return found

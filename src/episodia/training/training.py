@@ -177,13 +177,12 @@ class Training:
 
     def _hand_over_weights(self) -> None:
         weights: Any = self.learner.get_weights()
-        if not _has_modules(self.runner):
+        if not self.runner.is_multi_agent:
             weights = next(iter(weights.values()))
         self.runner.set_weights(weights, version=self.iteration)
 
     def _noted(self, metrics: Metrics, took_s: float) -> Record:
-        found = self.runner.get_metrics()
-        played: RunnerMetrics = getattr(found, "common", found)
+        played: RunnerMetrics = self.runner.get_metrics()
         self.steps += played.num_env_steps
         self.episodes += played.num_episodes
         self.time_s += took_s
@@ -219,7 +218,7 @@ class Training:
         runner = self.runner
         # Of all that a checkpoint holds, nothing is left to chance.
         seed = None if self.setup is None else self.setup.seed
-        if not _has_modules(runner):
+        if not runner.is_multi_agent:
             return Policy(runner.module, runner.env_to_module, runner.module_to_env, explore=explore, seed=seed)
         return MultiAgentPolicy(
             runner.modules,
@@ -277,11 +276,6 @@ class Training:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _has_modules(runner: Any) -> bool:
-    # A runner for one agent has one module, without a name.
-    return hasattr(runner, "modules")
 
 
 def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:

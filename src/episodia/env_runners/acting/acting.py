@@ -18,8 +18,8 @@ from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, Mo
 from episodia.connectors.spaces.action_masks import IGNORED_ROWS
 from episodia.env_runners.acting.random_batches import RandomActions
 from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
-from episodia.env_runners.acting.short_cuts import NOT_RECORDED, ToEnv, ToModule, received
-from episodia.env_runners.rollout.vector_step import Chosen, Stepper
+from episodia.env_runners.acting.short_cuts import ToEnv, ToModule, received
+from episodia.env_runners.rollout.vector_step import NOT_RECORDED, Chosen, Stepper
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, final
 
-import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
@@ -26,34 +24,36 @@ from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.async_lanes import close
 from episodia.env_runners.envs.env_sources import SpacesOfAgents, VectorEnvSource, joint, spaces_of
 from episodia.env_runners.rollout.crashed_lanes import Faults
-from episodia.env_runners.rollout.single_agent_loop import Rollout
+from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
-from episodia.episodes.multi_agent.multi_agent_episode import DEFAULT_MODULE_ID
+from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.recorder import Recorder
-from episodia.errors import EnvRunnerError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of
 
 
 class Acting(NamedTuple):
-    """What a runner is given to act with: a module (or None), and the pipelines around it, or pieces of them."""
+    """What a runner is given to act with: a module, several or none, and the pipelines around them, or pieces of these."""
 
     module: Any
     env_to_module: EnvToModulePipeline | Pieces | None
     module_to_env: ModuleToEnvPipeline | Pieces | None
-    mask_key: str | None
+    mask_key: str | None = None
 
 
-def new_rollout(source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher) -> Rollout:
+def new_loop(
+    source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher
+) -> SingleAgentLoop:
     """Make environments, and all that plays in them. If that fails, no environment is left open that was made here."""
     env = source.build()
     try:
         actor = _new_actor(env, acting, seeds, faults)
         recorder = _new_recorder(source, env, actor, seeds.seed)
-        return Rollout(source, env, actor, recorder, seeds=seeds, faults=faults, watcher=watcher)
+        return SingleAgentLoop(source, env, actor, recorder, seeds=seeds, faults=faults, watcher=watcher)
     except BaseException:
-        if source.is_renewable:
+        if source.can_remake:
             close(env)
         raise
 
@@ -68,10 +68,10 @@ def _new_actor(env: VectorEnv[Any, Any, Any], acting: Acting, seeds: Seeds, faul
         random=RandomActions(
             action_space_of(module, to_env, env.single_action_space),
             env.num_envs,
-            seeds.rng(),
+            seeds.rng,
             real_range_of(module, to_env),
         ),
-        generator=seeds.generator(device_of(module)),
+        generator=seeds.generator,
         metrics=faults.metrics,
         mask_key=acting.mask_key,
     )
@@ -93,23 +93,15 @@ def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor:
     return recorder
 
 
-class AgentsActing(NamedTuple):
-    """What a runner is given to act with: modules (or None), and the pipelines around them, or pieces of them."""
-
-    modules: MultiModule | None
-    env_to_module: EnvToModulePipeline | Pieces | None
-    module_to_env: ModuleToEnvPipeline | Pieces | None
-
-
-def new_actor(env: Any, acting: AgentsActing, seed: int) -> MultiAgentActor:
-    """Return what acts in environments like `env`; its random numbers follow from `seed`."""
-    rng_seed, torch_seed = np.random.SeedSequence(seed).spawn(2)
-    generator = torch.Generator().manual_seed(int(torch_seed.generate_state(1, np.uint64)[0] >> 1))
-    return MultiAgentActor(acting.modules, *_pipelines(env, acting), np.random.default_rng(rng_seed), generator)
+def new_actor(env: Any, acting: Acting, seeds: Seeds, metrics: RunnerMetrics) -> MultiAgentActor:
+    """Return what acts in environments like `env`."""
+    actor = MultiAgentActor(acting.module, *_pipelines(env, acting), seeds.rng, seeds.generator)
+    actor.metrics = metrics
+    return actor
 
 
-def _pipelines(env: Any, acting: AgentsActing) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
-    modules, env_to_module, module_to_env = acting
+def _pipelines(env: Any, acting: Acting) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
+    modules, env_to_module, module_to_env, _ = acting
     given: dict[str, Any] = {
         "multi_agent": True,
         "stateful": modules is not None and any(module.is_stateful() for module in modules.values()),
@@ -171,29 +163,3 @@ def as_modules(modules: Any) -> MultiModule | None:
     if isinstance(modules, Mapping) and not isinstance(modules, Module):
         return MultiModule(modules)
     return MultiModule({DEFAULT_MODULE_ID: modules})
-
-
-def weights_of(modules: MultiModule | None) -> dict[Any, dict[str, Any]]:
-    """Return copies of the weights of all modules that have some."""
-    return {
-        module_id: {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
-        for module_id, module in (modules or {}).items()
-        if hasattr(module, "state_dict")
-    }
-
-
-def load_weights(modules: MultiModule | None, weights: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Give modules the weights that `weights_of` returned; those that are not named keep theirs.
-
-    Raises:
-        EnvRunnerError: If there is no such module, or it has no weights; nothing is changed then.
-    """
-    known = {module_id: module for module_id, module in (modules or {}).items() if hasattr(module, "load_state_dict")}
-    unknown = [module_id for module_id in weights if module_id not in known]
-    if unknown:
-        raise EnvRunnerError(
-            f"found weights of the modules {unknown}, expected some of {list(known)}. Leave them out, or make the runner with "
-            "these modules."
-        )
-    for module_id, state in weights.items():
-        known[module_id].load_state_dict(dict(state))

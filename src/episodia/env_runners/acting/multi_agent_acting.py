@@ -32,10 +32,11 @@ from episodia.connectors import (
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.spaces.action_masks import masks_in_infos
-from episodia.env_runners.acting.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.acting.multi_agent_short_cuts import MultiAgentToEnv, MultiAgentToModule
 from episodia.env_runners.acting.random_batches import random_items
 from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
+from episodia.env_runners.rollout.vector_step import NOT_RECORDED
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents
@@ -308,7 +309,7 @@ def _choices(made: dict[str, Any], count: int) -> list[Choice]:
             "agents for each episode. Let `ModuleToAgentUnmapping` be the last piece."
         )
     for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
-    stored = {name: dicts for name, dicts in made.items() if name not in NOT_STORED}
+    stored = {name: dicts for name, dicts in made.items() if name not in NOT_RECORDED}
     choices = []
     for position, chosen in enumerate(actions):
         columns = {name: dicts[position] for name, dicts in stored.items()}

@@ -30,15 +30,13 @@ from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_B
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.spaces.action_spaces import PerSpace
 from episodia.env_runners.rollout.multi_agent_lane import Choice
+from episodia.env_runners.rollout.vector_step import NOT_RECORDED
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.modules import MultiModule
 from episodia.trees import map_batch
 
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, AgentToModuleMapping, BatchIndividualItems, NumpyToTensor)
 _TO_ENV = (GetActions, TensorToNumpy, NormalizeAndClipActions, ModuleToAgentUnmapping)
-
-# What pipelines put out and episodes do not store.
-NOT_STORED = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.OBS})
 
 
 @final
@@ -145,7 +143,7 @@ class _Extras:
         """Return `{agent: {name: output}}`."""
         extras = {}
         for module_id, owners in self._agents.owners_by_module().items():
-            stored = {name: column for name, column in self._mapped[module_id].items() if name not in NOT_STORED}
+            stored = {name: column for name, column in self._mapped[module_id].items() if name not in NOT_RECORDED}
             for row, (position, agent) in enumerate(owners):
                 if position == self._position:
                     extras[agent] = {name: _row(column, row) for name, column in stored.items()}

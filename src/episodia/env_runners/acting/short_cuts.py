@@ -33,13 +33,10 @@ from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.common.numpy_to_tensor import as_tensor
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
-from episodia.env_runners.rollout.vector_step import Chosen
+from episodia.env_runners.rollout.vector_step import NOT_RECORDED, Chosen
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
-
-# What is in a batch for the module or the environment, and not a result that episodes keep.
-NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 _FLOAT32 = np.dtype(np.float32)
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, BatchIndividualItems, NumpyToTensor)

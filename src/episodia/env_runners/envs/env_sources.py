@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias, final
+from functools import cached_property, partial
+from typing import Any, ClassVar, TypeAlias, final
 
 import gymnasium as gym
 from gymnasium import Space, spaces
@@ -16,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from episodia.env_runners.envs.async_lanes import AsyncLanes
 from episodia.env_runners.envs.env_crashes import CheckedEnv, GuardedEnv
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
+from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
 from episodia.env_runners.runner_settings import RunnerSettings, check_whole
 from episodia.errors import EnvRunnerError, EpisodeError
@@ -25,39 +27,71 @@ AnyEnv: TypeAlias = (
     str | EnvSpec | Callable[[], gym.Env[Any, Any] | VectorEnv[Any, Any, Any]] | VectorEnv[Any, Any, Any]
 )
 
-_VECTORIZATIONS = ("sync", "async", "vector_entry_point")
 
-
-@final
 @dataclass(frozen=True)
-class VectorEnvSource:
-    """How a runner's environments are made, the first time and whenever they have to be made anew.
+class EnvSource(ABC):
+    """How a runner's environments are made, the first time and whenever they have to be rebuilt.
 
     Args:
-        env: A gymnasium id, an `EnvSpec`, a function that makes an environment or a vector environment, or a vector
-            environment that is ready.
-        num_envs: How many lanes to make; a vector environment has as many as it has.
+        env: What makes environments, or one that is ready.
+        num_envs: How many environments the runner plays in; None for 1, or for as many as a vector environment has.
         settings: How they are played.
+
+    Raises:
+        EnvRunnerError: If there cannot be so many of them, or not where they are to be.
     """
 
-    env: AnyEnv
+    env: Any
     num_envs: int | None
     settings: RunnerSettings
 
+    vectorizations: ClassVar[tuple[str, ...]]
+
     def __post_init__(self) -> None:
         vectorization = self.settings.vectorization
-        if vectorization not in _VECTORIZATIONS:
-            raise EnvRunnerError(f"found `vectorization={vectorization!r}`, expected one of {_VECTORIZATIONS}.")
+        if vectorization not in self.vectorizations:
+            raise EnvRunnerError(f"found `vectorization={vectorization!r}`, expected one of {self.vectorizations}.")
+        check_whole(1, or_none=True, num_envs=self.num_envs)
+
+    @property
+    @abstractmethod
+    def can_remake(self) -> bool:
+        """Whether environments can be made more than once."""
+
+    @abstractmethod
+    def build(self) -> Any:
+        """Return a new environment; the ready one, if that is what was given."""
+
+    def check_can_remake(self, where: str) -> None:
+        """Check that there can be environments beside those that are sampled from.
+
+        Raises:
+            EnvRunnerError: If there is a ready environment only.
+        """
+        if not self.can_remake:
+            raise EnvRunnerError(
+                f"{where}: found a ready environment, {self.env}, which is busy with sampling and cannot be made a second "
+                "time; expected a callable that makes environments. Pass the runner one."
+            )
+
+
+@final
+class VectorEnvSource(EnvSource):
+    """Makes vector environments, of a gymnasium id, an `EnvSpec`, or a function that makes a (vector) environment."""
+
+    vectorizations = ("sync", "async", "vector_entry_point")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.env, (str, EnvSpec, VectorEnv)) and not callable(self.env):
             raise EnvRunnerError(
                 f"found {type(self.env).__name__} as the environment, expected a gymnasium id, an EnvSpec, a function that "
                 "makes one, or a VectorEnv. Of a ready environment, pass the function that made it."
             )
-        check_whole(1, or_none=True, num_envs=self.num_envs)
 
     @property
-    def is_renewable(self) -> bool:
-        """Whether the environment can be made more than once."""
+    def can_remake(self) -> bool:
+        """See `EnvSource`: all but a ready vector environment."""
         return not isinstance(self.env, VectorEnv)
 
     def limits_itself(self, env: VectorEnv[Any, Any, Any]) -> bool:
@@ -163,37 +197,50 @@ _NEEDED = ("reset", "step", "get_observation_space", "get_action_space")
 
 
 @final
-class AgentEnvSource:
-    """Makes environments: as many as are wanted from a callable, the one that there is from a ready one.
+class AgentEnvSource(EnvSource):
+    """Makes multi-agent environments: in this process or, asynchronous, in one of their own.
 
-    Args:
-        env: A callable that returns a `MultiAgentEnv`, one of PettingZoo's environments, or anything with the methods of a
-            `MultiAgentEnv`; or a ready one.
-        remote: Puts an environment, given what makes it, into a process of its own; None to have it in this one.
+    `env` is a callable that returns a `MultiAgentEnv`, one of PettingZoo's environments, or anything with the methods of a
+    `MultiAgentEnv`; or it is a ready one of these.
 
     Raises:
-        EpisodeError: If `env` is none of these.
+        EpisodeError: If `env` is something else.
     """
 
-    def __init__(self, env: Any, remote: Callable[[Callable[[], Any]], Any] | None = None) -> None:
-        ready = _as_env(env)
-        if ready is None and not callable(env):
-            raise _no_env(env)
-        self._ready = ready
-        self._remote = remote
-        self._make: Callable[[], Any] | None = None if ready is not None else env
+    vectorizations = ("sync", "async")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._ready is None and not callable(self.env):
+            raise _no_env(self.env)
+        if not self.can_remake and (self.num_envs or 1) > 1:
+            raise EnvRunnerError(
+                f"found a ready environment for num_envs={self.num_envs}, expected a callable that makes environments. "
+                "Pass one, or num_envs=1."
+            )
+        if not self.can_remake and self.settings.vectorization == "async":
+            raise EnvRunnerError(
+                "found a ready environment for vectorization='async', expected a callable: it is made in another process."
+            )
+
+    @cached_property
+    def _ready(self) -> Any:
+        """The environment that was given, None if that makes environments."""
+        return _as_env(self.env)
 
     @property
     def can_remake(self) -> bool:
-        """Whether there can be more than one environment."""
-        return self._make is not None
+        """See `EnvSource`: a callable that is not itself an environment."""
+        return self._ready is None
 
-    def make(self) -> Any:
+    def build(self) -> Any:
         """Return a new environment, or the ready one."""
-        if self._make is None:
+        if self._ready is not None:
             return self._ready
-        make = partial(_made, self._make)
-        return make() if self._remote is None else self._remote(make)
+        make, settings = partial(_made, self.env), self.settings
+        if settings.vectorization == "sync":
+            return make()
+        return RemoteEnv(make, timeout_s=settings.step_timeout_s, context=settings.async_context)
 
 
 def _made(make: Callable[[], Any]) -> Any:

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from episodia.env_runners.envs.env_crashes import REFUSED, RESTARTED
 from episodia.env_runners.envs.vector_batches import Infos, is_by_lane
-from episodia.env_runners.runner_metrics import EpisodeTotals, RunnerMetrics
+from episodia.env_runners.rollout.episode_totals import EpisodeTotals
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import OnEnvError
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.recorder.recorder_lanes import drop_lanes, episode_id, truncate_lanes

@@ -1,11 +1,15 @@
-"""What is known of chunks without making episodes of them."""
+"""Totals of episodes: chunks are added up until their episode ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, final
 
-from episodia.episodes import EpisodeList
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.lists.recorded_list import RecordedList
 
 
@@ -36,3 +40,82 @@ def summaries(chunks: EpisodeList) -> Iterator[Summary]:
     else:
         for episode in chunks:
             yield Summary(episode.id_, episode.t_started, episode.t, episode.is_done, episode.get_duration_s())
+
+
+@final
+class EpisodeTotals:
+    """Adds up chunks of single-agent episodes until they end."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[float, float]] = {}  # return and duration so far, by episode
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def note(self, chunks: EpisodeList, metrics: RunnerMetrics) -> None:
+        """Count chunks that are handed out, none of which is empty.
+
+        If an episode ends with its chunk, return, length and duration of the whole are added to `metrics`.
+        """
+        if not len(chunks):
+            return
+        rewards = chunks.flat(Columns.REWARDS)
+        gained = np.add.reduceat(rewards.values, rewards.offsets[:-1], dtype=np.float64).tolist()
+        metrics.num_env_steps += int(rewards.offsets[-1])
+        still_open = self._open
+        returns, lengths, durations = metrics.episode_returns, metrics.episode_lengths, metrics.episode_durations_s
+        num_before = len(returns)
+        for (id_, _, t, is_done, duration_s), reward in zip(summaries(chunks), gained, strict=True):
+            total, time_s = reward, duration_s
+            if id_ in still_open:
+                before, time_before_s = still_open.pop(id_)
+                total, time_s = before + total, time_before_s + time_s
+            if is_done:
+                returns.append(total)
+                lengths.append(t)
+                durations.append(time_s)
+            else:
+                still_open[id_] = (total, time_s)
+        metrics.num_episodes += len(returns) - num_before
+
+    def keep_only(self, ids: Iterable[str]) -> None:
+        """Forget all episodes but these."""
+        if self._open:
+            kept = set(ids)
+            self._open = {id_: so_far for id_, so_far in self._open.items() if id_ in kept}
+
+    def forget(self, episode_id: str) -> None:
+        """Forget an episode that will not go on."""
+        self._open.pop(episode_id, None)
+
+
+@final
+class MultiAgentTotals:
+    """Adds up the chunks of one episode until it ends."""
+
+    def __init__(self) -> None:
+        self._duration_s = 0.0
+        self._returns: dict[Any, float] = {}
+
+    def note(self, chunk: MultiAgentEpisode, metrics: RunnerMetrics) -> None:
+        """Count a chunk that is handed out; when the episode ends with it, the whole is added to `metrics`."""
+        self._duration_s += chunk.get_duration_s()
+        metrics.num_env_steps += len(chunk)
+        for agent, single in chunk.agent_episodes.items():
+            steps, module = len(single), single.module_id
+            gained = float(single.get_return()) if steps else 0.0
+            self._returns[agent] = self._returns.get(agent, 0.0) + gained
+            metrics.num_agent_steps += steps
+            metrics.agent_steps[agent] = metrics.agent_steps.get(agent, 0) + steps
+            metrics.module_steps[module] = metrics.module_steps.get(module, 0) + steps
+        if chunk.is_done:
+            self._finish(chunk, metrics)
+
+    def _finish(self, chunk: MultiAgentEpisode, metrics: RunnerMetrics) -> None:
+        metrics.num_episodes += 1
+        metrics.episode_returns.append(sum(self._returns.values()))
+        metrics.episode_lengths.append(chunk.env_t)
+        metrics.episode_durations_s.append(self._duration_s)
+        for agent, total in self._returns.items():
+            metrics.agent_returns.setdefault(agent, []).append(total)
+            metrics.module_returns.setdefault(chunk.module_for(agent), []).append(total)

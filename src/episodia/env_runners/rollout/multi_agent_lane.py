@@ -77,7 +77,7 @@ class Lane:
         """Make the environment."""
         self.index = index
         self._settings = settings
-        self.env = settings.source.make()
+        self.env = settings.source.build()
         self.episode: MultiAgentEpisode | None = None
         self.number = 0
         self.order = 0
@@ -276,7 +276,7 @@ class Lane:
             ) from error
         self.close()
         self._shown = None
-        self.env = self._settings.source.make()
+        self.env = self._settings.source.build()
         self._noted_failures().restarts += 1
 
     def _located(self, error: EpisodiaError) -> EpisodiaError:

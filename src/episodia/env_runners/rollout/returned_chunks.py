@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -10,11 +9,11 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors import RewardShaper
-from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics, MultiAgentTotals
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
-from episodia.env_runners.rollout.episode_totals import Summary, summaries
-from episodia.env_runners.runner_metrics import EpisodeTotals
+from episodia.env_runners.rollout.episode_totals import EpisodeTotals, MultiAgentTotals, Summary, summaries
+from episodia.env_runners.rollout.finite_numbers import is_finite
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.recorder.recorder_lanes import episodes_here, is_surely_finite
@@ -125,29 +124,17 @@ class HandOut:
     def _check(self, chunks: EpisodeList) -> None:
         """Refuse a chunk with NaN or infinite numbers; it is dropped, all others go on waiting."""
         columns = (Columns.OBS, Columns.REWARDS)
-        if all(_is_finite(chunks.flat(name, tail=name == Columns.OBS).values) for name in columns if len(chunks)):
+        if all(is_finite(chunks.flat(name, tail=name == Columns.OBS).values) for name in columns if len(chunks)):
             return
         for chunk in chunks:
             for name, column in (("observation", chunk.observations), ("reward", chunk.rewards)):
                 for path, leaf in leaves(column.storage.lend(slice(0, None))):
-                    if not _is_finite(leaf):
+                    if not is_finite(leaf):
                         self._remove([chunk])
                         self._totals.forget(chunk.id_)
                         self._faults.metrics.num_episodes_dropped += 1
                         self._faults.metrics.num_env_steps_dropped += len(chunk)
                         raise EnvError(_not_finite(chunk, f"{name}{path}", leaf, column.lookback))
-
-
-def _is_finite(batch: Any) -> bool:
-    return all(_is_finite_leaf(leaf) for _, leaf in leaves(batch))
-
-
-def _is_finite_leaf(array: Any) -> bool:
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        return True
-    # A finite sum has finite terms: one cheap reduction for the usual case.
-    with np.errstate(all="ignore"):
-        return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
 
 
 def _not_finite(chunk: SingleAgentEpisode, what: str, array: np.ndarray, lookback: int) -> str:
@@ -202,16 +189,16 @@ class Harvest:
         self.agent_steps += sign * episode.agent_steps()
         self.num_whole += sign * is_whole(episode)
 
-    def take_first(self, count: int, metrics: MultiAgentMetrics) -> list[MultiAgentEpisode]:
+    def take_first(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
         """Hand out the chunks that came first, and count them in `metrics`."""
         return self._take(self._ready[:count], metrics)
 
-    def take_whole(self, count: int, metrics: MultiAgentMetrics) -> list[MultiAgentEpisode]:
+    def take_whole(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
         """Hand out whole episodes, in the order in which they began, and count them; what else there is stays."""
         whole = sorted((entry for entry in self._ready if is_whole(entry.chunk)), key=lambda entry: entry.order)
         return self._take(whole[:count], metrics)
 
-    def _take(self, taken: list[_Entry], metrics: MultiAgentMetrics) -> list[MultiAgentEpisode]:
+    def _take(self, taken: list[_Entry], metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
         gone = {id(entry.chunk) for entry in taken}
         self._ready = [entry for entry in self._ready if id(entry.chunk) not in gone]
         for entry in taken:

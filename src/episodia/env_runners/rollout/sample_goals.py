@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from episodia.arguments import checked_whole
 from episodia.env_runners.runner_settings import BatchMode
 from episodia.errors import EnvRunnerError
 
+CountStepsBy: TypeAlias = Literal["env_steps", "agent_steps"]
 
-class Wanted(NamedTuple):
+
+class SampleMode(NamedTuple):
+    """How a call of `sample` acts: with random actions, or with modules that explore or do not."""
+
+    at_random: bool
+    explore: bool
+
+
+class Goal(NamedTuple):
     """What is to be sampled: so many steps, or so many whole episodes; the other one is None."""
 
     steps: int | None
     episodes: int | None
+    count_steps_by: CountStepsBy = "env_steps"
 
 
-def wanted(
+def goal_of(
     num_timesteps: int | None, num_episodes: int | None, batch_mode: BatchMode, fragment_steps: int, num_lanes: int
-) -> Wanted:
+) -> Goal:
     """Return what is to be sampled, by the arguments of `sample` or else by the settings of the runner.
 
     Raises:
         EnvRunnerError: If both are given, or one is not positive.
 
-    >>> wanted(None, None, "truncate_episodes", 20, 4)
-    Wanted(steps=80, episodes=None)
+    >>> goal_of(None, None, "truncate_episodes", 20, 4)
+    Goal(steps=80, episodes=None, count_steps_by='env_steps')
     """
     if num_timesteps is not None and num_episodes is not None:
         raise EnvRunnerError(
@@ -36,10 +46,20 @@ def wanted(
         if number is not None:
             checked_whole(EnvRunnerError, "sample", name, number, 1)
     if num_timesteps is None and num_episodes is None:
-        return (
-            Wanted(fragment_steps * num_lanes, None) if batch_mode == "truncate_episodes" else Wanted(None, num_lanes)
-        )
-    return Wanted(num_timesteps, num_episodes)
+        return Goal(fragment_steps * num_lanes, None) if batch_mode == "truncate_episodes" else Goal(None, num_lanes)
+    return Goal(num_timesteps, num_episodes)
+
+
+def checked_count(count_steps_by: Any) -> CountStepsBy:
+    """Return which steps are counted.
+
+    Raises:
+        EnvRunnerError: If it is neither `"env_steps"` nor `"agent_steps"`.
+    """
+    if count_steps_by not in ("env_steps", "agent_steps"):
+        raise EnvRunnerError(f"found count_steps_by={count_steps_by!r}, expected one of ('env_steps', 'agent_steps').")
+    counted: CountStepsBy = count_steps_by
+    return counted
 
 
 @final

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-import torch
 from gymnasium.vector import VectorEnv
 
 from episodia.columns import Columns
@@ -20,7 +19,7 @@ from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.finite_numbers import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.horizons import Horizons, check_resets_lanes
-from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Wanted
+from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, SampleMode
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for
 from episodia.episodes import EpisodeList
@@ -28,18 +27,10 @@ from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.recorder.recorder_lanes import episode_id, is_whole, steps_waiting
 from episodia.errors import EnvError
-from episodia.modules.modes import mode
-
-
-class Manner(NamedTuple):
-    """How to act: exploring or not, or at random."""
-
-    random: bool
-    explore: bool
 
 
 @final
-class Rollout:
+class SingleAgentLoop:
     """Environments, the recorder of their steps, and what acts in them.
 
     Args:
@@ -77,8 +68,8 @@ class Rollout:
         self.needs_reset = True
         self._needs_new_env = False
         self._losses_in_a_row = 0
-        self._last_chosen: Chosen  # and in which way: in what manner, through which pieces
-        self._last_way: tuple[Manner, tuple[ConnectorV2, ...]] | None = None
+        self._last_chosen: Chosen  # and in which way: in what mode, through which pieces
+        self._last_way: tuple[SampleMode, tuple[ConnectorV2, ...]] | None = None
         self._counts_episodes = False  # otherwise nobody needs to know in which order they began
 
     def _new_stepper(self) -> Stepper:
@@ -102,20 +93,19 @@ class Rollout:
 
     # --- The loop ---------------------------------------------------------------------------------------------------
 
-    def play(self, goal: Wanted, manner: Manner, steps: int, on_complete: Callable[[], None]) -> None:
+    def play(self, goal: Goal, mode: SampleMode, steps: int, on_complete: Callable[[], None]) -> None:
         """Play until `goal` is reached.
 
         Args:
             goal: How many steps or episodes there have to be.
-            manner: How to act.
+            mode: How to act.
             steps: How many there are already, beside those in the recorder.
             on_complete: Called after the last step, before its observations go through the pipeline.
         """
-        with torch.no_grad(), mode([self.actor.module], training=False):
-            if goal.steps is not None:
-                self._play_steps(goal.steps, manner, steps, on_complete)
-            else:
-                self._play_episodes(goal.episodes or 0, manner, on_complete)
+        if goal.steps is not None:
+            self._play_steps(goal.steps, mode, steps, on_complete)
+        else:
+            self._play_episodes(goal.episodes or 0, mode, on_complete)
 
     def _drop_bad_observations(self, error: Exception) -> None:
         """Drop running episodes on whose last observation nobody can act: the next call would fail at it again.
@@ -134,15 +124,15 @@ class Rollout:
             self.needs_reset = True
             raise cannot_act_on(sorted(bad), error) from error
 
-    def _play_steps(self, wanted: int, manner: Manner, waiting: int, on_complete: Callable[[], None]) -> None:
+    def _play_steps(self, wanted: int, mode: SampleMode, waiting: int, on_complete: Callable[[], None]) -> None:
         steps = waiting + steps_waiting(self.recorder)
         if self.needs_reset and steps >= wanted:
             return  # for what is there already, environments need not work
-        self._get_ready(manner)
+        self._get_ready(mode)
         self._counts_episodes = False
         lost = self.faults.num_steps_lost
         while steps < wanted:
-            count = self._step(manner)
+            count = self._step(mode)
             if count is None or self.faults.num_steps_lost != lost:
                 lost, steps = self.faults.num_steps_lost, waiting + steps_waiting(self.recorder)
             else:
@@ -150,47 +140,46 @@ class Rollout:
             if steps >= wanted:
                 on_complete()
             if count is not None:
-                self._observe(manner)
+                self._observe(mode)
 
-    def _play_episodes(self, wanted: int, manner: Manner, on_complete: Callable[[], None]) -> None:
-        self._get_ready(manner)
+    def _play_episodes(self, wanted: int, mode: SampleMode, on_complete: Callable[[], None]) -> None:
+        self._get_ready(mode)
         self._counts_episodes = True
         self.order.begin_with(self.whole_episodes())
         is_reached = self.order.is_ready(wanted)
         while not is_reached:
-            if self._step(manner) is None:
+            if self._step(mode) is None:
                 continue
             is_reached = bool(self._stepper.ended) and self.order.is_ready(wanted)
             if is_reached:
                 on_complete()
-            self._observe(manner)
+            self._observe(mode)
 
-    def _get_ready(self, manner: Manner) -> None:
+    def _get_ready(self, mode: SampleMode) -> None:
         if self.needs_reset:
-            self.reset(manner)
+            self.reset(mode)
         elif not self.actor.has_observed:
-            self._observe(manner)
+            self._observe(mode)
 
-    def play_on(self, manner: Manner, ticks: int) -> None:
+    def play_on(self, mode: SampleMode, ticks: int) -> None:
         """Play some ticks more, unless all lanes have to be reset."""
         if self.needs_reset:
             return
-        with torch.no_grad(), mode([self.actor.module], training=False):
-            for _ in range(ticks):
-                if self._step(manner) is None:
-                    return
-                self._observe(manner)
+        for _ in range(ticks):
+            if self._step(mode) is None:
+                return
+            self._observe(mode)
 
-    def _step(self, manner: Manner) -> int | None:
+    def _step(self, mode: SampleMode) -> int | None:
         """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
         stepper = self._stepper
-        chosen = self._choose(manner)
+        chosen = self._choose(mode)
         started = perf_counter()
         try:
             count = stepper.step(chosen)
         except LOST_WORKER as error:
             self._lose_workers(error)
-            self.reset(manner)
+            self.reset(mode)
             return None
         except BaseException as error:
             self._distrust()
@@ -204,19 +193,19 @@ class Rollout:
         if stepper.ended:
             self._losses_in_a_row = 0
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
-            self._turn_over(manner)
+            self._turn_over(mode)
         if self.faults.refusals:
             self._refuse()
         return count
 
-    def _choose(self, manner: Manner) -> Chosen:
+    def _choose(self, mode: SampleMode) -> Chosen:
         """Return what to do in all lanes."""
         actor, stepper = self.actor, self._stepper
-        way = manner, actor.module_to_env.connectors
+        way = mode, actor.module_to_env.connectors
         if len(stepper.ignored) == self.recorder.num_lanes and way == self._last_way:
             # All lanes are reset with the next step, and nobody looks at the actions.
             return self._last_chosen
-        is_random, explore = manner
+        is_random, explore = mode
         try:
             chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
         except Exception as error:
@@ -225,10 +214,10 @@ class Rollout:
         self._last_way, self._last_chosen = way, chosen
         return chosen
 
-    def _observe(self, manner: Manner) -> None:
+    def _observe(self, mode: SampleMode) -> None:
         """Let the pipeline in front of the module see what was recorded last."""
         try:
-            self.actor.observe(self._live, self._stepper.began, manner.explore)
+            self.actor.observe(self._live, self._stepper.began, mode.explore)
         except Exception as error:
             self._drop_bad_observations(error)
             raise
@@ -239,7 +228,7 @@ class Rollout:
         self.actor.forget()
         raise EnvError("\n".join(refusals))
 
-    def _turn_over(self, manner: Manner) -> None:
+    def _turn_over(self, mode: SampleMode) -> None:
         """Let episodes end and begin, and tell everybody."""
         stepper, recorder = self._stepper, self.recorder
         if self._counts_episodes:
@@ -254,13 +243,13 @@ class Rollout:
                 self.order.end(episode_id(recorder, lane))
         if leaving:
             # Their last observation goes through the pipeline now, or never.
-            self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), manner.explore)
+            self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), mode.explore)
         if self._watcher.is_listening:
             actor = self.actor
             if actor.shapers and stepper.begins_by_itself:
                 actor.settle_ends([recorder.episode(lane) for lane in stepper.ended if lane not in leaving])
             stepped = [lane for lane in range(recorder.num_lanes) if lane not in began]
-            self._watcher.on_steps(self, stepped, stepper.ended)
+            self._tell_steps(stepped, stepper.ended)
         if leaving:
             stepper.begin_next()
             if self._horizons is not None:
@@ -279,11 +268,22 @@ class Rollout:
         if self._counts_episodes:
             for lane in lanes:
                 self.order.begin(episode_id(self.recorder, lane))
-        self._watcher.on_starts(self, lanes)
+        if self._watcher.is_listening:
+            for lane in lanes:
+                self._watcher.started(self.recorder.episode(lane), self.env, lane)
+
+    def _tell_steps(self, stepped: Sequence[int], ended: Sequence[int]) -> None:
+        watcher = self._watcher
+        if watcher.sees_steps:
+            for lane in stepped:
+                watcher.stepped(self.recorder.episode(lane), self.env, lane)
+        if watcher.sees_ends:
+            for lane in ended:
+                watcher.ended(self.recorder.episode(lane), self.env, lane)
 
     # --- Resets -----------------------------------------------------------------------------------------------------
 
-    def reset(self, manner: Manner) -> None:
+    def reset(self, mode: SampleMode) -> None:
         """Begin an episode in each lane. What running ones have is kept, as of an episode that was left; they never end."""
         left = [episode_id(self.recorder, lane) for lane in self._running()]
         self.needs_reset = True
@@ -296,7 +296,7 @@ class Rollout:
         self.needs_reset = False
         self._note_began(self._stepper.began)
         self.actor.forget()
-        self._observe(manner)
+        self._observe(mode)
 
     def _is_reset(self) -> bool:
         """Try to reset all lanes, in new environments if need be, and return whether it worked."""
@@ -321,11 +321,11 @@ class Rollout:
         self._needs_new_env = not isinstance(self.env, SyncLanes)
 
     def _renew(self) -> None:
-        if self._source.is_renewable:
+        if self._source.can_remake:
             self.close(by_force=True)
             self.env = self._source.build()
             self._stepper = self._new_stepper()
-            self._watcher.on_created(self)
+            self._watcher.created(self.env)
         self._needs_new_env = False
 
     def _lose_workers(self, error: BaseException) -> None:
@@ -335,7 +335,7 @@ class Rollout:
         self.order.forget([episode_id(self.recorder, lane) for lane in running])
         self.faults.drop(self.recorder, running)
         self._losses_in_a_row += 1
-        if not self._source.is_renewable or self._source.settings.gives_up(self._losses_in_a_row):
+        if not self._source.can_remake or self._source.settings.gives_up(self._losses_in_a_row):
             raise EnvError(
                 f"environments: found that a worker is silent or gone ({type(error).__name__}: {error}), for the "
                 f"{self._losses_in_a_row}. time without an episode that ended; expected answers. Look for what blocks or kills "
