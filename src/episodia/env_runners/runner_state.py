@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from episodia.env_runners.runner_settings import check_keys
-from episodia.episodes.recorder.recorder_lanes import episode_numbers, set_episode_numbers
 from episodia.errors import EnvRunnerError, EpisodiaError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def state_of(rollout: Rollout) -> dict[str, Any]:
         "seed": seeds.seed,
         "num_resets": seeds.num_resets,
         "num_evaluations": seeds.num_evaluations,
-        "episode_numbers": episode_numbers(rollout.recorder),
+        "episode_numbers": rollout.recorder.episode_numbers(),
         "generator": actor.generator.get_state().numpy().copy(),
         "rng": actor.random.rng.bit_generator.state,
     }
@@ -100,7 +99,7 @@ def _set_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     actor.module_to_env.set_state(state["module_to_env"])
     actor.generator.set_state(torch.from_numpy(np.array(state["generator"], np.uint8)))
     actor.random.rng.bit_generator.state = state["rng"]
-    set_episode_numbers(rollout.recorder, int(state["seed"]), state["episode_numbers"])
+    rollout.recorder.set_episode_numbers(int(state["seed"]), state["episode_numbers"])
     seeds.seed, seeds.num_resets = int(state["seed"]), int(state["num_resets"])
     seeds.num_evaluations = int(state["num_evaluations"])
     rollout.recorder.weights_version = state["weights_version"]
