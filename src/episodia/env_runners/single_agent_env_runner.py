@@ -31,7 +31,6 @@ from episodia.env_runners.runner_settings import (
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
-from episodia.episodes.recorder.recorder_lanes import episode_numbers, set_episode_numbers
 from episodia.modules.devices import device_of
 
 
@@ -250,8 +249,8 @@ class SingleAgentEnvRunner(EnvRunner):
         self._loop.recorder.weights_version = version
 
     def _own_state(self) -> dict[str, Any]:
-        return {"episode_numbers": episode_numbers(self._loop.recorder)}
+        return {"episode_numbers": self._loop.recorder.episode_numbers()}
 
     def _set_own_state(self, state: Mapping[str, Any]) -> None:
         numbers = checked_numbers(state["episode_numbers"], self.num_envs)
-        set_episode_numbers(self._loop.recorder, self.seed, numbers)
+        self._loop.recorder.set_episode_numbers(self.seed, numbers)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import episodia
 from episodia import EpisodeError, EpisodeList, SingleAgentEpisode
-from episodia.episodes.display.frames import is_image, pictures
+from episodia.episodes.display.episode_plots import is_image, pictures
 from episodia.errors import EpisodeKeyError, MissingExtraError
 from episodia.testing import EPISODES
 from walks import walk

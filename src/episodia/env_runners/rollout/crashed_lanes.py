@@ -11,7 +11,6 @@ from episodia.env_runners.rollout.episode_totals import EpisodeTotals
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import OnEnvError
 from episodia.episodes.recorder.recorder import Recorder
-from episodia.episodes.recorder.recorder_lanes import drop_lanes, episode_id, truncate_lanes
 
 
 @final
@@ -56,8 +55,8 @@ class Faults:
         failed = self.counted(infos)
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":
-            reasons = {episode_id(recorder, lane): infos[lane][RESTARTED] for lane in running}
-            self.truncated = truncate_lanes(recorder, running)
+            reasons = {recorder.episode_id(lane): infos[lane][RESTARTED] for lane in running}
+            self.truncated = recorder.truncate(running)
             self.dropped = [id_ for id_ in reasons if id_ not in self.truncated]
             self.reasons |= {id_: reasons[id_] for id_ in self.truncated}
             self.unseen_ends.update(self.truncated)
@@ -67,7 +66,7 @@ class Faults:
 
     def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
         """Forget the running episodes of `lanes`, and count what is lost."""
-        dropped = drop_lanes(recorder, lanes)
+        dropped = recorder.drop(lanes)
         self.dropped = list(dropped)
         for id_, steps in dropped.items():
             self.metrics.num_episodes_dropped += 1

@@ -16,7 +16,6 @@ from episodia.env_runners.rollout.finite_numbers import is_finite
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
-from episodia.episodes.recorder.recorder_lanes import episodes_here, is_surely_finite
 from episodia.errors import EnvError
 from episodia.trees import leaves
 
@@ -60,7 +59,7 @@ class HandOut:
 
     def collect(self, recorder: Recorder) -> None:
         """Let all that was recorded wait here, running episodes cut where they are."""
-        is_finite = is_surely_finite(recorder)
+        is_finite = recorder.is_surely_finite()
         self._keep(recorder.take(), is_finite)
 
     def collect_finished(self, recorder: Recorder) -> None:
@@ -87,7 +86,7 @@ class HandOut:
     def settle(self, recorder: Recorder, shapers: Sequence[RewardShaper]) -> None:
         """Give chunks the rewards that were set after they were cut."""
         chunks = (chunk for chunks in self._waiting for chunk in chunks)
-        settle(chunks, episodes_here(recorder), shapers, self._faults.unseen_ends)
+        settle(chunks, recorder.episodes_here(), shapers, self._faults.unseen_ends)
         self._is_finite = False  # nobody has looked at what was set
 
     def everything(self) -> EpisodeList:

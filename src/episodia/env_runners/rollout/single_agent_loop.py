@@ -25,7 +25,6 @@ from episodia.env_runners.seeding import Seeds, seed_for
 from episodia.episodes import EpisodeList
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.episodes.recorder.recorder import Recorder
-from episodia.episodes.recorder.recorder_lanes import episode_id, is_whole, steps_waiting
 from episodia.errors import EnvError
 
 
@@ -119,13 +118,13 @@ class SingleAgentLoop:
             self._running()
         )
         if bad:
-            self.order.forget([episode_id(self.recorder, lane) for lane in bad])
+            self.order.forget([self.recorder.episode_id(lane) for lane in bad])
             self.faults.drop(self.recorder, sorted(bad))
             self.needs_reset = True
             raise cannot_act_on(sorted(bad), error) from error
 
     def _play_steps(self, wanted: int, mode: SampleMode, waiting: int, on_complete: Callable[[], None]) -> None:
-        steps = waiting + steps_waiting(self.recorder)
+        steps = waiting + self.recorder.steps_waiting()
         if self.needs_reset and steps >= wanted:
             return  # for what is there already, environments need not work
         self._get_ready(mode)
@@ -134,7 +133,7 @@ class SingleAgentLoop:
         while steps < wanted:
             count = self._step(mode)
             if count is None or self.faults.num_steps_lost != lost:
-                lost, steps = self.faults.num_steps_lost, waiting + steps_waiting(self.recorder)
+                lost, steps = self.faults.num_steps_lost, waiting + self.recorder.steps_waiting()
             else:
                 steps += count
             if steps >= wanted:
@@ -240,7 +239,7 @@ class SingleAgentLoop:
         leaving = cut if stepper.begins_by_itself else stepper.ended
         if self._counts_episodes:
             for lane in stepper.ended:
-                self.order.end(episode_id(recorder, lane))
+                self.order.end(recorder.episode_id(lane))
         if leaving:
             # Their last observation goes through the pipeline now, or never.
             self.actor.observe_ends(EpisodeList(recorder.episode(lane) for lane in leaving), mode.explore)
@@ -267,7 +266,7 @@ class SingleAgentLoop:
     def _note_began(self, lanes: Sequence[int]) -> None:
         if self._counts_episodes:
             for lane in lanes:
-                self.order.begin(episode_id(self.recorder, lane))
+                self.order.begin(self.recorder.episode_id(lane))
         if self._watcher.is_listening:
             for lane in lanes:
                 self._watcher.started(self.recorder.episode(lane), self.env, lane)
@@ -285,7 +284,7 @@ class SingleAgentLoop:
 
     def reset(self, mode: SampleMode) -> None:
         """Begin an episode in each lane. What running ones have is kept, as of an episode that was left; they never end."""
-        left = [episode_id(self.recorder, lane) for lane in self._running()]
+        left = [self.recorder.episode_id(lane) for lane in self._running()]
         self.needs_reset = True
         while not self._is_reset():
             pass
@@ -332,7 +331,7 @@ class SingleAgentLoop:
         """Take note that a worker does not answer; all running episodes are dropped with it."""
         self.needs_reset = self._needs_new_env = True
         running = self._running()
-        self.order.forget([episode_id(self.recorder, lane) for lane in running])
+        self.order.forget([self.recorder.episode_id(lane) for lane in running])
         self.faults.drop(self.recorder, running)
         self._losses_in_a_row += 1
         if not self._source.can_remake or self._source.settings.gives_up(self._losses_in_a_row):
@@ -355,11 +354,11 @@ class SingleAgentLoop:
 
     def whole_episodes(self) -> list[str]:
         """Return the ids of the running episodes of which nothing was handed out yet."""
-        return [episode_id(self.recorder, lane) for lane in self._running() if is_whole(self.recorder, lane)]
+        return [self.recorder.episode_id(lane) for lane in self._running() if self.recorder.is_whole(lane)]
 
     def running_episodes(self) -> list[str]:
         """Return the ids of all running episodes."""
-        return [episode_id(self.recorder, lane) for lane in self._running()]
+        return [self.recorder.episode_id(lane) for lane in self._running()]
 
     def has_whole_episodes_only(self) -> bool:
         """Tell whether nothing was handed out yet of all episodes that are running."""

@@ -11,7 +11,7 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes.columns.indexing import with_int_bounds
-from episodia.episodes.display import list_plots
+from episodia.episodes.display.episode_plots import plot_list
 from episodia.episodes.display.episode_tables import episodes_html, episodes_text
 from episodia.episodes.lists import gather, list_columns, list_state
 from episodia.episodes.lists.episode_kinds import agents_in, are_multi_agent, listed
@@ -177,7 +177,7 @@ class EpisodeList(Sequence[Any]):
             EpisodeError: If `ax` is something else.
             MissingExtraError: If matplotlib is not installed.
         """
-        return list_plots.plot(self._episodes, ax)
+        return plot_list(self._episodes, ax)
 
     def __repr__(self) -> str:
         return episodes_text(self._episodes)

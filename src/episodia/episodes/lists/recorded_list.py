@@ -20,8 +20,8 @@ from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, s
 from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
-from episodia.episodes.recorder.recorded_episode import Layout, Prepared, handed_out
-from episodia.episodes.recorder.recorder_columns import RecorderColumn
+from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
+from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
 from episodia.trees import fresh, frozen, map_batch
 
 _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)

@@ -12,7 +12,6 @@ from episodia.columns import Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
-from episodia.episodes.recorder.recent_windows import recent_windows
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
@@ -52,7 +51,7 @@ class LiveEpisodes(EpisodeList):
     @property
     def _episodes(self) -> list[Any]:
         if self._listed is None:
-            self._listed = [self._recorder.episode(lane) for lane in range(self._recorder.num_lanes)]
+            self._listed = self._recorder.list_episodes()
         return self._listed
 
     @_episodes.setter
@@ -68,12 +67,12 @@ class LiveEpisodes(EpisodeList):
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with the key `key`."""
-        space = self._recorder._layout.observation_space
+        space = self._recorder.layout.observation_space
         return isinstance(space, spaces.Dict) and key in space.spaces
 
     def space_of(self, column: str) -> spaces.Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
-        layout = self._recorder._layout
+        layout = self._recorder.layout
         return {Columns.OBS: layout.observation_space, Columns.ACTIONS: layout.action_space}.get(column)
 
     @property
@@ -83,21 +82,22 @@ class LiveEpisodes(EpisodeList):
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane, read-only."""
-        return self._recorder.latest(column)
+        # After a write, the episodes that are listed already know better than the blocks.
+        return super().latest(column) if self._recorder.was_written(column) else self._recorder.latest(column)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all lanes; see `EpisodeList.flat`."""
         if column in (Columns.OBS, Columns.INFOS):
-            return Ragged(self._recorder.latest(column), self._offsets)
+            return Ragged(self.latest(column), self._offsets)
         return super().flat(column, tail=tail)
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs that are recorded."""
-        return list(self._recorder._layout.extras)
+        return list(self._recorder.layout.extras)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
         """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
-        values = recent_windows(self._recorder, column, shifts, fill)
+        values = self._recorder.recent_windows(column, shifts, fill)
         if values is None:
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
         return Ragged(values, self._offsets, 0, every)

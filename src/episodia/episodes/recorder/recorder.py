@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
@@ -11,29 +12,32 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.episodes.columns.filling import Fills
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.gather import taken
 from episodia.episodes.lists.recorded_list import RecordedList
+from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorded_chunk import Chunk
-from episodia.episodes.recorder.recorded_episode import Layout, continue_episode, growing_episode, prepared
-from episodia.episodes.recorder.recorder_columns import RecorderColumn
-from episodia.episodes.recorder.recorder_input import (
+from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
+from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
+from episodia.episodes.recorder.vector_infos import InfoEntry
+from episodia.episodes.recorder.vector_step import (
     Flags,
     Lanes,
     StepInput,
+    StepPlan,
     chosen_lanes,
     flags_of,
     lanes_that_begin,
     observed,
     stepped,
 )
-from episodia.episodes.recorder.tape import Tape
-from episodia.episodes.recorder.vector_infos import InfoEntry
-from episodia.episodes.recorder.vector_step import StepPlan
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
 from episodia.trees import fresh, frozen
+from episodia.types import Item
 
 # The infos of a step, and which lanes end with it, terminated and truncated or not.
 _Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
@@ -107,6 +111,11 @@ class Recorder:
     def num_lanes(self) -> int:
         """How many environments are recorded."""
         return self._num_lanes
+
+    @property
+    def layout(self) -> Layout:
+        """The columns that are recorded, and the spaces."""
+        return self._layout
 
     @property
     def lookback(self) -> int:
@@ -340,17 +349,24 @@ class Recorder:
         It is always the same object for one chunk, and is brought up to date by this call, not by steps. When it is handed
         out by `take`, that very object becomes finalized. What is written into it is what later readers see.
         """
-        chunk = self._up_to_date(lane)
-        listed = None if chunk.handed_to is None else chunk.handed_to()
-        if listed is not None:
-            listed.list_episodes()  # it is one of them, and may be changed by who asks
-        if chunk.is_handed_out and chunk.episode is not None:
-            return chunk.episode
-        return growing_episode(chunk, self._layout)
+        return self._episodes_of((self._up_to_date(lane),))[0]
+
+    def _episodes_of(self, chunks: Sequence[Chunk]) -> list[SingleAgentEpisode]:
+        """Return the episodes of `chunks`, which are up to date."""
+        for chunk in chunks:
+            listed = None if chunk.handed_to is None else chunk.handed_to()
+            if listed is not None:
+                listed.list_episodes()  # it is one of them, and the caller may change it
+        return growing_episodes(chunks, self._layout)
+
+    def list_episodes(self) -> list[SingleAgentEpisode]:
+        """Return the episodes of all lanes, in order; see `episode`. Of an idle lane it is the one that has ended."""
+        self._running()
+        return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
 
     def episodes(self) -> EpisodeList:
-        """Return the episodes of all lanes, in order; see `episode`. Of an idle lane it is the one that has ended."""
-        return EpisodeList(self.episode(lane) for lane in range(self._num_lanes))
+        """Return what `list_episodes` does, as an `EpisodeList`."""
+        return EpisodeList(self.list_episodes())
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane: a read-only batch, without a copy if lanes step together.
@@ -365,7 +381,7 @@ class Recorder:
             return self.episodes().latest(column)
         found = self._layout.column(column)
         tape, ahead = self._tape, 0 if found.is_track else -1
-        if found.written or not self._all_have(found):
+        if self.was_written(column) or not self._all_have(found):
             return self.episodes().latest(column)
         if tape.cursor is not None:
             leaves = [leaf.alias[:, tape.cursor + ahead] for leaf in tape.block.leaves(found)]
@@ -374,12 +390,47 @@ class Recorder:
             leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves(found)]
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
+    def was_written(self, column: str) -> bool:
+        """Tell whether somebody has written into `column` of an episode, so that it is not what the blocks hold."""
+        return column != Columns.INFOS and bool(self._layout.column(column).written)
+
     def _all_have(self, column: RecorderColumn) -> bool:
         """Tell whether the last item of each lane is in the current block, at its place."""
         if column.is_track:
             return not self._never_reset
         chunks = [self._up_to_date(lane) for lane in range(self._num_lanes)]
         return all(chunk.count(column) and chunk.cursor - 1 >= chunk.start for chunk in chunks)
+
+    def recent_windows(self, column: str, shifts: Sequence[int], fill: Item | Fills) -> Any:
+        """Return the items of `column` at `shifts` from the last observation of each lane: leaves `[lanes, K, ...]`.
+
+        Returns:
+            None where episodes have to be asked: the items are not in the block, or somebody wrote into an episode.
+        """
+        found, block = self._column_in_block(column), self._tape.block
+        known = [chunk for chunk in self._chunks if chunk is not None]
+        if found is None or not all(chunk.is_only_in(block) for chunk in known) or len(known) < self._num_lanes:
+            return None
+        self._running()
+        places = [(chunk.cursor, chunk.start, -chunk.t_at_slot_0) for chunk in known]
+        cursors, starts, births = np.array(places, np.int64).T[:, :, None]
+        slots = cursors + np.asarray(shifts, np.int64)
+        outside = (slots < births) | (slots > cursors - (not found.is_track))
+        if ((slots < starts) & ~outside).any():
+            return None
+        positions = np.where(outside, 0, slots + np.arange(len(known))[:, None] * block.slots)
+        values = found.nested([leaf.flat for leaf in block.leaves(found)])
+        fills = fill if isinstance(fill, Fills) else Fills((fill,) * len(shifts))
+        return taken(values, positions, outside if outside.any() else None, fills)
+
+    def _column_in_block(self, name: str) -> RecorderColumn | None:
+        layout = self._layout
+        if name not in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS) and name not in layout.extras:
+            return None
+        if (name == Columns.ACTIONS and layout.actions is None) or (name == Columns.REWARDS and layout.rewards is None):
+            return None  # before the first step
+        column = layout.column(name)
+        return None if column.written or any(leaf.dtype.hasobject for leaf in column.leaves) else column
 
     # --- Handing out ------------------------------------------------------------------------------------------------
 
@@ -429,3 +480,97 @@ class Recorder:
         episodes = RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()
         self._tape.release(still_read=[part.block for chunk in self._running() for part in chunk.parts])
         return episodes
+
+    # --- Lanes ------------------------------------------------------------------------------------------------------
+
+    def truncate(self, lanes: Iterable[int]) -> list[str]:
+        """End the running episodes of `lanes` with the last step that they have: truncated. The lanes are idle then.
+
+        Return the ids of those that leave something to hand out; an episode without a step since the last time does not.
+
+        >>> recorder = Recorder(None, None, num_lanes=1, seed=0)
+        >>> recorder.reset(np.zeros(1))
+        >>> recorder.step(np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1, bool), np.zeros(1, bool))
+        >>> recorder.truncate([0])
+        ['0-0-0']
+        >>> recorder.idle_lanes, recorder.take()
+        ([0], ...)
+        """
+        left = []
+        for lane in lanes:
+            if lane not in self._idle:
+                chunk = self._up_to_date(lane)
+                chunk.is_truncated = True
+                if chunk.num_steps:
+                    self._finished.append(chunk)
+                    left.append(chunk.id_)
+                self._idle.add(lane)
+        return left
+
+    def drop(self, lanes: Iterable[int]) -> dict[str, int]:
+        """Forget the running episodes of `lanes`, which are idle then; return for the id of each how many steps are lost.
+
+        Steps that were handed out before are not among them.
+        """
+        lost = {}
+        for lane in lanes:
+            if lane not in self._idle:
+                chunk = self._up_to_date(lane)
+                lost[chunk.id_] = chunk.num_steps
+                self._idle.add(lane)
+        return lost
+
+    def episode_id(self, lane: int) -> str:
+        """Return the id of the episode of `lane`, the last one if it is idle."""
+        return self._up_to_date(lane).id_
+
+    def steps_waiting(self) -> int:
+        """Return how many steps were recorded and not handed out yet."""
+        if not self._has_steps:
+            return 0
+        chunks = [*self._finished, *self._running()]
+        return sum(chunk.num_steps for chunk in chunks)
+
+    def episodes_here(self) -> dict[str, SingleAgentEpisode]:
+        """Return the episodes by their ids that are running, or have ended and not been handed out, in list form."""
+        chunks = [*self._finished, *self._running()]
+        return {episode.id_: episode for episode in growing_episodes(chunks, self._layout)}
+
+    def is_surely_finite(self) -> bool:
+        """Tell whether there is no NaN or infinite number in the observations and rewards since the last hand-out.
+
+        It looks at whole blocks, which costs little. It may say no without reason: slots that were never written count, too.
+        """
+        tape, layout = self._tape, self._layout
+        if tape.cursor is None or tape.has_chained or layout.observations is None or layout.rewards is None:
+            return False
+        # A sum may overflow where all terms are finite: then somebody takes a closer look.
+        with np.errstate(all="ignore"):
+            return all(
+                leaf.is_object
+                or leaf.array.dtype.kind != "f"
+                or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
+                for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
+                for leaf in tape.block.leaves(column)
+            )
+
+    def is_whole(self, lane: int) -> bool:
+        """Tell whether nothing of the running episode of `lane` was handed out yet."""
+        return lane not in self._idle and self._up_to_date(lane).t_started == 0
+
+    def episode_numbers(self) -> list[int]:
+        """Return for each lane how many episodes it has begun: part of the id of the next one."""
+        return list(self._numbers)
+
+    def set_episode_numbers(self, seed: int, numbers: list[int]) -> None:
+        """Let the ids of the next episodes consist of `seed`, their lane, and the number of that lane.
+
+        Raises:
+            EpisodeError: If there is not one number for each lane.
+        """
+        if len(numbers) != self._num_lanes:
+            raise EpisodeError(
+                f"recorder: found {len(numbers)} numbers, expected one for each of {self._num_lanes} lanes."
+            )
+        self._seed = str(seed)
+        self._numbers = [int(number) for number in numbers]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.columns import Columns
 from episodia.episodes.columns.rewards import REWARD_SPACE
-from episodia.errors import EpisodeError, EpisodiaError, ShapeError, SpaceError
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError, ShapeError, SpaceError
 from episodia.space_rules import admission, rules_of
 from episodia.spaces import ARRAY_SPACES
 from episodia.trees import describe, own, rebuild_tuple
+
+if TYPE_CHECKING:
+    from episodia.episodes.recorder.recorded_chunk import Chunk
 
 # Leaves of the nesting are numbers: positions in the list of leaves.
 Nesting: TypeAlias = Any
 
 _ARRAY_KINDS = "biufcmM"
+_LARGE_ROW = 1024  # bytes
 
 
 @final
@@ -117,6 +122,78 @@ class RecorderColumn:
                 "first: recorded columns have one dtype and one shape. Cast or reshape it; nothing was recorded."
             )
         return array
+
+
+class Layout(NamedTuple):
+    """The columns of a recorder. Those of steps are not known before the first step, observations not before a reset."""
+
+    observation_space: Space[Any] | None
+    action_space: Space[Any] | None
+    observations: RecorderColumn | None = None
+    actions: RecorderColumn | None = None
+    rewards: RecorderColumn | None = None
+    extras: Mapping[str, RecorderColumn] = {}
+
+    def columns(self) -> list[RecorderColumn]:
+        """Return all columns that are known."""
+        all_columns = (self.observations, self.actions, self.rewards, *self.extras.values())
+        return [column for column in all_columns if column is not None]
+
+    def column(self, name: str) -> RecorderColumn:
+        """Return the column `name`: one of `Columns`, or of an extra model output.
+
+        Raises:
+            EpisodeKeyError: If it is not known, or not yet.
+        """
+        if name == Columns.OBS:
+            found = self.observations
+        elif name == Columns.ACTIONS:
+            found = self.actions
+        else:
+            found = self.rewards if name == Columns.REWARDS else self.extras.get(name)
+        if found is None:
+            raise EpisodeKeyError(
+                f"recorder: found the column {name!r}, expected one of {[column.name for column in self.columns()]}. "
+                "Observations are there after the first reset, all others after the first step."
+            )
+        return found
+
+    @property
+    def known_observations(self) -> RecorderColumn:
+        """The column of observations, after the first reset."""
+        return _known(self.observations)
+
+    @property
+    def known_actions(self) -> RecorderColumn:
+        """The column of actions, after the first step."""
+        return _known(self.actions)
+
+    @property
+    def known_rewards(self) -> RecorderColumn:
+        """The column of rewards, after the first step."""
+        return _known(self.rewards)
+
+    def extras_of(self, chunk: Chunk) -> Mapping[str, RecorderColumn]:
+        """Return the extra columns that the episode of `chunk` has: none before its first step."""
+        return self.extras if chunk.t else {}
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether the memory of a step matters more than the time in which it is copied.
+
+        An episode that goes on in another block is joined by a copy, and is there twice as long as somebody keeps the block.
+        """
+        return bytes_of_row(self.columns()) >= _LARGE_ROW
+
+    def columns_of(self, chunk: Chunk) -> list[RecorderColumn]:
+        """Return the columns that the episode of `chunk`, which has steps, has."""
+        return [self.known_observations, self.known_actions, self.known_rewards, *self.extras_of(chunk).values()]
+
+
+def _known(column: RecorderColumn | None) -> RecorderColumn:
+    if column is None:
+        raise EpisodeError("recorder: found a question about a column before its first data, expected `reset` first.")
+    return column
 
 
 def bytes_of_row(columns: Iterable[RecorderColumn]) -> int:

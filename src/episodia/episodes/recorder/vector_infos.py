@@ -97,8 +97,8 @@ class LazyInfos(ObjectStorage):
 
     __slots__ = ("_length", "_make")
 
-    def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: Callable[[], int]) -> None:
-        """Let `make` return the infos, and `length` how many there are, as long as nobody has asked for them."""
+    def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: int) -> None:
+        """Let `make` return the infos, of which there are `length`, when they are first read."""
         self._make = make
         self._length = length
         self._num_empty = 0
@@ -124,12 +124,11 @@ class LazyInfos(ObjectStorage):
         self._items.append(item)
 
     def __len__(self) -> int:
-        return len(self._items) if self.is_made else self._length()
+        return len(self._items) if self.is_made else self._length
 
     def share(self, positions: slice) -> ObjectStorage:
         if self.is_made:
             return super().share(positions)
         # What is recorded does not change, so it may be made later, and by each for itself.
-        make, made = self._make, len(self)
-        length = len(range(made)[positions])
-        return LazyInfos(lambda: make()[:made][positions], lambda: length)
+        make = self._make
+        return LazyInfos(lambda: make()[positions], len(range(len(self))[positions]))

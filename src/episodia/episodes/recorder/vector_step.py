@@ -1,14 +1,19 @@
-"""The short way of a vector step into a block, for all lanes at once."""
+"""The vector step: what a recorder is given, checked before anything is recorded, and the plan by which it is written."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from episodia.episodes.recorder.recorded_episode import Layout
-from episodia.episodes.recorder.recorder_columns import RecorderColumn
-from episodia.episodes.recorder.tape import Tape
+from episodia.columns import Columns
+from episodia.episodes.columns.rewards import REWARD_SPACE
+from episodia.episodes.recorder.blocks import Tape
+from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn, as_array
+from episodia.episodes.single_agent.single_agent_columns import as_extras, names
+from episodia.errors import EpisodeError, EpisodeIndexError, ShapeError
+from episodia.trees import describe
 
 _BOOL = np.dtype(np.bool_)
 
@@ -131,3 +136,151 @@ def _writers(column: RecorderColumn, tape: Tape) -> list[_Writer]:
         _Writer(array.rows[ahead:], leaf.dtype, (lanes, *leaf.shape), array.flat, ahead)
         for leaf, array in zip(column.leaves, tape.block.leaves(column), strict=True)
     ]
+
+
+Lanes: TypeAlias = Sequence[int] | np.ndarray | None
+Values: TypeAlias = list[tuple[RecorderColumn, list[Any]]]
+
+
+class StepInput(NamedTuple):
+    """The arguments of `Recorder.step`."""
+
+    observations: Any
+    actions: Any
+    rewards: Any
+    terminateds: Any
+    truncateds: Any
+    infos: Any
+    extras: Mapping[str, Any] | None
+
+
+class Flags(NamedTuple):
+    """How the episodes of some lanes go on: two boolean arrays, one value for each lane."""
+
+    terminateds: np.ndarray
+    truncateds: np.ndarray
+
+
+def chosen_lanes(lanes: Lanes, num_lanes: int) -> tuple[np.ndarray | None, Sequence[int]]:
+    """Return `lanes` as an array, None for all of them in order, and as a sequence of numbers.
+
+    Raises:
+        EpisodeIndexError: If there is no such lane, or one is named twice.
+
+    >>> chosen_lanes(np.array([False, True]), 2)
+    (array([1]), [1])
+    """
+    if lanes is None:
+        return None, range(num_lanes)
+    found = np.asarray(lanes)
+    if found.dtype == np.bool_ and found.shape == (num_lanes,):
+        found = np.flatnonzero(found)
+    if not found.size:
+        found = np.zeros(0, np.int64)
+    is_valid = found.ndim == 1 and found.dtype.kind in "iu" and len(set(found.tolist())) == len(found)
+    if not is_valid or (found.size and not 0 <= found.min() <= found.max() < num_lanes):
+        raise EpisodeIndexError(
+            f"found the lanes {describe(lanes)}, expected different numbers from 0 to {num_lanes - 1}, or a boolean mask of "
+            f"{num_lanes}. Nothing was recorded."
+        )
+    if found.size == num_lanes and (found == np.arange(num_lanes)).all():
+        return None, range(num_lanes)
+    return found, found.tolist()
+
+
+def mask_of(name: str, flags: Any, count: int) -> np.ndarray:
+    """Return `flags` as a boolean array.
+
+    Raises:
+        ShapeError: If they are something else than `count` booleans.
+    """
+    array = flags if type(flags) is np.ndarray else as_array(flags, name)
+    if array.shape != (count,) or (array.dtype != np.bool_ and count):
+        raise ShapeError(
+            f"{name}: found {describe(array)}, expected bool[{count}], one flag for each lane. Pass what `env.step` returned; "
+            "nothing was recorded."
+        )
+    return array if array.dtype == np.bool_ else array.astype(np.bool_)
+
+
+def flags_of(step: StepInput, count: int) -> Flags:
+    """Return the flags of the end."""
+    return Flags(
+        mask_of(Columns.TERMINATEDS, step.terminateds, count), mask_of(Columns.TRUNCATEDS, step.truncateds, count)
+    )
+
+
+def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) -> list[int]:
+    """Return the lanes that begin an episode with a step of `lanes`: all that are idle must, and no other.
+
+    Raises:
+        EpisodeError: If `resets` is another mask.
+
+    >>> lanes_that_begin([False, True, False], None, {1}, 3)
+    [1]
+    """
+    _, numbers = chosen_lanes(lanes, num_lanes)
+    mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
+    began: list[int] = mask.nonzero()[0].tolist()
+    if lanes is None:
+        needed = idle
+    else:
+        began, needed = [numbers[row] for row in began], idle.intersection(numbers)
+    if len(began) != len(needed) or not needed.issuperset(began):
+        raise EpisodeError(
+            f"recorder: found a step with the resets of {began}, expected those of the lanes {sorted(needed)}, whose episodes "
+            "have ended or not begun. Call `reset(..., lanes=...)` first, or pass `resets=` for environments that reset "
+            "themselves at the next step; nothing was recorded."
+        )
+    return began
+
+
+def observed(layout: Layout, observations: Any, count: int) -> tuple[Layout, list[Any]]:
+    """Return the leaves of `observations`, and the layout, in which the first of them fix the column."""
+    column = layout.observations
+    if column is None:
+        column = RecorderColumn.from_first(Columns.OBS, layout.observation_space, observations, is_track=True)
+        layout = layout._replace(observations=column)
+    return layout, column.flat(observations, count)
+
+
+def stepped(layout: Layout, step: StepInput, count: int, *, is_first: bool) -> tuple[Layout, Values]:
+    """Return the leaves of a step by column, and the layout, in which the first data fixes a column.
+
+    Args:
+        layout: What is known so far.
+        step: What was given.
+        count: How many lanes step.
+        is_first: Whether this is the first step since the last hand-out, with which extra columns may change.
+
+    Raises:
+        EpisodeError: If something does not fit.
+    """
+    layout, observations = observed(layout, step.observations, count)
+    if layout.actions is None:
+        layout = layout._replace(
+            actions=RecorderColumn.from_first(Columns.ACTIONS, layout.action_space, step.actions),
+            rewards=RecorderColumn.from_first(Columns.REWARDS, REWARD_SPACE, step.rewards),
+        )
+    extras = as_extras(step.extras)
+    if extras.keys() != layout.extras.keys():
+        layout = layout._replace(extras=_extra_columns(layout, extras, is_first=is_first))
+    values: Values = [
+        (layout.known_observations, observations),
+        (layout.known_actions, layout.known_actions.flat(step.actions, count)),
+        (layout.known_rewards, layout.known_rewards.flat(step.rewards, count)),
+    ]
+    return layout, values + [(column, column.flat(extras[name], count)) for name, column in layout.extras.items()]
+
+
+def _extra_columns(layout: Layout, extras: Mapping[str, Any], *, is_first: bool) -> dict[str, RecorderColumn]:
+    known = layout.extras
+    if not is_first:
+        raise EpisodeError(
+            f"found the extra model outputs {names(extras)}, expected {names(known)} as in the steps before. Give the same "
+            "names at each step, or `take()` the episodes first: new chunks may have other columns. Nothing was recorded."
+        )
+    return {
+        name: known[name] if name in known else RecorderColumn.from_first(name, None, batch)
+        for name, batch in extras.items()
+    }
