@@ -18,7 +18,7 @@ from episodia.learners import (
     AdaptiveKL,
     AlgorithmConfig,
     ClipByNorm,
-    Evaluation,
+    EvaluatedSteps,
     GradientFunction,
     Learner,
     OptimizerConfig,
@@ -99,7 +99,7 @@ class Own(AlgorithmConfig):
         return {}
 
     def loss(self, module, batch, coefficients):
-        return self.of(Evaluation(module, batch).logp())
+        return self.of(EvaluatedSteps(module, batch).logp())
 
 
 LOSSES = {

@@ -16,9 +16,8 @@ from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.algorithms.coefficients import Coefficients
-from episodia.learners.batch_checks import ModuleBatch
 from episodia.learners.default_learner_pipeline import default_pipeline
-from episodia.learners.gradients.computed_gradients import Gradients
+from episodia.learners.gradients.backward_pass import Gradients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import (
     MeasuredGradients,
@@ -29,8 +28,8 @@ from episodia.learners.gradients.gradient_averages import (
     total_weight,
 )
 from episodia.learners.gradients.gradient_steps import GradientSteps
-from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
-from episodia.learners.networks import Networks
+from episodia.learners.learner_modules import LearnerModules
+from episodia.learners.minibatches import Minibatch, ModuleBatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.state_checks import (
     check_components,
@@ -92,7 +91,7 @@ class Learner:
         self.config = config
         self.device = usable_device(LearnerError, device)
         self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
-        self._networks = Networks(modules)
+        self._networks = LearnerModules(modules)
         self._differentiation = Differentiation(self._networks, config)
         # Not before it is known that they can learn.
         for module in self._networks.torch_modules.values():

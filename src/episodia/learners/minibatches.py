@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError, LearnerError
-from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.trees import leaves, map_batch
 
 
@@ -197,3 +196,51 @@ def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
 def _is_on(leaf: torch.Tensor, device: torch.device) -> bool:
     # A device without a number is any of its kind.
     return leaf.device == device or (leaf.device.type == device.type and device.index is None)
+
+
+ModuleBatch: TypeAlias = dict[str, Any]
+
+
+def check_batch(batch: Mapping[str, ModuleBatch]) -> None:
+    """Check that `batch` is a dict of modules, each of which has a dict of columns with rows.
+
+    Raises:
+        BatchError: If it is not.
+
+    >>> check_batch({"default_policy": {"obs": torch.zeros(3, 2)}})
+    """
+    if not isinstance(batch, Mapping):
+        raise BatchError(
+            f"batch: found {describe_column(batch)}, expected a dict of modules, `{{module_id: {{column: rows}}}}`. Pass what "
+            "`Learner.batch_of` returns."
+        )
+    for module_id, columns in batch.items():
+        check_columns(module_id, columns)
+
+
+def check_columns(module_id: str, columns: ModuleBatch) -> None:
+    """Check that `columns` is a dict of columns with rows.
+
+    Raises:
+        BatchError: If it is not.
+    """
+    check_is_dict(module_id, columns)
+    for path, leaf in leaves(columns):
+        if not _has_rows(leaf):
+            raise BatchError(
+                f"batch of {module_id!r}: found {describe_column(leaf)} in the column {path}, expected a tensor, an array or "
+                "a list with one row for each step or sequence. Correct the piece of the learner pipeline that writes it."
+            )
+
+
+def check_is_dict(module_id: str, columns: ModuleBatch) -> None:
+    """Check that `columns` is a dict, and look at none of them."""
+    if not isinstance(columns, dict):
+        raise BatchError(
+            f"batch of {module_id!r}: found {describe_column(columns)}, expected a dict of columns. Pass what the "
+            "learner pipeline makes of episodes."
+        )
+
+
+def _has_rows(leaf: object) -> bool:
+    return leaf.ndim > 0 if isinstance(leaf, (torch.Tensor, np.ndarray)) else isinstance(leaf, list)

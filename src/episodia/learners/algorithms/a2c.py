@@ -16,7 +16,7 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
 
@@ -64,7 +64,7 @@ class A2CConfig(AlgorithmConfig):
 
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )

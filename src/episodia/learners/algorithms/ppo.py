@@ -14,11 +14,10 @@ from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient
 from episodia.learners.algorithms.config_checks import check_positive, check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
 
@@ -79,7 +78,7 @@ class PPOConfig(AlgorithmConfig):
 
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
@@ -112,7 +111,7 @@ def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tenso
     return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip, 1.0 + clip) * advantages)
 
 
-def _divergence(steps: Evaluation, log_ratios: Tensor) -> Tensor:
+def _divergence(steps: EvaluatedSteps, log_ratios: Tensor) -> Tensor:
     """Return KL(π_old ‖ π): exactly, if episodes hold what the distributions were made of, else estimated from the actions."""
     if not steps.has(Columns.ACTION_DIST_INPUTS):
         return _estimated_divergence(log_ratios)

@@ -15,7 +15,7 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 
 
 @final
@@ -52,7 +52,7 @@ class ReinforceConfig(AlgorithmConfig):
 
     def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · R − c · H."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
         policy_loss = -(steps.logp() * returns).mean()
         entropy = steps.entropy().mean()

@@ -10,12 +10,10 @@ import torch
 
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.batch_checks import ModuleBatch, check_batch
-from episodia.learners.gradients.computed_gradients import Computed, compute
+from episodia.learners.gradients.backward_pass import BackwardPass, compute
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
-from episodia.learners.minibatches import on_device
-from episodia.learners.network_buffers import Buffers
-from episodia.learners.networks import Networks
+from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
+from episodia.learners.minibatches import ModuleBatch, check_batch, on_device
 from episodia.learners.optimizers import trained_names
 
 
@@ -31,11 +29,11 @@ class Differentiation:
         LearnerError: If its optimizers do not fit the modules.
     """
 
-    def __init__(self, networks: Networks, config: AlgorithmConfig) -> None:
+    def __init__(self, networks: LearnerModules, config: AlgorithmConfig) -> None:
         self._networks = networks
         self._config = config
         self.trained = networks.chosen(trained_names(networks.parameters, config.optimizers))
-        self.buffers = Buffers({module_id: networks.torch_modules[module_id] for module_id in self.trained})
+        self.buffers = NetworkBuffers({module_id: networks.torch_modules[module_id] for module_id in self.trained})
 
     def learnable(self, batch: Mapping[str, ModuleBatch]) -> dict[str, ModuleBatch]:
         """Return the batches of the modules that are trained.
@@ -71,7 +69,9 @@ class Differentiation:
             with self._networks.learning(module_ids), torch.enable_grad():
                 yield
 
-    def computed(self, columns: Mapping[str, ModuleBatch], coefficients: Mapping[str, Mapping[str, float]]) -> Computed:
+    def computed(
+        self, columns: Mapping[str, ModuleBatch], coefficients: Mapping[str, Mapping[str, float]]
+    ) -> BackwardPass:
         """Return losses and gradients for columns on the device, see `compute`; to be called while modules are `learning`."""
         return compute(self._networks.modules, self.trained, self._config, columns, coefficients)
 

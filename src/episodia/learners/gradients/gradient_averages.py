@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from episodia.arguments import checked_each, is_number
 from episodia.errors import LearnerError
-from episodia.learners.gradients.computed_gradients import Computed, Gradients, flattened
+from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, flattened
 from episodia.learners.update_metrics import Metrics
 
 # How much a set of gradients counts: for all modules alike, or for each; the number of steps it was computed from.
@@ -34,7 +34,7 @@ class MeasuredGradients(dict[str, Tensor]):
         self.metrics = metrics
 
 
-def measured(computed: Computed, parameters: Mapping[str, Mapping[str, Parameter]]) -> MeasuredGradients:
+def measured(computed: BackwardPass, parameters: Mapping[str, Mapping[str, Parameter]]) -> MeasuredGradients:
     """Return what was computed, ready to be sent away.
 
     Who applies gradients sees no loss. So where that is not finite, the gradients are NaN, all of them: otherwise a module

@@ -12,7 +12,7 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algori
 from episodia.learners.algorithms.coefficients import Coefficients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
-from episodia.learners.networks import Networks
+from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
 from episodia.modules.devices import device_of
@@ -49,7 +49,7 @@ class GradientFunction:
         check_algorithm(config)
         self.config = config
         copied: Any = copy.deepcopy(modules)
-        self._networks = Networks(copied)
+        self._networks = LearnerModules(copied)
         self._differentiation = Differentiation(self._networks, config)
         self._coefficients = Coefficients(config.coefficients(), self._differentiation.trained)
 

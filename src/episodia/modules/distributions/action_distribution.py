@@ -22,7 +22,13 @@ _FULL_PRECISION = (torch.float32, torch.float64)
 
 
 class ActionDistribution(ABC):
-    """One distribution of actions for each row of a batch. Actions are values of the action space."""
+    """One distribution of actions for each row of a batch. Actions are values of the action space.
+
+    Attributes:
+        spec: What the distribution was made with; None if it was not made of a module's outputs.
+    """
+
+    spec: DistributionSpec | None = None
 
     @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> Any:
@@ -217,7 +223,8 @@ def checked_actions(spec: DistributionSpec, actions: Any, shape: tuple[int, ...]
 
 def another_kind(spec: DistributionSpec, other: object) -> ModuleError:
     """Return the error for a comparison of distributions over different spaces."""
-    found = getattr(other, "_spec", type(other).__name__)
+    spec_of_other = other.spec if isinstance(other, ActionDistribution) else None
+    found = type(other).__name__ if spec_of_other is None else spec_of_other
     return ModuleError(
         f"{spec}: found {found} to compare with, expected a distribution of the same kind and size. "
         "Make both with one `dist_for(action_space)`."

@@ -58,7 +58,7 @@ class Bernoulli(ActionDistribution):
     """
 
     def __init__(self, spec: BernoulliSpec, logits: Tensor) -> None:
-        self._spec = spec
+        self.spec: BernoulliSpec = spec
         self.logits = logits
 
     @property
@@ -76,10 +76,10 @@ class Bernoulli(ActionDistribution):
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-probability of one action per row."""
-        actions = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
-        bits = classes_of(self._spec, actions, 0)
+        actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
+        bits = classes_of(self.spec, actions, 0)
         if bool(((bits != 0) & (bits != 1)).any()):
-            raise outside(self._spec, actions)
+            raise outside(self.spec, actions)
         signs = 2 * bits.reshape(self.logits.shape) - 1
         return logsigmoid(signs * self.logits).sum(-1)
 
@@ -90,12 +90,12 @@ class Bernoulli(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`."""
-        if not isinstance(other, Bernoulli) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Bernoulli) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         mine, theirs = self.logits, other.logits
         ones = mine.sigmoid() * (logsigmoid(mine) - logsigmoid(theirs))
         zeros = (-mine).sigmoid() * (logsigmoid(-mine) - logsigmoid(-theirs))
         return (ones + zeros).sum(-1)
 
     def _actions(self, flat: Tensor) -> Tensor:
-        return flat.reshape((*self.batch_shape, *self._spec.shape)).to(self._spec.dtype)
+        return flat.reshape((*self.batch_shape, *self.spec.shape)).to(self.spec.dtype)

@@ -67,7 +67,7 @@ class Gaussian(ActionDistribution):
     """
 
     def __init__(self, spec: GaussianSpec, mean: Tensor, log_std: Tensor) -> None:
-        self._spec = spec
+        self.spec: GaussianSpec = spec
         self.mean = mean
         self.log_std = log_std
 
@@ -86,7 +86,7 @@ class Gaussian(ActionDistribution):
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-density of one action per row."""
-        actions = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
+        actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         flat: Tensor = actions.reshape(self.mean.shape).to(self.mean.dtype)
         deviation = (flat - self.mean) * torch.exp(-self.log_std)
         return -(0.5 * deviation.square() + self.log_std + _HALF_LOG_TAU).sum(-1)
@@ -97,11 +97,11 @@ class Gaussian(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`."""
-        if not isinstance(other, Gaussian) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Gaussian) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         ratio = torch.exp(2.0 * (self.log_std - other.log_std))
         distance = ((self.mean - other.mean) * torch.exp(-other.log_std)).square()
         return (other.log_std - self.log_std + 0.5 * (ratio + distance - 1.0)).sum(-1)
 
     def _actions(self, flat: Tensor) -> Tensor:
-        return flat.reshape((*self.batch_shape, *self._spec.shape)).to(self._spec.dtype)
+        return flat.reshape((*self.batch_shape, *self.spec.shape)).to(self.spec.dtype)

@@ -70,7 +70,7 @@ class MultiCategorical(ActionDistribution):
     """
 
     def __init__(self, spec: MultiCategoricalSpec, log_probabilities: Tensor) -> None:
-        self._spec = spec
+        self.spec: MultiCategoricalSpec = spec
         self.log_probabilities = log_probabilities
 
     @property
@@ -88,7 +88,7 @@ class MultiCategorical(ActionDistribution):
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-probability of one action per row; -inf if a part of it is not allowed."""
-        spec = self._spec
+        spec = self.spec
         actions = checked_actions(spec, actions, (*self.batch_shape, *spec.shape))
         layout = _layout(spec.sizes, spec.starts, actions.device)
         classes = classes_of(spec, actions.reshape(self.log_probabilities.shape[:-1]), layout.starts)
@@ -102,12 +102,12 @@ class MultiCategorical(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`; inf where `other` forbids what this one allows."""
-        if not isinstance(other, MultiCategorical) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, MultiCategorical) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return divergence(self.log_probabilities, other.log_probabilities).sum(-1)
 
     def _actions(self, classes: Tensor) -> Tensor:
-        spec = self._spec
+        spec = self.spec
         if any(spec.starts):
             classes = classes + _layout(spec.sizes, spec.starts, classes.device).starts
         return classes.reshape((*self.batch_shape, *spec.shape)).to(spec.dtype)

@@ -90,7 +90,7 @@ class Nested(ActionDistribution):
     """
 
     def __init__(self, spec: NestedSpec, parts: tuple[ActionDistribution, ...]) -> None:
-        self._spec = spec
+        self.spec: NestedSpec = spec
         self.parts = parts
 
     @property
@@ -100,15 +100,15 @@ class Nested(ActionDistribution):
 
     def sample(self, generator: torch.Generator | None = None) -> Any:
         """Draw one action per row, see `ActionDistribution.sample`; the parts draw in their order."""
-        return self._spec.join([part.sample(generator) for part in self.parts])
+        return self.spec.join([part.sample(generator) for part in self.parts])
 
     def mode(self) -> Any:
         """Return the most probable action of each row."""
-        return self._spec.join([part.mode() for part in self.parts])
+        return self.spec.join([part.mode() for part in self.parts])
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-probability of one action per row: the sum over the parts."""
-        return self._sum(lambda part, action: part.logp(action), self._spec.split(actions))
+        return self._sum(lambda part, action: part.logp(action), self.spec.split(actions))
 
     def entropy(self) -> Tensor:
         """Return the entropy of each row, in nats: the sum over the parts."""
@@ -116,8 +116,8 @@ class Nested(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`: the sum over the parts."""
-        if not isinstance(other, Nested) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Nested) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return self._sum(lambda mine, theirs: mine.kl(theirs), list(other.parts))
 
     def _sum(self, function: Callable[[ActionDistribution, Any], Tensor], values: list[Any]) -> Tensor:

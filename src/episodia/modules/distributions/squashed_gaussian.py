@@ -63,7 +63,7 @@ class SquashedGaussian(ActionDistribution):
     """
 
     def __init__(self, spec: SquashedGaussianSpec, gaussian: Gaussian) -> None:
-        self._spec = spec
+        self.spec: SquashedGaussianSpec = spec
         self.gaussian = gaussian
 
     @property
@@ -81,9 +81,9 @@ class SquashedGaussian(ActionDistribution):
 
     def logp(self, actions: Any) -> Tensor:
         """Return the log-density of one action per row; actions at or beyond ±1 count as those right before it."""
-        found = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
+        found = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         inner = torch.atanh(found.to(self.gaussian.mean.dtype).clamp(-_LARGEST, _LARGEST))
-        slopes = _log_slope(inner).reshape((*self.batch_shape, math.prod(self._spec.shape)))
+        slopes = _log_slope(inner).reshape((*self.batch_shape, math.prod(self.spec.shape)))
         return self.gaussian.logp(inner) - slopes.sum(-1)
 
     def entropy(self) -> Tensor:
@@ -96,12 +96,12 @@ class SquashedGaussian(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`: tanh loses nothing, so it is that of the Gaussians."""
-        if not isinstance(other, SquashedGaussian) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, SquashedGaussian) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return self.gaussian.kl(other.gaussian)
 
     def _squashed(self, inner: Tensor) -> Tensor:
-        return inner.tanh().clamp(-_LARGEST, _LARGEST).to(self._spec.dtype)
+        return inner.tanh().clamp(-_LARGEST, _LARGEST).to(self.spec.dtype)
 
 
 def _log_slope(inner: Tensor) -> Tensor:

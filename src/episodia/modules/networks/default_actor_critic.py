@@ -14,8 +14,7 @@ from episodia.columns import Columns
 from episodia.errors import ModuleError
 from episodia.modules.networks.actor_critic import ActorCritic, needed
 from episodia.modules.networks.encoders import encoder_for
-from episodia.modules.networks.layer_calls import called, passed
-from episodia.modules.networks.layers import check_size, check_sizes, linear, recurrent_layer, tower
+from episodia.modules.networks.layers import called, check_size, check_sizes, linear, passed, recurrent_layer, tower
 from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
 from episodia.types import Batch, Item, State
 

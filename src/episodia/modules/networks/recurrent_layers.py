@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from episodia.errors import ModuleError
 from episodia.modules.distributions.action_distribution import describe
-from episodia.modules.networks.layer_calls import can_step, one_step
+from episodia.modules.networks.layers import can_step, one_step
 
 StateTensors = dict[str, Tensor]
 Cell = nn.LSTM | nn.GRU

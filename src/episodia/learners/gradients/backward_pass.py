@@ -19,7 +19,7 @@ Gradients: TypeAlias = dict[str, Tensor]
 Named = TypeVar("Named")
 
 
-class Computed(NamedTuple):
+class BackwardPass(NamedTuple):
     """What a backward pass gave, by module: gradients by name, the loss, and metrics.
 
     Where what a module puts out is NaN already, its loss is NaN, and there are no gradients.
@@ -36,7 +36,7 @@ def compute(
     config: AlgorithmConfig,
     batch: Mapping[str, dict[str, Any]],
     coefficients: Mapping[str, Mapping[str, float]],
-) -> Computed:
+) -> BackwardPass:
     """Return losses, and gradients of all `parameters`; nothing is changed.
 
     One backward pass serves all modules, unless they share parameters: then each has its own, since its steps may have to
@@ -76,7 +76,7 @@ def compute(
                 f"({type(error).__name__}: {error}), expected one of which torch knows how it came about, and weights that "
                 "want gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
             ) from error
-    return Computed(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
+    return BackwardPass(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
 
 
 def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any], error: Exception) -> LearnerError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
@@ -16,7 +17,7 @@ from episodia.modules.modes import mode
 
 
 @final
-class Networks:
+class LearnerModules:
     """The modules of a learner, and the names of their parameters.
 
     A parameter is named as in its module, `actor.tower.0.weight`; if there is a dict of modules, with the module's id in front,
@@ -32,9 +33,9 @@ class Networks:
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
     >>> walker = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=())
-    >>> list(Networks(walker).parameters)
+    >>> list(LearnerModules(walker).parameters)
     ['actor_head.weight', 'actor_head.bias', 'critic_head.weight', 'critic_head.bias']
-    >>> list(Networks({"left": walker}).parameters)[0]
+    >>> list(LearnerModules({"left": walker}).parameters)[0]
     'left.actor_head.weight'
     """
 
@@ -141,3 +142,44 @@ def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
 def _is_mapping(modules: object) -> bool:
     # A container of torch's, `nn.ModuleDict`, is a dict of modules, though no `Mapping`.
     return isinstance(modules, (Mapping, nn.ModuleDict))
+
+
+# Copies of buffers, by module.
+Kept: TypeAlias = dict[str, list[Tensor]]
+
+
+@final
+class NetworkBuffers:
+    """The buffers of some modules that are a part of their states. Forward passes write into them, whatever comes of the loss.
+
+    Args:
+        modules: The modules, by id.
+
+    >>> buffers = NetworkBuffers({"net": nn.Sequential(nn.BatchNorm1d(2)), "plain": nn.Linear(2, 2)})
+    >>> {module_id: len(copies) for module_id, copies in buffers.kept(["net", "plain"]).items()}
+    {'net': 3}
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        self._modules = {module_id: module for module_id, module in modules.items() if _buffers(module)}
+
+    def kept(self, module_ids: Collection[str]) -> Kept:
+        """Return copies of the buffers of these modules; nothing for those that have none."""
+        return {
+            module_id: [buffer.clone() for buffer in _buffers(module)]
+            for module_id, module in self._modules.items()
+            if module_id in module_ids
+        }
+
+    def restore(self, kept: Kept, module_ids: Iterable[str] | None = None) -> None:
+        """Let these modules, or all, have the buffers again of which `kept` has copies."""
+        for module_id in kept if module_ids is None else [each for each in module_ids if each in kept]:
+            with torch.no_grad():
+                for buffer, copied in zip(_buffers(self._modules[module_id]), kept[module_id], strict=True):
+                    buffer.copy_(copied)
+
+
+def _buffers(module: nn.Module) -> list[Tensor]:
+    parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    state = module.state_dict(keep_vars=True)
+    return [value for name, value in state.items() if name not in parameters and isinstance(value, Tensor)]

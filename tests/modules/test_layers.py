@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from episodia.modules.networks.layer_calls import Tower, can_step, one_step, passed
+from episodia.modules.networks.layers import Tower, can_step, one_step, passed
 
 
 def _tower() -> Tower:

@@ -10,7 +10,7 @@ from torch import Tensor
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
-from episodia.learners.batch_checks import check_is_dict
+from episodia.learners.minibatches import check_is_dict
 from episodia.trees import map_batch
 
 # Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
@@ -18,7 +18,7 @@ _MASK_KEY = "action_mask"
 
 
 @final
-class Evaluation:
+class EvaluatedSteps:
     """The steps of a batch that count for the loss, one after another, and what the module puts out for them.
 
     Padding, burn-in and whatever else `loss_mask` excludes is left out before anything is computed of it. So a loss is written
@@ -38,7 +38,7 @@ class Evaluation:
     >>> from episodia.modules import MLPActorCritic
     >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=())
     >>> batch = {"obs": torch.zeros(3, 3), "actions": torch.tensor([0, 1, 1]), "loss_mask": torch.tensor([True, False, True])}
-    >>> Evaluation(module, batch).logp()
+    >>> EvaluatedSteps(module, batch).logp()
     tensor([-0.6931, -0.6931], grad_fn=<SqueezeBackward1>)
     """
 

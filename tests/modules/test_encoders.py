@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from episodia.errors import ModuleError
-from episodia.modules.networks.features import flat_features
+from episodia.modules.networks.encoders import flat_features
 from episodia.spaces import map_space
 from episodia.stacking import stack
 from episodia.testing import SPACES
