@@ -35,7 +35,7 @@ from episodia.env_runners.runner_settings import (
     check_whole,
 )
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import EnvRunnerError
 from episodia.modules.modes import mode
 
@@ -215,7 +215,7 @@ class MultiAgentEnvRunner:
         random_actions: bool = False,
         force_reset: bool = False,
         count_steps_by: CountStepsBy | None = None,
-    ) -> EpisodeList:
+    ) -> EpisodeList[MultiAgentEpisode]:
         """Let the agents act, and return what happened, finalized.
 
         With `num_timesteps`, all environments are stepped together until at least so many steps are recorded: fewer than
@@ -265,7 +265,7 @@ class MultiAgentEnvRunner:
 
     # --- Beside sampling --------------------------------------------------------------------------------------------
 
-    def evaluate(self, num_episodes: int = 10, *, explore: bool = False) -> EpisodeList:
+    def evaluate(self, num_episodes: int = 10, *, explore: bool = False) -> EpisodeList[MultiAgentEpisode]:
         """Return whole episodes that the modules play in environments of their own, by default as well as they can.
 
         Training does not notice: environments, running episodes, statistics of filters, random numbers and metrics are as

@@ -31,7 +31,7 @@ from episodia.env_runners.runner_settings import (
     check_whole,
 )
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 
 
 @final
@@ -192,7 +192,7 @@ class SingleAgentEnvRunner:
         explore: bool | None = None,
         random_actions: bool = False,
         force_reset: bool = False,
-    ) -> EpisodeList:
+    ) -> EpisodeList[SingleAgentEpisode]:
         """Play, and return finalized episodes.
 
         With `num_timesteps`, all environments step until there are at least so many steps: fewer than `num_envs` more, unless
@@ -225,7 +225,9 @@ class SingleAgentEnvRunner:
         self._watcher.on_sample_end(self._rollout, episodes)
         return episodes
 
-    def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList:
+    def evaluate(
+        self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None
+    ) -> EpisodeList[SingleAgentEpisode]:
         """Play whole episodes beside all sampling, and return them.
 
         Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of
@@ -244,7 +246,7 @@ class SingleAgentEnvRunner:
         seed = self._seeds.next_evaluation() if seed is None else seed
         with self._evaluator.runner(SingleAgentEnvRunner, self, seed) as twin:
             twin._rollout.recorder.weights_version = self.weights_version
-            played: EpisodeList = twin.sample(num_episodes=num_episodes, explore=explore)
+            played: EpisodeList[SingleAgentEpisode] = twin.sample(num_episodes=num_episodes, explore=explore)
         return played
 
     def get_metrics(self) -> RunnerMetrics:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from episodia.connectors.piece_arguments import settings_of
 from episodia.connectors.pipelines.piece_lookup import Place, walk
 from episodia.connectors.pipelines.piece_names import SEPARATOR
-from episodia.notebook_html import shortened
+from episodia.trees import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection
