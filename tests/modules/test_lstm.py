@@ -7,8 +7,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from episodia import Columns, EpisodeKeyError
-from episodia.errors import ModuleError
+from episodia import Columns
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules import DistributionModule, LSTMActorCritic, ValueModule
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)

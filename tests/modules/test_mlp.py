@@ -6,8 +6,8 @@ import torch
 from gymnasium import spaces
 
 from action_spaces import ACTION_SPACES
-from episodia import Columns, EpisodeKeyError
-from episodia.errors import ModuleError
+from episodia import Columns
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules import DistributionModule, MLPActorCritic, ValueModule
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)

@@ -3,3 +3,7 @@
 from episodia.checkpoints.save_and_load import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
 
 __all__ = ["CHECKPOINT_NAME", "checkpoint_directory", "load_state", "save_state"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 
@@ -18,14 +18,17 @@ from episodia.env_runners.rollout.sample_goals import Goal, SampleMode, goal_of
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import RunnerSettings, check_flags, check_keys, check_open, check_whole
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import EnvRunnerError, EpisodiaError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode
 
+# The kind of episodes that a runner returns.
+EpisodeKind = TypeVar("EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
 
-class EnvRunner(ABC):
+
+class EnvRunner(ABC, Generic[EpisodeKind]):
     """Plays in environments, and returns what happens as episodes.
 
     A kind of runner is a subclass that steps: it says what its pipelines are, plays until a goal is reached, and closes its
@@ -90,7 +93,7 @@ class EnvRunner(ABC):
         """What callbacks get as `env` where they are told about all environments."""
 
     @abstractmethod
-    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
         """Play until `goal` is reached, and return finalized episodes. What was recorded outlives an exception.
 
         Args:
@@ -103,7 +106,7 @@ class EnvRunner(ABC):
     def _close_envs(self) -> None:
         """Close all environments; called once."""
 
-    def _evaluation_runner(self, num_episodes: int, seed: int) -> AbstractContextManager[EnvRunner]:
+    def _evaluation_runner(self, num_episodes: int, seed: int) -> AbstractContextManager[EnvRunner[EpisodeKind]]:
         """Return a runner with the same modules and environments of its own, open as long as the context."""
         raise EnvRunnerError(
             f"evaluate: found {type(self).__name__}, which has no environments for it; expected a kind of runner that can be "
@@ -114,13 +117,13 @@ class EnvRunner(ABC):
         """Return what `get_state` has to return beside what all runners have."""
         return {}
 
-    def _set_own_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027  # most kinds have none
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:  # most kinds have none
         """Go on from what `_own_state` returned; seeds, weights and pipelines are set before."""
 
-    def _leave_episodes(self) -> None:  # noqa: B027  # without environments there is nothing to leave
+    def _leave_episodes(self) -> None:  # without environments there is nothing to leave
         """Begin new episodes before the next step; what was recorded of running ones is kept."""
 
-    def _use_version(self, version: int) -> None:  # noqa: B027  # without modules there are no weights
+    def _use_version(self, version: int) -> None:  # without modules there are no weights
         """Let chunks say from the current step on that they were played with this version of the weights."""
 
     # --- What it has ------------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class EnvRunner(ABC):
         explore: bool | None = None,
         random_actions: bool = False,
         force_reset: bool = False,
-    ) -> EpisodeList:
+    ) -> EpisodeList[EpisodeKind]:
         """Play, and return finalized episodes.
 
         With `num_timesteps`, all environments step until there are at least so many steps: fewer than `num_envs` more, unless
@@ -182,7 +185,9 @@ class EnvRunner(ABC):
         check_open("sample", is_closed=self._is_closed)
         return goal_of(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
 
-    def _sample(self, goal: Goal, explore: bool | None, *, random_actions: bool, force_reset: bool) -> EpisodeList:
+    def _sample(
+        self, goal: Goal, explore: bool | None, *, random_actions: bool, force_reset: bool
+    ) -> EpisodeList[EpisodeKind]:
         explore = self.explore if explore is None else explore
         check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
         how = SampleMode(random_actions or not self.modules, explore)
@@ -195,7 +200,9 @@ class EnvRunner(ABC):
         self._watcher.sampled(episodes, self._env)
         return episodes
 
-    def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList:
+    def evaluate(
+        self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None
+    ) -> EpisodeList[EpisodeKind]:
         """Play whole episodes beside all sampling, and return them.
 
         Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of

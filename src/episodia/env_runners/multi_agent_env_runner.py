@@ -18,12 +18,12 @@ from episodia.env_runners.rollout.multi_agent_loop import MultiAgentLoop
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, checked_count
 from episodia.env_runners.runner_settings import BatchMode, OnEnvError, RunnerSettings, check_whole, checked_numbers
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.modules.devices import device_of
 
 
 @final
-class MultiAgentEnvRunner(EnvRunner):
+class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
     """Lets agents act in several environments at once, and hands out what happened as multi-agent episodes.
 
     Agents that one module acts for are served by one forward pass, whatever environments they are in. Everything is
@@ -190,7 +190,7 @@ class MultiAgentEnvRunner(EnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
         count_steps_by: CountStepsBy | None = None,
-    ) -> EpisodeList:
+    ) -> EpisodeList[MultiAgentEpisode]:
         """Play, and return finalized episodes; see `EnvRunner.sample`.
 
         With `num_timesteps`, finished episodes come first. With `num_episodes`, all environments are reset first.
@@ -213,7 +213,7 @@ class MultiAgentEnvRunner(EnvRunner):
         goal = goal._replace(count_steps_by=checked_count(count_steps_by or self._count_steps_by))
         return self._sample(goal, explore, random_actions=random_actions, force_reset=force_reset)
 
-    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[MultiAgentEpisode]:
         self._loop.actor.shapers = shapers_of(self.env_to_module)
         played = self._loop.play(
             goal,

@@ -29,13 +29,13 @@ from episodia.env_runners.runner_settings import (
     checked_numbers,
 )
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.modules.devices import device_of
 
 
 @final
-class SingleAgentEnvRunner(EnvRunner):
+class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     """Plays in environments of one agent each, and hands out what happens as episodes.
 
     >>> runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0)
@@ -172,7 +172,7 @@ class SingleAgentEnvRunner(EnvRunner):
 
     # --- Playing ----------------------------------------------------------------------------------------------------
 
-    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[SingleAgentEpisode]:
         return self._sampler.sample(goal, mode, force_reset=force_reset)
 
     def _leave_episodes(self) -> None:

@@ -4,6 +4,7 @@ from episodia.episodes.columns.lookback_buffer import InfiniteLookbackBuffer, Lo
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 __all__ = [
@@ -12,5 +13,10 @@ __all__ = [
     "LookbackBuffer",
     "MultiAgentEpisode",
     "Ragged",
+    "Recorder",
     "SingleAgentEpisode",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

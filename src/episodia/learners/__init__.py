@@ -40,3 +40,7 @@ __all__ = [
     "default_pipeline",
     "minibatches",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

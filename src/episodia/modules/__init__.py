@@ -35,3 +35,7 @@ __all__ = [
     "each_row",
     "register_module",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

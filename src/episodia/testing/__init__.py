@@ -122,3 +122,7 @@ __all__ = [
     "spaces",
     "trajectories",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,3 +18,7 @@ __all__ = [
     "save_training",
     "train",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,8 +3,8 @@
 import pytest
 from matplotlib.figure import Figure
 
-from episodia import EpisodeError, MultiAgentEpisode
-from episodia.errors import EpisodeKeyError
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError, EpisodeKeyError
 from episodia.testing import MULTI_AGENT_EPISODES
 from turn_taking import play, turns
 

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import episodia
-from episodia import EpisodeError, EpisodeList, SingleAgentEpisode
+from episodia import EpisodeList, SingleAgentEpisode
 from episodia.episodes.display.episode_plots import is_image, pictures
-from episodia.errors import EpisodeKeyError, MissingExtraError
+from episodia.errors import EpisodeError, EpisodeKeyError, MissingExtraError
 from episodia.testing import EPISODES
 from walks import walk
 

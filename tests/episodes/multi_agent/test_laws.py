@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import (
     MULTI_AGENT_EPISODES,
     MULTI_AGENT_TRAJECTORIES,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import multi_agent_trajectories
 from episodia.trees import equal
 from turn_taking import columns, play, turns

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from agent_lives import flagged, life_of
-from episodia import EpisodeError
 from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
+from episodia.errors import EpisodeError
 from episodia.testing import multi_agent_trajectories
 
 ACTED = PendingStep(action="left", extra_model_outputs={"logp": -1.0}, reward=2.0, infos=None)

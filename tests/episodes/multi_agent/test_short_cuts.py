@@ -8,8 +8,9 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 
-from episodia import MultiAgentEpisode, SpaceError
+from episodia import MultiAgentEpisode
 from episodia.episodes.multi_agent import multi_agent_stepping
+from episodia.errors import SpaceError
 from episodia.testing import assert_same_episode, assert_same_multi_agent_episode, multi_agent_trajectories
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)

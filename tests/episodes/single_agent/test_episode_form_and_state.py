@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, SingleAgentEpisode
+from episodia import SingleAgentEpisode
+from episodia.errors import EpisodeError
 from walks import stepped, walk
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from episodia import EpisodeError, EpisodiaError, SingleAgentEpisode
-from episodia.errors import IndexTypeError
+from episodia import EpisodiaError, SingleAgentEpisode
+from episodia.errors import EpisodeError, IndexTypeError
 
 VECTORS = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 from gymnasium import Space
@@ -27,10 +27,18 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 from episodia.errors import ShapeError
 from episodia.trees import frozen
 
-Episode = SingleAgentEpisode | MultiAgentEpisode
+Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # With a default, so that `EpisodeList` alone stands for a list of either kind of episodes.
+    AnyEpisode_co = typing_extensions.TypeVar("AnyEpisode_co", bound=Episode, covariant=True, default=Any)
+else:
+    AnyEpisode_co = TypeVar("AnyEpisode_co", covariant=True)
 
 
-class EpisodeList(Sequence[Any]):
+class EpisodeList(Sequence[AnyEpisode_co]):
     """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
 
     Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
@@ -63,7 +71,7 @@ class EpisodeList(Sequence[Any]):
         "is_multi_agent",
     )
 
-    def __init__(self, episodes: Iterable[Episode] = ()) -> None:
+    def __init__(self, episodes: Iterable[AnyEpisode_co] = ()) -> None:
         """List `episodes`, without copying them.
 
         Raises:
@@ -84,18 +92,18 @@ class EpisodeList(Sequence[Any]):
         self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
 
     @classmethod
-    def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
+    def of(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
         """Return `episodes` if it is an `EpisodeList` already, else a list of them."""
         return episodes if isinstance(episodes, EpisodeList) else cls(episodes)
 
     @classmethod
-    def now(cls, episodes: Iterable[Episode]) -> EpisodeList:
+    def now(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
         """Return `episodes` with one row for each agent that is to act, see `current`."""
         made = episodes.current() if isinstance(episodes, EpisodeList) else cls(episodes)
         made.is_current = True
         return made
 
-    def forked(self) -> EpisodeList:
+    def forked(self) -> EpisodeList[AnyEpisode_co]:
         """Return an equal list whose episodes can be changed without changing ours.
 
         An episode is forked when it is handed out; most never are.
@@ -104,7 +112,7 @@ class EpisodeList(Sequence[Any]):
         forked._copies_on_access = forked._keeps_lengths = True
         return forked
 
-    def current(self) -> EpisodeList:
+    def current(self) -> EpisodeList[AnyEpisode_co]:
         """Return the same episodes with one row for each agent that is to act: the present moment.
 
         In a list of single-agent episodes there is a row for each of them.
@@ -128,9 +136,9 @@ class EpisodeList(Sequence[Any]):
         return len(self._episodes)
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> AnyEpisode_co: ...
     @overload
-    def __getitem__(self, index: slice) -> EpisodeList: ...
+    def __getitem__(self, index: slice) -> EpisodeList[AnyEpisode_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             positions = range(len(self))[with_int_bounds(index, f"list of {len(self)} episodes")]
@@ -143,7 +151,7 @@ class EpisodeList(Sequence[Any]):
             self._handed_out.add(position)
         return self._episodes[position]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[AnyEpisode_co]:
         if self._copies_on_access:
             return (self[position] for position in range(len(self)))
         self._fork_part()
@@ -161,7 +169,7 @@ class EpisodeList(Sequence[Any]):
 
     __hash__ = None  # type: ignore[assignment]  # it compares by content
 
-    def __copy__(self) -> EpisodeList:
+    def __copy__(self) -> EpisodeList[AnyEpisode_co]:
         return self._like(list(self._episodes), self.is_multi_agent)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from episodia.episodes.columns.filling import Fills, put
 from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
-from episodia.errors import EpisodeIndexError
+from episodia.errors import DroppedHistoryError
 from episodia.spaces import fitting
 from episodia.trees import map_batch
 
@@ -99,17 +99,6 @@ def _check_not_dropped(
         episode = int(np.searchsorted(np.cumsum(rows), row, side="right"))
         needed = int(zero[episode] - positions[np.repeat(np.arange(len(rows)), rows) == episode].min())
         raise DroppedHistoryError(episode, needed, int(zero[episode] - first[episode]), int(t_started[episode]))
-
-
-class DroppedHistoryError(EpisodeIndexError):
-    """A window reaches further back than the lookback of a chunk, into steps that the episode had."""
-
-    def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
-        super().__init__(
-            f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "
-            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. Cut with "
-            "`cut(len_lookback_buffer=pipeline.lookback)`."
-        )
 
 
 def _gathered(leaf: np.ndarray, positions: np.ndarray, outside: np.ndarray | None, fill: Any) -> np.ndarray:

@@ -11,11 +11,10 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
-from episodia.episodes.lists.gather import DroppedHistoryError
 from episodia.episodes.lists.joined_columns import joined, joined_latest, joined_with_first
 from episodia.episodes.lists.list_arguments import check_name
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeIndexError, EpisodeKeyError
+from episodia.errors import DroppedHistoryError, EpisodeIndexError, EpisodeKeyError, NotYetError
 
 Rows = list[SingleAgentEpisode]
 
@@ -31,10 +30,6 @@ STORED: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
 COMPUTED = (Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.T)
 
 _NOTHING = LookbackBuffer()
-
-
-class NotYetError(EpisodeKeyError):
-    """A column was asked for at the present moment that only the next step will add."""
 
 
 def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:

@@ -26,8 +26,7 @@ from episodia.connectors.batches.batch_columns import add_observations, has_colu
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.lists.list_columns import NotYetError
-from episodia.errors import BatchError, ConnectorError, PipelineError
+from episodia.errors import BatchError, ConnectorError, NotYetError, PipelineError
 from episodia.stacking import stack
 from episodia.testing.connectors.connector_subject import Subject
 from episodia.testing.law_checking import NotApplicableError
