@@ -1,4 +1,4 @@
-"""Composing runners and learners: training, as a user meets it."""
+"""Training from Python: `train`, `resume`, and the `Training` that both return."""
 
 from episodia.training.recipes import ALGORITHMS, Recipe
 from episodia.training.train_and_resume import resume, train

@@ -1,4 +1,4 @@
-"""A whole training run: files, progress, checkpoints, and going on after a stop."""
+"""`train` and `resume`: training runs with files, progress and checkpoints."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def train(  # noqa: PLR0913  # each is an independent choice
     torch_threads: int | None = 1,
     **options: Any,
 ) -> Training:
-    """Train, and return the training, which can be evaluated, plotted, saved, and run further.
+    """Train, and return the training, which can be evaluated, plotted, saved and continued.
 
     Args:
         algorithm: `"ppo"`, `"a2c"`, `"reinforce"`, or the config of an algorithm.
         env: A gymnasium id, or a function that makes an environment.
-        steps: Of the environment, at most, to within one batch.
-        target: Stop earlier if the mean return of the last 20 finished episodes has reached this.
+        steps: Stop after this many environment steps; the last batch may go beyond.
+        target: Stop earlier if the mean return of the last 20 finished episodes reaches this value.
         seed: The same seed gives the same training.
-        out: A directory for metrics as JSON lines, a picture of the learning curve, and the checkpoint, which is written at the
-            beginning, at the end, at the first Ctrl-C, and where an error ends it. None writes nothing.
-        checkpoint_every: Write the checkpoint also after so many steps each.
-        tensorboard: Write metrics for TensorBoard too, into `tensorboard` in `out`.
-        progress: Whether to show how it goes, on stderr.
+        out: A directory for metrics as JSON lines, a figure of the learning curve, and the checkpoint, which is written at the
+            beginning, at the end, after the first Ctrl-C, and after an error. None writes no files.
+        checkpoint_every: The number of steps between two further checkpoints.
+        tensorboard: Whether to write metrics for TensorBoard, to `tensorboard` in `out`.
+        progress: Whether to show progress on stderr.
         torch_threads: See `Training`.
         **options: See `Setup.of`.
 
     Raises:
-        TrainingError: If something does not fit together, or if `out` holds a run already.
-        MissingExtraError: If TensorBoard is wanted, and not installed.
+        TrainingError: If an argument is invalid, or if `out` already holds a run.
+        MissingExtraError: If `tensorboard` is True and TensorBoard is not installed.
 
     >>> training = train("ppo", "CartPole-v1", steps=256, progress=False, num_timesteps=128)
     >>> training.steps >= 256, training.stopped_by
@@ -90,25 +90,25 @@ def resume(  # noqa: PLR0913  # each is an independent choice
     device: str | None = None,
     torch_threads: int | None = 1,
 ) -> Training:
-    """Go on with the training whose run is in the directory `out`, from its last checkpoint, as if it had never stopped.
+    """Continue the run in the directory `out` from its last checkpoint, as if it had never stopped.
 
-    That is exact, except that the environments begin new episodes: their inner state cannot be saved. The training that was
-    saved did the same if it went on.
+    Environments begin new episodes, because their inner state cannot be saved. A run that is not interrupted does the same
+    after each checkpoint, so both give the same result.
 
     Args:
         out: The directory of the run.
-        steps: Of the environment, at most, with those before. None, here and in what follows, is what the run has had so far.
-        target: See `train`; infinity is no target any more.
+        steps: Stop after this many environment steps, earlier ones included. None, here and below, keeps the value of the run.
+        target: See `train`; infinity removes the target.
         checkpoint_every: See `train`.
         tensorboard: See `train`.
         progress: See `train`.
-        setup: Needed if the run was not made of plain values, see `load_training`.
-        device: Where the learner computes.
+        setup: The setup of the run, if the checkpoint cannot hold it; see `load_training`.
+        device: The device of the learner.
         torch_threads: See `Training`.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
-        TrainingError: If `out` is something else, if `setup` is that of another training, or if a number is none.
+        TrainingError: If `out` holds no run, if `setup` differs from that of the run, or if an argument is invalid.
     """
     checked_flag(TrainingError, "resume", "progress", progress)
     run = RunDirectory.existing(checked_path(TrainingError, "resume", "out", out))
@@ -122,12 +122,12 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         training.history = run.metrics.keep_until(training.iteration)
         before = training.iteration
         if len(training.history) < before:
-            say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing in it.")
+            say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing.")
         _run(training, run, limits, progress)
         if training.iteration == before and training.stopped_by is not StoppedBy.INTERRUPT:
             say(
-                f"{run.path}: nothing was left to do after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
-                f"target of {limits.target}. Ask for more: `steps=` (`--steps N`)."
+                f"{run.path}: the run is finished after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
+                f"target of {limits.target}. To continue it, pass a larger `steps=` (`--steps N`)."
             )
     except BaseException:
         training.close()
@@ -136,8 +136,8 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 
 
 def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool) -> None:
-    """Train with all that belongs to a run, and save what was reached."""
-    # Interrupts wait while files are written, too.
+    """Train with progress, metrics and checkpoints, and save the result."""
+    # Interrupts also wait while files are written.
     with deferred_interrupts() as interrupted, ExitStack() as stack:
         if run is not None:
             run.begin(training, limits)
@@ -173,7 +173,7 @@ def _watchers(
 
 
 class _Saving:
-    """Writes a checkpoint each time that so many more steps were taken."""
+    """Writes a checkpoint every `every` steps."""
 
     def __init__(self, training: Training, run: RunDirectory, every: int) -> None:
         self._training = training
