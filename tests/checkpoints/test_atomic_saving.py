@@ -55,7 +55,7 @@ def test_what_is_no_checkpoint_is_not_overwritten(tmp_path, kind):
         path.mkdir()
         (path / "notes").write_text("mine")
 
-    with pytest.raises(CheckpointError, match="found something else than a checkpoint"):
+    with pytest.raises(CheckpointError, match="found other files"):
         save_state(path, {"x": 1})
     assert names(tmp_path) == ["mine"]
 

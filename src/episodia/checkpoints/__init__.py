@@ -1,4 +1,4 @@
-"""States on disk: nested dicts of tensors, arrays and JSON values in one directory, without pickle, checked by checksums."""
+"""Saving and loading states: nested dicts of tensors, arrays and JSON values, with checksums and without pickle."""
 
 from episodia.checkpoints.save_and_load import CHECKPOINT_NAME, checkpoint_directory, load_state, save_state
 

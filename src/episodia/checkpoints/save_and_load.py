@@ -1,4 +1,4 @@
-"""Saving a state into a directory, whole or not at all, and loading it again, exactly or not at all."""
+"""`save_state` and `load_state`: a state as a directory, written atomically and checked when it is read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from episodia.checkpoints.size_limits import MAX_BYTES, MAX_JSON_BYTES
 from episodia.checkpoints.tensor_file import tensor_bytes, tensors_from
 from episodia.errors import CheckpointError
 
-#: What the checkpoint in the directory of a run is called.
+#: The name of the checkpoint in the directory of a run.
 CHECKPOINT_NAME = "checkpoint"
 
-# A save that was begun so long ago, in seconds, does not go on any more.
+# A temporary directory of this age belongs to a save that was killed.
 _ABANDONED_S = 3600.0
 
 
@@ -31,7 +31,7 @@ def checkpoint_directory(path: str | Path) -> Path:
     """Return the directory of a checkpoint: `path` itself, or `checkpoint` in it if `path` is the directory of a run.
 
     Raises:
-        CheckpointError: If `path` is none.
+        CheckpointError: If `path` is not a path.
     """
     directory = checked_path(CheckpointError, "checkpoint", "path", path)
     inner = directory / CHECKPOINT_NAME
@@ -39,20 +39,20 @@ def checkpoint_directory(path: str | Path) -> Path:
 
 
 def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write `state` into the directory `path`; if it is interrupted, what was there before is still there, whole.
+    """Write `state` to the directory `path`; an interrupted save leaves the previous checkpoint intact.
 
-    A new directory appears when everything is in it. In one that is a checkpoint already, the new state takes the place of
-    the old one at once. Only one process may write to a directory at a time; any number may read. What earlier saves that
-    were killed have left behind is removed.
+    A new directory appears only when it is complete. In an existing checkpoint, the new state replaces the old one in one
+    step. Only one process may write to a directory at a time; any number may read it. Files that killed saves have left are
+    removed.
 
     Args:
-        path: A directory that does not exist yet, is empty, or is a checkpoint.
+        path: A directory that does not exist, is empty, or is a checkpoint.
         state: Nested dicts with strings as keys, lists and tuples of tensors, NumPy arrays and scalars, strings, numbers,
-            booleans and None. There is no pickle, so nothing else can be saved.
+            booleans and None. Other types cannot be saved, because pickle is not used.
 
     Raises:
-        CheckpointError: If something else is in `state` or at `path`, or if it cannot be written; a checkpoint that was there
-            is still whole then.
+        CheckpointError: If `state` holds another type, if `path` holds other files, or if it cannot be written; an existing
+            checkpoint stays intact.
         MissingExtraError: If safetensors is not installed.
 
     >>> import tempfile, torch
@@ -71,10 +71,10 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
             _write_new(directory, contents)
     except OSError as error:
         raise CheckpointError(
-            f"{directory}: found that it cannot be written ({error}), expected a place with room and permission. A checkpoint "
-            "that was there is still whole; save this one somewhere else."
+            f"{directory}: found that it cannot be written ({error}), expected a directory with free space and write "
+            "permission. Save to another directory; an existing checkpoint is intact."
         ) from error
-    # The state is saved: what cannot be removed does no harm.
+    # The state is saved; leftover files do no harm.
     with suppress(OSError, CheckpointError):
         _remove_others(directory)
     with suppress(OSError):
@@ -82,17 +82,17 @@ def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the state that `save_state` has written into the directory `path`, bit for bit.
+    """Return the state that `save_state` wrote to the directory `path`, bit for bit.
 
-    Every byte is checked before anything is made of it, and no code from a file is ever run.
+    All checksums are verified before the data is used, and no code from a file is ever run.
 
     Args:
         path: The directory.
-        max_bytes: How large its files may be together.
+        max_bytes: The largest total size of its files.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if a file is missing, damaged, foreign, too large, or of a later
-            version; the message names it.
+            version; the message names the file.
         MissingExtraError: If safetensors is not installed.
     """
     directory = checked_path(CheckpointError, "load_state", "path", path)
@@ -103,12 +103,12 @@ def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
             contents = _read(directory, entries, max_bytes)
             break
         except FileNotFoundError as error:
-            # Somebody may have saved a newer state in the meantime.
+            # Another process may have saved a newer state in the meantime.
             newer = read_manifest(directory)
             if newer == entries:
                 raise CheckpointError(
-                    f"{error.filename}: found no such file, expected it, as {MANIFEST_NAME!r} names it. The checkpoint is "
-                    "incomplete; use another one."
+                    f"{error.filename}: found no such file, expected it, because {MANIFEST_NAME!r} lists it. The checkpoint "
+                    "is incomplete; use another one."
                 ) from None
             entries = newer
     where = str(directory / entries["state"].name)
@@ -117,8 +117,8 @@ def load_state(path: str | Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
         value = strict_json(contents["state"])
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"{where}: found what is no JSON, or too deep ({error}), expected the state of a checkpoint. The file was made by "
-            "something else; use another checkpoint."
+            f"{where}: found invalid or too deeply nested JSON ({error}), expected the state of a checkpoint. Another "
+            "program wrote the file; use another checkpoint."
         ) from error
     return decoded(value, tensors, where)
 
@@ -139,7 +139,7 @@ def _read(directory: Path, entries: Mapping[str, Entry], max_bytes: int) -> dict
         content = read_plain(path, limits[part])
         if Entry.of(part, content) != entry:
             raise CheckpointError(
-                f"{path}: found {len(content)} bytes with another checksum, expected {entry.size} bytes as they were written. "
+                f"{path}: found {len(content)} bytes with another checksum, expected the {entry.size} bytes that were saved. "
                 "The file is damaged; use another checkpoint."
             )
         contents[part] = content
@@ -154,8 +154,8 @@ def _contents(state: Mapping[str, Any]) -> dict[str, bytes]:
     content = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(content) > MAX_JSON_BYTES:
         raise CheckpointError(
-            f"state: found {len(content)} bytes beside tensors and arrays, expected at most {MAX_JSON_BYTES}. Keep long lists "
-            "of numbers as arrays; nothing was written."
+            f"state: found {len(content)} bytes of JSON, without tensors and arrays, expected at most {MAX_JSON_BYTES}. "
+            "Store long lists of numbers as arrays; nothing was written."
         )
     return {"state": content, "tensors": tensor_bytes(tensors)}
 
@@ -163,12 +163,12 @@ def _contents(state: Mapping[str, Any]) -> dict[str, bytes]:
 def _check_free(directory: Path) -> None:
     if (directory / MANIFEST_NAME).is_file():
         return
-    # A save into an empty directory that was killed has left only files of ours.
+    # A killed save to an empty directory has left only our own files.
     is_free = not directory.exists() or (directory.is_dir() and all(map(_is_ours, directory.iterdir())))
     if directory.is_symlink() or not is_free:
         raise CheckpointError(
-            f"{directory}: found something else than a checkpoint, expected a new place, an empty directory, or a checkpoint "
-            "that is to be replaced. Choose another path; nothing was written."
+            f"{directory}: found other files, expected a path that does not exist, an empty directory, or a checkpoint to "
+            "replace. Choose another path; nothing was written."
         )
 
 
@@ -193,12 +193,12 @@ def _write_into(directory: Path, contents: Mapping[str, bytes]) -> None:
     entries = {part: Entry.of(part, content) for part, content in contents.items()}
     for part, content in contents.items():
         write_durably(directory / entries[part].name, content)
-    # From here on, and not before, the new files are the checkpoint.
+    # The manifest makes the new files the checkpoint.
     write_durably(directory / MANIFEST_NAME, manifest_bytes(entries))
 
 
 def _remove_others(directory: Path) -> None:
-    """Remove files of earlier saves; what we have not written stays."""
+    """Remove the files of earlier saves; other files stay."""
     kept = {MANIFEST_NAME, *(entry.name for entry in read_manifest(directory).values())}
     for file in list(directory.iterdir()):
         if _is_ours(file) and file.name not in kept:
@@ -207,9 +207,9 @@ def _remove_others(directory: Path) -> None:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Remove what saves to the same place that were killed have left beside it."""
+    """Remove temporary directories of killed saves to the same path."""
     pattern = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}\.part")
     for part in list(directory.parent.iterdir()):
-        # A younger one may be that of a save that goes on at this moment.
+        # A younger directory may belong to a save that is running.
         if pattern.fullmatch(part.name) and time.time() - part.lstat().st_mtime > _ABANDONED_S:
             shutil.rmtree(part, ignore_errors=True)

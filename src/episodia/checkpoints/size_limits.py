@@ -1,19 +1,19 @@
-"""How large a state may be. What could not be loaded is not saved, and what is larger is not even read."""
+"""Size limits of states: larger states are neither saved nor read."""
 
 from typing import Final
 
-#: The size of all files together, unless the caller says otherwise.
+#: The default limit of the total size of all files.
 MAX_BYTES: Final = 2**34
-#: The size of what is stored as JSON; in memory it takes several times as much.
+#: The size of the JSON file; its content takes several times as much memory.
 MAX_JSON_BYTES: Final = 2**24
 MAX_MANIFEST_BYTES: Final = 2**16
-#: How deep dicts, lists and tuples are nested.
+#: The nesting depth of dicts, lists and tuples.
 MAX_DEPTH: Final = 64
-#: How many characters a key has.
+#: The length of a key, in characters.
 MAX_KEY_LENGTH: Final = 1024
-#: How many tensors and arrays there are.
+#: The number of tensors and arrays.
 MAX_TENSORS: Final = 100_000
-#: How many axes a tensor or an array has; NumPy 1 has no more.
+#: The number of axes of a tensor or an array; NumPy 1 allows no more.
 MAX_AXES: Final = 32
-#: How many bits an integer has.
+#: The size of an integer, in bits.
 MAX_INTEGER_BITS: Final = 4096
