@@ -1,4 +1,4 @@
-"""The verb that collects episodes with random actions, saves them, and shows what episodes can tell."""
+"""The verb `collect`: collects episodes with random actions, shows them, and saves them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PROGRESS_EVERY_S = 2.0
 
 def add_verb_to(verbs: Verbs) -> None:
     """Add `collect`."""
-    verb = add_verb(verbs, "collect", "collect episodes with random actions, and show what they can tell or save them")
-    verb.add_argument("env", nargs="?", default="CartPole-v1", help="a gymnasium environment")
-    verb.add_argument("--episodes", type=positive, default=5, metavar="N", help="how many to collect")
-    verb.add_argument("--seed", type=natural, default=0, metavar="N", help="of environment and actions")
-    verb.add_argument("--out", metavar="DIR", help="a new folder to save them in")
+    verb = add_verb(verbs, "collect", "collect episodes with random actions, show them, and save them")
+    verb.add_argument("env", nargs="?", default="CartPole-v1", help="id of a gymnasium environment")
+    verb.add_argument("--episodes", type=positive, default=5, metavar="N", help="number of episodes")
+    verb.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the environment and the actions")
+    verb.add_argument("--out", metavar="DIR", help="new folder for the episodes; without it, they are not saved")
     verb.set_defaults(run=_collect)
 
 
@@ -33,7 +33,7 @@ def _collect(options: argparse.Namespace) -> int:
     out = None if options.out is None else Path(options.out)
     if out is not None and out.exists():
         raise TrainingError(
-            f"collect: found {str(out)!r} as --out, expected the name of a folder that is not there yet."
+            f"collect: found {str(out)!r} as --out, expected the name of a new folder. Choose another name."
         )
     try:
         env: gym.Env[Any, Any] = gym.make(options.env)
@@ -57,7 +57,7 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _save(episodes: Sequence[SingleAgentEpisode], out: Path) -> None:
-    from episodia.checkpoints import save_state  # noqa: PLC0415  # imports torch, which nobody needs who only looks
+    from episodia.checkpoints import save_state  # noqa: PLC0415  # imports torch, which is not needed otherwise
 
     save_state(out, {"episodes": [episode.get_state() for episode in episodes if len(episode) > 0]})
     print(
@@ -69,15 +69,15 @@ def _save(episodes: Sequence[SingleAgentEpisode], out: Path) -> None:
 def collect_randomly(
     env: gym.Env[Any, Any], episodes: list[SingleAgentEpisode], *, num_episodes: int, seed: int
 ) -> None:
-    """Append `num_episodes` episodes played with random actions to `episodes`.
+    """Play `num_episodes` episodes with random actions, and append them to `episodes`.
 
-    An interrupt loses nothing: the episode running at that moment is kept up to its last complete step.
+    After an interrupt, `episodes` also holds the running episode, up to its last complete step.
 
     Args:
-        env: Played from a reset with `seed` on.
-        episodes: Gets one more item per episode.
-        num_episodes: How many to play to their end.
-        seed: The same seed gives the same episodes, ids included.
+        env: The environment; its first reset uses `seed`.
+        episodes: The list to append to.
+        num_episodes: The number of episodes.
+        seed: The same seed gives the same episodes with the same ids.
     """
     env.action_space.seed(seed)
     progress = _Progress(num_episodes)
@@ -101,7 +101,7 @@ def _step_randomly(env: gym.Env[Any, Any], episode: SingleAgentEpisode) -> None:
 
 
 class _Progress:
-    """A line on stderr, shown only when collecting takes long."""
+    """A line on stderr, shown every few seconds."""
 
     def __init__(self, num_episodes: int) -> None:
         self._num_episodes = num_episodes

@@ -1,4 +1,4 @@
-"""The verbs that train and evaluate."""
+"""The verbs `demo`, `train` and `eval`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from episodia.training import Training
 
 
-# Arguments of the function `train` that are said in another way.
+# Arguments of the function `train` that have their own options, which `--set` must not set.
 OPTIONS = {
     "algorithm": "train ALGORITHM ENV",
     "env": "train ALGORITHM ENV",
@@ -37,39 +37,41 @@ OPTIONS = {
     "device": "--device",
 }
 NUM_STEPS = 100_000
-NUM_EPISODES = 100  # to evaluate by
+NUM_EPISODES = 100  # of an evaluation
 LONGEST_NAME = 100
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
 
 
 def add_verbs_to(verbs: Verbs) -> None:
     """Add `demo`, `train` and `eval`."""
-    demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show how it went")
-    demo.add_argument("--steps", type=positive, default=NUM_STEPS, metavar="N", help="stop after so many")
-    demo.add_argument("--seed", type=natural, default=0, metavar="N", help="of everything")
-    demo.add_argument("--out", default="runs", metavar="DIR", help="where to put the folder of the run")
+    demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show the result")
+    demo.add_argument("--steps", type=positive, default=NUM_STEPS, metavar="N", help="stop after N environment steps")
+    demo.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of all randomness")
+    demo.add_argument("--out", default="runs", metavar="DIR", help="folder in which the folder of the run is created")
     demo.set_defaults(run=_demo)
 
     train = add_verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
     train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
-    train.add_argument("env", nargs="?", help="a gymnasium environment, such as CartPole-v1")
-    # None is not given: a run that goes on has all of this already.
-    train.add_argument("--steps", type=positive, metavar="N", help=f"stop after so many in all; by default {NUM_STEPS}")
-    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return has reached this")
-    train.add_argument("--seed", type=natural, metavar="N", help="of everything; 0 if there is none")
-    train.add_argument("--out", metavar="DIR", help="a new folder for the run; by default one in runs/")
-    train.add_argument("--resume", metavar="DIR", help="go on with the run in this folder")
-    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="save also after so many steps each")
-    train.add_argument("--tensorboard", action="store_true", default=None, help="write metrics for TensorBoard too")
-    train.add_argument("--device", metavar="NAME", help="where to learn, such as cuda; cpu if there is none")
+    train.add_argument("env", nargs="?", help="id of a gymnasium environment, such as CartPole-v1")
+    # None is not given: a resumed run keeps its own value.
+    train.add_argument(
+        "--steps", type=positive, metavar="N", help=f"stop after N steps in total; {NUM_STEPS} by default"
+    )
+    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return reaches R")
+    train.add_argument("--seed", type=natural, metavar="N", help="seed of all randomness; 0 by default")
+    train.add_argument("--out", metavar="DIR", help="new folder for the run; by default one in runs/")
+    train.add_argument("--resume", metavar="DIR", help="continue the run in this folder")
+    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="also save a checkpoint every N steps")
+    train.add_argument("--tensorboard", action="store_true", default=None, help="also write metrics for TensorBoard")
+    train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
     train.set_defaults(run=_train)
 
-    evaluation = add_verb(verbs, "eval", "play episodes with a policy that was trained")
-    evaluation.add_argument("checkpoint", help="the folder of a run, or of its checkpoint")
-    evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="how many to play")
-    evaluation.add_argument("--env", metavar="ENV", help="where to play; by default where it was trained")
+    evaluation = add_verb(verbs, "eval", "play episodes with a trained policy")
+    evaluation.add_argument("checkpoint", help="folder of a run or of its checkpoint")
+    evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="number of episodes")
+    evaluation.add_argument("--env", metavar="ENV", help="another environment than the one of the training")
     evaluation.set_defaults(run=_evaluate)
 
 
@@ -77,7 +79,7 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    # As JSON, as Python writes it, or as the text that it is.
+    # JSON, a Python literal, or plain text.
     for read in (json.loads, ast.literal_eval):
         try:
             return name, read(value)
@@ -87,7 +89,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from episodia.training import train  # noqa: PLC0415  # torch takes a second, which other verbs need not wait for
+    from episodia.training import train  # noqa: PLC0415  # imports torch, which takes a second
 
     print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
     out, limits = _free_folder(Path(options.out) / "demo"), {"steps": options.steps, "target": SOLVED}
@@ -107,7 +109,8 @@ def _train(options: argparse.Namespace) -> int:
     else:
         if options.env is None:
             raise TrainingError(
-                "train: found no environment, expected `train ppo CartPole-v1`, for example. Name both."
+                "train: found no environment, expected one, as in `train ppo CartPole-v1`. Pass the algorithm and the "
+                "environment."
             )
         seed, settings = options.seed or 0, _settings(options.set)
         name = f"{options.algorithm}-{options.env}-{seed}"
@@ -124,8 +127,8 @@ def _check_resumed(options: argparse.Namespace) -> None:
     found = [name for name, value in others.items() if value not in (None, [])]
     if found:
         raise TrainingError(
-            f"train: found {', '.join(found)} beside --resume, expected only when to stop: the run has the rest, and goes on "
-            "with it. Leave it out."
+            f"train: found {', '.join(found)} beside --resume, expected only limits: a resumed run keeps its other settings. "
+            "Remove these arguments."
         )
 
 
@@ -136,7 +139,7 @@ def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     taken = [name for name in OPTIONS if name in settings]
     if taken:
         raise TrainingError(
-            f"train: found {taken} behind --set, expected settings of the algorithm, the recipe and the network. Write "
+            f"train: found {taken} after --set, expected settings of the algorithm, the recipe and the network. Use "
             f"{', '.join(dict.fromkeys(OPTIONS[name] for name in taken))} instead."
         )
     return {name: decoded(value) for name, value in settings.items()}
@@ -152,10 +155,10 @@ def _show_training(training: Training, out: Path) -> int:
     print(f"In {out}: {', '.join(sorted(path.name for path in out.iterdir()))}", flush=True)
     if reason == "interrupt":
         if (out / CHECKPOINT_NAME).is_dir():
-            print(f"Go on with:  python -m episodia train --resume {shlex.quote(str(out))}")
+            print(f"Continue with:  python -m episodia train --resume {shlex.quote(str(out))}")
         return INTERRUPTED
     if training.episodes:
-        print(f"Playing {NUM_EPISODES} episodes to evaluate it (Ctrl-C leaves that out) ...", flush=True)
+        print(f"Playing {NUM_EPISODES} episodes to evaluate the policy (Ctrl-C skips this) ...", flush=True)
         _show_returns(training.evaluate(NUM_EPISODES))
     return OK
 
@@ -166,14 +169,14 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.env is not None:
         _show_returns(_returns_elsewhere(options))
         return OK
-    # Wherever it was trained, to act one needs no accelerator.
+    # Acting needs no accelerator, even if the policy was trained on one.
     with load_training(options.checkpoint, device="cpu") as training:
         _show_returns(training.evaluate(options.episodes))
     return OK
 
 
 def _returns_elsewhere(options: argparse.Namespace) -> list[float]:
-    """Return the returns of the policy alone, without its training, in another environment."""
+    """Return the returns of the policy in another environment than the one of its training."""
     from episodia.policies import Policy  # noqa: PLC0415
     from episodia.training.training_setup import made_env  # noqa: PLC0415
 
@@ -196,16 +199,16 @@ def _returns_of(policy: Policy, env: gym.Env[Any, Any], num_episodes: int) -> li
         made_for, found = getattr(policy, name), getattr(env, name)
         if made_for is not None and made_for != found:
             raise TrainingError(
-                f"environment: found {found} as its {name}, expected that of the policy, {made_for}. Choose an environment "
-                "with the same spaces."
+                f"environment: found {found} as its {name}, expected {made_for}, which the policy was trained with. Choose an "
+                "environment with the same spaces."
             )
     try:
         return [_return_of(policy, env, seed) for seed in range(num_episodes)]
     except EpisodiaError:
         raise
-    except Exception as error:  # whatever an environment of someone else raises
+    except Exception as error:  # foreign code may raise anything
         raise EnvError(
-            f"environment: found that {env} failed ({type(error).__name__}: {error}), expected that it plays. Correct it."
+            f"environment: found that {env} raised {type(error).__name__}: {error}; expected a working environment. Correct it."
         ) from error
 
 
@@ -226,7 +229,7 @@ def _show_returns(returns: Sequence[float]) -> None:
 
 
 def _file_name(text: str) -> str:
-    """Return `text` as the name of a folder that every system allows.
+    """Return `text` as a folder name that is valid on all systems.
 
     >>> _file_name("ppo-ALE/Pong-v5-0"), _file_name("my_games:Maze-v0")
     ('ppo-ALE-Pong-v5-0', 'my_games-Maze-v0')

@@ -1,4 +1,4 @@
-"""What all verbs share: how a verb is added, the numbers it reads, and the exit codes."""
+"""Helpers of all verbs: adding a verb, reading numbers, exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 # Exit codes that the command line returns to the shell.
 OK = 0
 USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
@@ -26,16 +26,16 @@ def add_verb(verbs: Verbs, name: str, description: str) -> argparse.ArgumentPars
 
 
 def positive(text: str) -> int:
-    """Return a whole number of 1 or more."""
+    """Return `text` as an integer of at least 1."""
     return _whole_number(text, 1)
 
 
 def natural(text: str) -> int:
-    """Return a whole number of 0 or more."""
+    """Return `text` as an integer of at least 0."""
     return _whole_number(text, 0)
 
 
 def _whole_number(text: str, least: int) -> int:
     if text.lstrip("-").isdecimal() and int(text) >= least:
         return int(text)
-    raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got {text!r}")
+    raise argparse.ArgumentTypeError(f"expected an integer of at least {least}, got {text!r}")
