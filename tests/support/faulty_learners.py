@@ -206,7 +206,7 @@ class DividesByTheNumberOfEpisodes(Wrapped):
         return {**self.inner.update(episodes, **options), "share": {"of each": 1 / len(episodes)}}
 
 
-@learner_breaks("numbers_that_are_none_do_not_reach_the_weights", "found NaN in")
+@learner_breaks("non_finite_values_never_reach_the_weights", "found NaN in")
 class LetsNaNThrough(Wrapped):
     def update_batch(self, batch, **options):
         with torch.no_grad():

@@ -1,6 +1,6 @@
-"""For test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all that can be extended.
+"""Helpers for test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all extension points.
 
-It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else in the package imports it.
+They need hypothesis, which `pip install "episodia[test]"` installs. No other part of the package imports this one.
 """
 
 from episodia.testing.comparing import assert_same_episode, assert_same_items, assert_same_multi_agent_episode

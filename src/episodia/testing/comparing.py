@@ -1,4 +1,4 @@
-"""Comparing items and episodes field by field, with a message that names every difference."""
+"""Comparisons of items, episodes and batches, with messages that name the differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def assert_same_items(found: Item, expected: Item) -> None:
     NaN is the same as NaN. A NumPy scalar is the same as an array of its dtype without axes.
 
     Raises:
-        AssertionError: Naming the places that differ, and how.
+        AssertionError: If they differ; it names the places and the differences.
 
     >>> assert_same_items({"position": np.zeros(2)}, {"position": np.zeros(2)})
     >>> assert_same_items({"position": np.zeros(2)}, {"position": np.zeros(2, np.float32)})
@@ -56,12 +56,12 @@ def assert_same_episode(
     whether it is finalized.
 
     Args:
-        found: The episode to judge.
-        expected: The episode as it should be.
-        ignore: Fields that may differ, by name; `"times"` are those of the wall clock.
+        found: The episode to check.
+        expected: The correct episode.
+        ignore: Fields that may differ, by name; `"times"` are wall-clock times.
 
     Raises:
-        AssertionError: Naming the fields that differ, and how.
+        AssertionError: If they differ; it names the fields and the differences.
 
     >>> episode = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5])
     >>> assert_same_episode(SingleAgentEpisode.from_state(episode.get_state()), episode)
@@ -178,7 +178,7 @@ def _same(found: Any, expected: Any) -> bool:
 
 
 def _is_nan(value: Any) -> Any:
-    # Only NaN differs from itself, whatever its type.
+    # Only NaN differs from itself.
     return value != value  # noqa: PLR0124
 
 
@@ -217,17 +217,17 @@ _HANGING = (
 def assert_same_multi_agent_episode(
     found: MultiAgentEpisode, expected: MultiAgentEpisode, *, ignore: Collection[str] = ()
 ) -> None:
-    """Check that two multi-agent episodes are the same: clock, timelines, what is pending, every agent's episode.
+    """Check that two multi-agent episodes are the same: clock, timelines, pending steps, and the episode of each agent.
 
-    Agents' episodes are compared as by `assert_same_episode`. Not compared is the order of the agents.
+    Agents' episodes are compared as by `assert_same_episode`. The order of the agents is not compared.
 
     Args:
-        found: The episode to judge.
-        expected: The episode as it should be.
-        ignore: Fields that may differ, by name, also those of agents' episodes; `"times"` are those of the wall clock.
+        found: The episode to check.
+        expected: The correct episode.
+        ignore: Fields that may differ, by name, also those of agents' episodes; `"times"` are wall-clock times.
 
     Raises:
-        AssertionError: Naming the fields that differ, and how.
+        AssertionError: If they differ; it names the fields and the differences.
 
     >>> episode = MultiAgentEpisode("game", observations=[{"a": 0}, {"b": 1}], actions=[{"a": 5}])
     >>> assert_same_multi_agent_episode(MultiAgentEpisode.from_state(episode.get_state()), episode)
@@ -283,14 +283,14 @@ def compare_batches(
     """Check that two batches have the same columns with the same rows; columns without rows may have any dtype.
 
     Args:
-        law: What is broken if they differ.
-        expected: The batch as it should be.
-        found: The batch to judge.
+        law: The law that is broken if they differ.
+        expected: The correct batch.
+        found: The batch to check.
         where: How `found` was made.
-        tolerance: How far numbers may be apart, absolutely and relatively.
+        tolerance: The absolute and relative tolerance of numbers.
 
     Raises:
-        AssertionError: Naming the law, the column and the row.
+        AssertionError: If they differ; it names the law, the column and the row.
 
     >>> compare_batches("cutting changes nothing", {"x": np.array([1, 2])}, {"x": np.array([1, 3])}, "cut at 1")
     Traceback (most recent call last):
@@ -320,7 +320,7 @@ def _compare_leaves(where: str, expected: Any, found: Any, tolerance: float) -> 
 
 
 def same_numbers(expected: np.ndarray, found: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return where two arrays of one shape hold the same; NaN is the same as NaN."""
+    """Return where two arrays of one shape are equal; NaN equals NaN."""
     if expected.dtype.hasobject or found.dtype.hasobject:
         pairs = zip(expected.flat, found.flat, strict=True)
         return np.array([equal(left, right) for left, right in pairs], np.bool_).reshape(expected.shape)

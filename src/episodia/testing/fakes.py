@@ -1,6 +1,7 @@
-"""Environments that say in every observation where and when it was, and verify how they are used.
+"""Fake environments, a fake module and a fake connector, which record and verify how they are used.
 
-They are for tests of what plays in environments: their `log` has what happened, for comparing.
+Each observation of a fake environment tells environment, agent, episode and step, and the `log` has all that happened, so
+that tests can compare recorded episodes with it.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from episodia.types import Item
 FAKE_OBSERVATIONS = spaces.Box(-1.0, 2.0**20, (5,), np.float32)
 FAKE_ACTIONS = spaces.Discrete(5)
 
-# At which step the guest of `FakeMultiAgentEnv` is shown something for the last time.
+# The step of the last observation of the guest of `FakeMultiAgentEnv`.
 _GUEST_LEAVES = 3
 
 AnyFake = TypeVar("AnyFake", bound="FakeEnv | FakeMultiAgentEnv")
 
 
 def fake_action(observation: Item) -> int:
-    """Return what `FakeModule` does on an observation of a fake environment.
+    """Return the action of `FakeModule` for an observation of a fake environment.
 
     >>> fake_action([0, 1, 0, 2, -1])
     0
@@ -44,7 +45,7 @@ def fake_action(observation: Item) -> int:
 
 @dataclass
 class _Usage:
-    """What was done to one environment, and what was wrong with that."""
+    """The calls of one environment, and the problems with them."""
 
     number: int
     problems: list[str]
@@ -56,56 +57,56 @@ class _Usage:
     is_closed: bool = False
 
     def on_reset(self, seed: int | None) -> None:
-        """Take note of a reset; the first one has to come with a seed, from which everything follows."""
+        """Record a reset; the first one must have a seed."""
         if self.is_closed:
-            self._refuse("a reset after `close`")
+            self._reject("a reset after `close`")
         if seed is not None:
             self.seed, self.since_seed = int(seed), 0
         elif not self.was_reset:
-            self._refuse("the first reset without a seed")
+            self._reject("the first reset without a seed")
         self.was_reset, self.is_over = True, False
         self.since_seed += 1
 
     def on_step(self, action: Any, space: spaces.Discrete) -> int:
-        """Take note of an action, and return it as a number."""
+        """Record an action, and return it as an integer."""
         if self.is_closed:
-            self._refuse("a step after `close`")
+            self._reject("a step after `close`")
         if self.is_over:
-            self._refuse("a step before a reset" if not self.was_reset else "a step after the end of an episode")
+            self._reject("a step before a reset" if not self.was_reset else "a step after the end of an episode")
         if not space.contains(action):
-            self._refuse(f"the action {action!r}, which is none of {space}")
+            self._reject(f"the action {action!r}, which is not in {space}")
         return int(action)
 
     def on_actions(self, actions: dict[Any, Any], expected: list[Any]) -> None:
-        """Take note of who acts."""
+        """Record the agents that act."""
         if sorted(actions) != sorted(expected):
-            self._refuse(f"a step with actions of {sorted(actions)}, where {sorted(expected)} have to act")
+            self._reject(f"a step with actions of {sorted(actions)}, where {sorted(expected)} have to act")
 
-    def _refuse(self, what: str) -> None:
+    def _reject(self, what: str) -> None:
         text = f"environment {self.number}: found {what}, expected none."
         self.problems.append(text)
         if self.raises:
             raise AssertionError(text)
 
     def length(self, longest: int) -> int:
-        """Return how long the episode is that has just begun: it follows from the seed, and the resets since then."""
+        """Return the length of the new episode, which depends on the seed and the number of resets since then."""
         return int(np.random.default_rng([self.seed or 0, self.since_seed]).integers(1, longest + 1))
 
 
 class FakeEnv(gym.Env[np.ndarray, Any]):
-    """Observes `[number, 0, episode, step, last action]`, and is paid `1000 * episode + step`.
+    """An environment with observations `[number, 0, episode, step, last action]` and rewards `1000 * episode + step`.
 
-    Episodes with an even number terminate, those with an odd one are truncated; how long they are follows from the seed. The
-    array of the observation is the same each time, and is overwritten: who keeps it has to copy it.
+    Episodes with an even number terminate, those with an odd number are truncated; their lengths depend on the seed. All
+    observations are the same array, which each step overwrites, so callers must copy it.
 
-    It verifies that it is reset first, with a seed, that it is not stepped after the end of an episode, or after `close`, and
-    that actions are in its space. What is wrong is noted in `problems`, and raised.
+    It verifies that the first call is a reset with a seed, that it is not stepped after the end of an episode or after
+    `close`, and that actions are in its space. Problems are recorded in `problems`, and raised.
 
     Args:
-        number: In the observations, to tell environments apart.
-        longest: How many steps an episode has at most.
-        problems: Where to note what is wrong, if several environments share it.
-        raises: Whether to raise it, too.
+        number: The number of the environment in its observations.
+        longest: The largest number of steps of an episode.
+        problems: The list of problems, if several environments share one.
+        raises: Whether to raise problems, too.
 
     >>> env = FakeEnv(3)
     >>> env.reset(seed=0)[0].tolist(), env.step(4)[0].tolist()
@@ -136,7 +137,7 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
         return self._noted(0, -1, 0.0, False, False)[0], {}
 
     def step(self, action: Item) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Go on by one step."""
+        """Take one step."""
         chosen = self.usage.on_step(action, FAKE_ACTIONS)
         episode, step = len(self.log) - 1, len(self.log[-1])
         self.usage.is_over = is_over = step >= self._length
@@ -150,21 +151,21 @@ class FakeEnv(gym.Env[np.ndarray, Any]):
         return self._buffer, *rest
 
     def close(self) -> None:
-        """Take note that it was closed."""
+        """Record that it is closed."""
         self.usage.is_closed = True
 
 
 class FakeMultiAgentEnv(MultiAgentEnv):
-    """An environment in which one agent always acts, one every second step, and one comes late and leaves early.
+    """An environment in which one agent always acts, one every second step, and one joins late and leaves early.
 
-    Observations are `[number, agent, episode, step, last action]`. Otherwise it is like `FakeEnv`, also in what it verifies,
-    and in addition that exactly those act who were shown something.
+    Observations are `[number, agent, episode, step, last action]`. It verifies the same as `FakeEnv`, and that exactly those
+    agents act that have an observation.
 
     Args:
-        number: In the observations, to tell environments apart.
-        longest: How many steps an episode has at most.
-        problems: Where to note what is wrong, if several environments share it.
-        raises: Whether to raise it, too.
+        number: The number of the environment in its observations.
+        longest: The largest number of steps of an episode.
+        problems: The list of problems, if several environments share one.
+        raises: Whether to raise problems, too.
 
     >>> env = FakeMultiAgentEnv(longest=9)
     >>> sorted(env.reset(seed=1)[0]), sorted(env.step({"always": 0, "sometimes": 1})[0])
@@ -179,7 +180,7 @@ class FakeMultiAgentEnv(MultiAgentEnv):
         self.action_spaces = dict.fromkeys(self.possible_agents, FAKE_ACTIONS)
         self.usage = _Usage(number, [] if problems is None else problems, raises)
         self.longest = longest
-        #: For each episode and agent what it was shown, and what it was paid.
+        #: The observations and rewards of each episode and agent.
         self.log: list[dict[Any, tuple[list[list[float]], list[float]]]] = []
 
     def reset(
@@ -195,7 +196,7 @@ class FakeMultiAgentEnv(MultiAgentEnv):
         return self._shown(self._acting), {}
 
     def step(self, actions: dict[Any, Any]) -> Any:
-        """Go on by one step."""
+        """Take one step."""
         self.usage.on_actions(actions, self._acting)
         self._last_actions |= {agent: self.usage.on_step(action, FAKE_ACTIONS) for agent, action in actions.items()}
         self._step += 1
@@ -225,21 +226,21 @@ class FakeMultiAgentEnv(MultiAgentEnv):
         return observations
 
     def close(self) -> None:
-        """Take note that it was closed."""
+        """Record that it is closed."""
         self.usage.is_closed = True
 
 
 @final
 @dataclass
 class FakeEnvs(Generic[AnyFake]):
-    """Makes fake environments, and keeps those that it has made: call it where something wants a function.
+    """A function that makes fake environments, and keeps them.
 
     Attributes:
         kind: `FakeEnv` or `FakeMultiAgentEnv`.
-        longest: How many steps an episode has at most.
-        raises: Whether they raise what is wrong, or only note it.
-        made: The environments, in the order in which they were made; their `number` is the place here.
-        problems: What was wrong with how they were used.
+        longest: The largest number of steps of an episode.
+        raises: Whether they raise problems, or only record them.
+        made: The environments, in the order of their `number`.
+        problems: The problems with the use of the environments.
 
     >>> make = FakeEnvs(FakeEnv)
     >>> make().usage.number, make().usage.number, len(make.made)
@@ -258,20 +259,20 @@ class FakeEnvs(Generic[AnyFake]):
         return self.made[-1]
 
 
-#: An extra output of `FakeModule`: from which observation each row came.
+#: An extra output of `FakeModule`, which tells the observation of each row.
 TAG = "tag"
 
 
 def fake_tag(observation: Item) -> np.ndarray:
-    """Return what `FakeModule` puts out as `tag` for an observation."""
+    """Return the output `tag` of `FakeModule` for an observation."""
     return np.asarray(observation, np.float32)[:4] + np.float32(0.5)
 
 
 class FakeModule(Rule):
-    """Acts in fake environments: its actions and its extra output `tag` follow from the observation, see `fake_action`.
+    """A module for fake environments: its actions and its extra output `tag` depend on the observation; see `fake_action`.
 
-    It verifies each batch: observations of a fake environment, as a runner makes them, and each environment (and agent) only
-    once. Its attribute `calls` has for each forward pass its name and the rows that it was given.
+    It verifies that each batch has observations of fake environments, and each environment (and agent) only once. Its
+    attribute `calls` has the name and the rows of each forward pass.
 
     Args:
         fails_at: The number of the call, from 0 on, in which it raises a RuntimeError; None for never.
@@ -323,8 +324,8 @@ class FakeModule(Rule):
         rows = np.asarray(as_array(batch[Columns.OBS]))
         if rows.ndim != 2 or rows.shape[1:] != FAKE_OBSERVATIONS.shape or (rows % 1).any() or (rows[:, :4] < 0).any():
             raise AssertionError(
-                f"FakeModule: found {describe(rows)} as observations, expected rows of whole numbers as fake environments have "
-                f"them, float32[B, 5]: {rows.tolist()[:3]}"
+                f"FakeModule: found {describe(rows)} as observations, expected rows of integers from fake environments, "
+                f"float32[B, 5]: {rows.tolist()[:3]}"
             )
         owners = [(int(row[0]), int(row[1])) for row in rows]
         if alone and len(set(owners)) < len(owners):
@@ -335,7 +336,7 @@ class FakeModule(Rule):
 
 
 class FakeConnector(ConnectorV2):
-    """Passes the batch on as it is, and takes note of each call; it verifies that it is called as pipelines call pieces.
+    """Returns the batch unchanged, records each call, and verifies that its arguments are those of a pipeline.
 
     Attributes:
         calls: For each call a dict: the `columns` of the batch, the `lengths` of the episodes, `explore`, and the `names` of
@@ -366,7 +367,7 @@ class FakeConnector(ConnectorV2):
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the batch as it is."""
+        """Return the batch unchanged."""
         if not isinstance(batch, dict):
             raise AssertionError(f"FakeConnector: found {type(batch).__name__} as `batch`, expected a dict.")
         if not isinstance(episodes, Sequence):

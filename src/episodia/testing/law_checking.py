@@ -27,28 +27,28 @@ class NotApplicableError(SkipTest):
 
 
 class Checked(Protocol):
-    """What all subjects have."""
+    """The protocol of subjects."""
 
     @property
     def name(self) -> str:
-        """By which its checks are known."""
+        """The name of the subject in its checks."""
 
     @property
     def expected_failures(self) -> Mapping[str, str]:
-        """Why checks fail that are expected to, by the names of the laws."""
+        """The reasons why checks are expected to fail, by the names of the laws."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The laws of one kind of subjects, and what they are checked on.
+    """The laws of one kind of subject, and the inputs of their checks.
 
     Attributes:
-        laws: In the order in which they are checked. The first one says whether the subject runs at all: if it is broken,
+        laws: The laws, in the order of the checks. The first law says whether the subject runs at all: if it is broken,
             the others do not apply.
         inputs: Makes the inputs of one check, fresh each time.
-        smaller: Yields inputs with a little less than the given ones.
-        described: Says what there is to know about small inputs.
-        without_inputs: Laws whose failures have nothing to do with the inputs.
+        smaller: Yields slightly smaller inputs than the given ones.
+        described: Returns a description of small inputs.
+        without_inputs: Laws whose failures do not depend on the inputs.
     """
 
     laws: tuple[Law, ...]
@@ -60,12 +60,12 @@ class Family:
 
 @dataclass(frozen=True)
 class Check:
-    """One law and the subject that is held to it; calling it checks.
+    """One law and one subject; calling it checks the law on the subject.
 
     Attributes:
-        subject: What is checked, and what it is run with.
-        law: What it is held to.
-        family: Where the law is from.
+        subject: What is checked, and how to run it.
+        law: The law to check.
+        family: The family of the law.
     """
 
     subject: Checked
@@ -81,13 +81,13 @@ class Check:
         return f"Check({self.subject.name}, {self.name})"
 
     def __call__(self) -> list[str]:
-        """Check, and return remarks: what is no failure, and worth to be known.
+        """Check the law, and return remarks, which are not failures.
 
         Raises:
-            AssertionError: If the law is broken: with the law, what differed, and the smallest inputs that show it.
-            NotApplicableError: If the law says nothing about this subject, or if it does not even run.
+            AssertionError: If the law is broken; it names the law, the difference, and the smallest inputs that show it.
+            NotApplicableError: If the law does not apply to this subject, or if the subject does not run.
         """
-        __tracebackhide__ = True  # pytest shows the message, and what was raised inside the law
+        __tracebackhide__ = True  # pytest shows the message and the error inside of the law
         if self.law is not self.family.laws[0]:
             _needs_to_run(self.subject, self.family)
         inputs = self.family.inputs(self.subject)
@@ -95,7 +95,7 @@ class Check:
             return self.law(self.subject, inputs) or []
         except NotApplicableError:
             raise
-        except Exception as error:  # whatever a subject raises is a failure of the law
+        except Exception as error:  # any error of a subject breaks the law
             raise self._failure(inputs, error) from error
 
     def _failure(self, inputs: list[Any], error: Exception) -> AssertionError:
@@ -116,14 +116,14 @@ _REASONS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def _needs_to_run(subject: Checked, family: Family) -> None:
-    """Raise a NotApplicableError if the first law is broken; it is asked once for each subject."""
+    """Raise a NotApplicableError if the first law is broken; it is checked once per subject."""
     if subject not in _REASONS:
         try:
             family.laws[0](subject, family.inputs(subject))
         except NotApplicableError:
-            # Others may apply nevertheless.
+            # Other laws may apply.
             _REASONS[subject] = ""
-        except Exception as error:  # noqa: BLE001  # whatever a subject raises
+        except Exception as error:  # noqa: BLE001  # subjects may raise anything
             _REASONS[subject] = str(error).splitlines()[0] if str(error) else type(error).__name__
         else:
             _REASONS[subject] = ""
@@ -133,12 +133,12 @@ def _needs_to_run(subject: Checked, family: Family) -> None:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went.
+    """The result of one check.
 
     Attributes:
         name: The name of the law.
         outcome: `"passed"`, `"skipped"`, `"failed"`, or `"failed as expected"`.
-        text: Why it was skipped, how it failed, or remarks.
+        text: The reason for a skip, the failure, or remarks.
     """
 
     name: str
@@ -150,7 +150,7 @@ class CheckResult:
 
 
 def result_of(check: Check) -> CheckResult:
-    """Run a check and return how it went, whatever happens."""
+    """Run a check and return its result; failures are not raised."""
     reason = check.subject.expected_failures.get(check.name)
     try:
         remarks = check()
@@ -167,7 +167,7 @@ def checks_in(family: Family, subject: Checked) -> list[Check]:
     """Return a check for each law of a family.
 
     Raises:
-        SubjectError: If a failure is expected of a law that there is not: it would never be told apart from a pass.
+        SubjectError: If `expected_failures` names a law that does not exist.
     """
     unknown = subject.expected_failures.keys() - {law.__name__ for law in family.laws}
     if unknown:
@@ -179,10 +179,10 @@ def checks_in(family: Family, subject: Checked) -> list[Check]:
 
 
 def results_in(family: Family, subject: Checked) -> list[CheckResult]:
-    """Hold a subject to all laws of a family, and return how each check went.
+    """Check a subject against all laws of a family, and return the results.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them.
+        AssertionError: If laws are broken; it names each of them.
         SubjectError: See `checks_in`.
     """
     results = [result_of(check) for check in checks_in(family, subject)]
@@ -195,7 +195,7 @@ def results_in(family: Family, subject: Checked) -> list[CheckResult]:
 
 Episodes = Sequence[SingleAgentEpisode]
 
-# Enough to reach two steps from a few episodes; long ones are cut in halves first.
+# Enough to shrink a few episodes to two steps; long episodes are halved first.
 _MOST_TRIES = 80
 _LONGEST_TEXT = 300
 
@@ -206,13 +206,13 @@ def smallest_failure(
     error: Exception,
     smaller: Callable[[list[Any]], Iterator[list[Any]]],
 ) -> tuple[list[Any], Exception]:
-    """Return fewer and smaller inputs on which `law` still fails in the same way, and how.
+    """Return fewer and smaller inputs on which `law` still fails with the same type of error, and that error.
 
     Args:
-        law: Raises if it is broken on the inputs that it is given.
-        inputs: On which it was broken.
-        error: What it raised then.
-        smaller: Yields inputs with a little less than the given ones.
+        law: Raises if it is broken on its inputs.
+        inputs: Inputs on which it fails.
+        error: The error on these inputs.
+        smaller: Yields slightly smaller inputs than the given ones.
 
     >>> def no_two_steps(episodes):
     ...     assert all(len(episode) < 2 for episode in episodes)
@@ -238,13 +238,13 @@ def smallest_failure(
 def _failure_of(law: Callable[[Any], Any], inputs: Sequence[Any]) -> Exception | None:
     try:
         law(inputs)
-    except Exception as error:  # noqa: BLE001  # whatever a piece raises
+    except Exception as error:  # noqa: BLE001  # pieces may raise anything
         return error
     return None
 
 
 def shorter(episodes: list[SingleAgentEpisode]) -> Iterator[list[SingleAgentEpisode]]:
-    """Yield the same episodes with one of them left out or cut shorter; an episode keeps its first step."""
+    """Yield the episodes with one of them removed or shortened to at least one step."""
     if len(episodes) > 1:
         yield from ([*episodes[:place], *episodes[place + 1 :]] for place in range(len(episodes)))
     for place, episode in enumerate(episodes):
@@ -253,7 +253,7 @@ def shorter(episodes: list[SingleAgentEpisode]) -> Iterator[list[SingleAgentEpis
 
 
 def described(episodes: Episodes) -> str:
-    """Return what there is to know about the smallest episodes that show a failure, one line for each.
+    """Return a description of the smallest episodes that show a failure, one line per episode.
 
     >>> walk = SingleAgentEpisode("w", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
     >>> print(described([walk]))
@@ -277,9 +277,9 @@ T = TypeVar("T")
 
 
 def pickled_copy(original: T, law: str) -> T:
-    """Return a copy of `original` that went through pickle; fail `law` if it cannot be made.
+    """Return a copy of `original` by pickling; the law fails if that is impossible.
 
-    Nothing is read from outside: the bytes are those that `original` has just been turned into.
+    Unpickling is safe, because the bytes were made here.
     """
     try:
         copy: T = pickle.loads(pickle.dumps(original))  # noqa: S301  # see above
@@ -289,6 +289,6 @@ def pickled_copy(original: T, law: str) -> T:
 
 
 def require_importable(kind: type) -> None:
-    """Raise `NotApplicableError` unless another process would find a class where this one has it."""
+    """Raise a NotApplicableError unless another process can import the class."""
     if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
         raise NotApplicableError("its class is not at the top of a module, where another process could find it")

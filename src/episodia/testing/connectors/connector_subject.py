@@ -1,4 +1,4 @@
-"""Small episodes to check a connector on, and the forms that one episode can have."""
+"""`Subject`, a connector with all that its checks need, and sample episodes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from episodia.types import Item
 OBSERVATIONS = spaces.Box(-8.0, 8.0, (2,), np.float32)
 ACTIONS = spaces.Discrete(3)
 
-# How long the sample episodes are, and how they end.
+# The lengths of the sample episodes, and how they end.
 _LENGTHS = {3: "terminated", 1: "", 5: "truncated", 2: ""}
 
-# Somebody comes late, somebody waits, somebody ends before the others.
+# One agent joins late, one waits, one ends before the others.
 _PICTURES = (
     ("left: O AOR AOR AOR", "right: . O AOR AOR"),
     ("left: O AR OR AOR AORT", "right: O AOR A OR AORX"),
@@ -43,9 +43,9 @@ def sample_episodes(
     """Return a few growing episodes of random items, from their first step on, with infos and log-probabilities.
 
     Args:
-        observation_space: Of the observations; two numbers by default.
-        action_space: Of the actions; one of three by default.
-        state: The state of a recurrent module, whose like is stored for each step.
+        observation_space: The observation space; two numbers by default.
+        action_space: The action space; three discrete actions by default.
+        state: The initial state of a recurrent module; random states of this form are stored for each step.
 
     >>> [len(episode) for episode in sample_episodes()]
     [3, 1, 5, 2]
@@ -81,7 +81,7 @@ def _state_like(state: Item, rng: np.random.Generator) -> Any:
 
 
 def episode_without_steps(like: SingleAgentEpisode) -> SingleAgentEpisode:
-    """Return an episode that has only been reset, with the first observation of `like`."""
+    """Return an episode without steps, with the first observation of `like`."""
     start = copy.copy(like)[:0]
     start.id_ = "no-steps"
     return start
@@ -90,7 +90,7 @@ def episode_without_steps(like: SingleAgentEpisode) -> SingleAgentEpisode:
 def sample_multi_agent_episodes(
     observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None, *, state: Item = None
 ) -> list[MultiAgentEpisode]:
-    """Return two multi-agent episodes in which agents come late, wait, and end at different times.
+    """Return two multi-agent episodes in which agents join late, wait, and end at different times.
 
     >>> [sorted(episode.agent_episodes) for episode in sample_multi_agent_episodes()]
     [['left', 'right'], ['left', 'right']]
@@ -102,7 +102,7 @@ def sample_multi_agent_episodes(
 def _filled(
     trajectory: MultiAgentTrajectory, id_: str, observation_space: Space[Any], action_space: Space[Any], state: Item
 ) -> MultiAgentEpisode:
-    """Return the episode of `trajectory` with random items of the spaces in the place of its own."""
+    """Return the episode of `trajectory`, with its items replaced by random items of the spaces."""
     rng = np.random.default_rng(len(trajectory))
     drawn = {"observations": copy.deepcopy(observation_space), "actions": copy.deepcopy(action_space)}
     for space in drawn.values():
@@ -133,7 +133,7 @@ def _extras(state: Item, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def recorded(episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
-    """Return episodes with the content of `episodes`, which have steps, as a recorder hands them out.
+    """Return copies of `episodes`, which have steps, made by a recorder.
 
     >>> recorded(sample_episodes()[:1])[0]
     SingleAgentEpisode(len=3, return=..., terminated, finalized, id_='sample-3')
@@ -161,24 +161,24 @@ def _recorded(episode: SingleAgentEpisode) -> SingleAgentEpisode:
     return made
 
 
-# Makes the pieces to check, fresh for each run: the last one is what the law is about, those before it feed it.
+# Makes new pieces for each run: the last one is checked, the others write the columns that it reads.
 Pieces = Callable[[], Sequence[ConnectorV2]]
 
-# What the module puts out for the last observation of an episode, by column: one row of a module-to-env batch.
+# Returns the module outputs for the last observation of an episode, by column: one row of a module-to-env batch.
 Outputs = Callable[[SingleAgentEpisode], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A connector, with all that is needed to hold it to its laws.
+    """A connector with all that its checks need.
 
     Attributes:
-        make: Makes the pieces, fresh each time: the connector is the last one.
+        make: Makes new pieces for each run; the connector is the last one.
         rl_module: The module, for pieces that need it.
-        outputs: For pieces of module-to-env pipelines: what a module puts out for an episode, one item for each column.
-        episodes: Whole single-agent episodes, from their first step on; none if the piece is for several agents only.
-        multi_agent_episodes: Multi-agent episodes; none if the piece is not for several agents.
-        expected_failures: Why checks fail that are expected to, by the names of the checks.
+        outputs: For module-to-env pieces: returns the module outputs for an episode, one item per column.
+        episodes: Whole single-agent episodes, from their first step on; empty if the piece is for several agents only.
+        multi_agent_episodes: Multi-agent episodes; empty if the piece is not for several agents.
+        expected_failures: The reasons why checks are expected to fail, by the names of the checks.
     """
 
     make: Pieces
@@ -203,15 +203,15 @@ class Subject:
         """Return `connector` as the subject of checks, on sample episodes unless others are given.
 
         Args:
-            connector: What to check. It is copied for each run and stays as it is.
-            before: Pieces that write what it reads, other than observations, actions, rewards and flags.
+            connector: What to check. Each run uses a copy.
+            before: Pieces that write the columns that it reads, except observations, actions, rewards and flags.
             rl_module: The module, for pieces that need it.
-            episodes: See the attributes. The samples are of the spaces that the connector was given.
+            episodes: See the attributes. Sample episodes have the spaces of the connector.
             multi_agent_episodes: See the attributes.
             **options: `outputs` and `expected_failures`.
 
         Raises:
-            SubjectError: If it is no connector.
+            SubjectError: If it is not a connector.
 
         >>> from episodia.connectors import FrameStacking
         >>> Subject.of(FrameStacking()).name
@@ -239,21 +239,21 @@ class Subject:
 
     @cached_property
     def connector(self) -> ConnectorV2:
-        """The connector, to ask for what it declares."""
+        """The connector, for its declarations."""
         return self.make()[-1]
 
     def fresh_episodes(self) -> list[SingleAgentEpisode]:
-        """Return forks of the episodes, so that what a faulty piece does to them in one check is not seen in others."""
+        """Return forks of the episodes, so that a faulty piece does not affect other checks."""
         return [copy.copy(episode) for episode in self.episodes]
 
     @property
     def name(self) -> str:
-        """By which its checks are known."""
+        """The name of the subject in its checks."""
         return self.connector.name
 
 
 def _copied(piece: ConnectorV2) -> ConnectorV2:
     try:
         return copy.deepcopy(piece)
-    except Exception:  # noqa: BLE001  # that it cannot be copied is what one of the checks is about
+    except Exception:  # noqa: BLE001  # a check of its own reports this
         return piece

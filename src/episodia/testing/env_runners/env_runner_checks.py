@@ -1,4 +1,4 @@
-"""Laws about the episodes that an env runner hands out: all that happened in the environments, once, as it happened."""
+"""Laws of env runners, and `check_env_runner`, which checks a runner against all of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def it_runs(subject: EnvRunnerSubject, calls: Calls) -> None:
                     raise AssertionError(f"it runs: found {type(episode).__name__}, expected a {kind.__name__}.")
                 if not episode.is_finalized:
                     raise AssertionError(
-                        f"it runs: found {episode!r}, which is not finalized, expected finalized ones."
+                        f"it runs: found {episode!r}, which is not finalized, expected finalized episodes."
                     )
                 episode.validate()
 
@@ -56,16 +56,16 @@ def it_runs(subject: EnvRunnerSubject, calls: Calls) -> None:
 
 
 def every_step_is_there_once(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """Chunks, joined, are what the environments have played: no step is missing, double, or in another episode."""
+    """Joined chunks are the episodes of the environments: no step is missing, repeated, or in another episode."""
     with stage(subject) as at:
         check_every_step(at, sampled(at.runner, calls))
 
 
 def check_every_step(at: Stage, chunks: Sequence[Episode]) -> None:
-    """Check that `chunks` are all that was played at the stage.
+    """Check that `chunks` hold all steps of the environments of the stage.
 
     Raises:
-        AssertionError: Naming the environment, the episode and what differs.
+        AssertionError: If they do not; it names the environment, the episode and the difference.
     """
     _check_order(chunks)
     found: dict[tuple[int, int], str] = {}
@@ -115,7 +115,7 @@ def _place_of(whole: Any) -> tuple[int, int]:
 
 
 def _played(at: Stage) -> set[tuple[int, int]]:
-    """Return the episodes in which steps were made, by environment and number."""
+    """Return the episodes with steps, as pairs of environment and number."""
     return {
         (env.usage.number, episode)
         for env in at.envs.made
@@ -155,7 +155,7 @@ def _check_agents(where: str, whole: MultiAgentEpisode, log: dict[Any, Any]) -> 
 
 
 def _pending(whole: MultiAgentEpisode, agent: Any) -> float:
-    """Return what an agent was paid that has acted and has not been shown anything since."""
+    """Return the rewards of an agent since its last action, if it has no observation after it."""
     return float(whole._hanging_rewards_end.get(agent, 0.0))
 
 
@@ -169,7 +169,7 @@ def _compare(where: str, expected: dict[str, Any], found: dict[str, Any]) -> Non
 
 
 def as_many_steps_as_were_asked_for(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """`sample(num_timesteps=n)` returns at least n steps of environments, and fewer than `num_envs` more."""
+    """`sample(num_timesteps=n)` returns at least n and fewer than n + `num_envs` environment steps."""
     with stage(subject) as at:
         for steps in calls:
             found = num_steps(at.runner.sample(num_timesteps=steps))
@@ -180,7 +180,7 @@ def as_many_steps_as_were_asked_for(subject: EnvRunnerSubject, calls: Calls) -> 
 
 
 def as_many_episodes_as_were_asked_for(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """`sample(num_episodes=n)` returns exactly n, whole and over, also after chunks were handed out."""
+    """`sample(num_episodes=n)` returns exactly n whole episodes, also after calls that returned chunks."""
     law = "as many episodes as were asked for"
     with stage(subject) as at:
         sampled(at.runner, calls)
@@ -198,7 +198,7 @@ def as_many_episodes_as_were_asked_for(subject: EnvRunnerSubject, calls: Calls) 
 
 
 def actions_are_those_of_the_module(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """Each step has the action that the module chose on its observation, and the other outputs of the same row."""
+    """Each step has the action that the module chose for its observation, and the other outputs of the same row."""
     with stage(subject) as at:
         for chunk in sampled(at.runner, calls):
             agents = chunk.agent_episodes.values() if isinstance(chunk, MultiAgentEpisode) else [chunk]
@@ -221,7 +221,7 @@ def _check_actions(where: str, episode: SingleAgentEpisode) -> None:
 
 
 def exploring_decides_what_acts(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """Exploring, `forward_exploration` is called, otherwise `forward_inference`, and with random actions neither."""
+    """`forward_exploration` is called for exploration, `forward_inference` otherwise, and no pass for random actions."""
     wanted: dict[str, tuple[dict[str, bool], set[str]]] = {
         "explore=True": ({"explore": True}, {"forward_exploration"}),
         "explore=False": ({"explore": False}, {"forward_inference"}),
@@ -241,7 +241,7 @@ def exploring_decides_what_acts(subject: EnvRunnerSubject, calls: Calls) -> None
 
 
 def chunks_carry_their_lookback(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """A chunk has the steps before it that it was made to look back to, as far as there are any, and the right ones."""
+    """A chunk has the requested number of earlier steps of its episode in its lookback, or all there are."""
     with stage(subject) as at:
         for chunk in sampled(at.runner, calls):
             agents = chunk.agent_episodes.values() if isinstance(chunk, MultiAgentEpisode) else [chunk]
@@ -265,7 +265,7 @@ def _check_lookback(where: str, episode: SingleAgentEpisode) -> None:
 
 
 def environments_are_used_as_they_should_be(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """They are reset first, with a seed each that no other has, not stepped after the end, and given actions of theirs."""
+    """Environments are reset first, each with its own seed, not stepped after the end, and get actions of their space."""
     law = "environments are used as they should be"
     with stage(subject) as at:
         sampled(at.runner, calls)
@@ -278,7 +278,7 @@ def environments_are_used_as_they_should_be(subject: EnvRunnerSubject, calls: Ca
 
 
 def same_seed_gives_same_episodes(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """Runners with the same seed play the same, also when they act at random; with another one they do not."""
+    """Runners with the same seed return the same episodes, also with random actions; another seed gives other episodes."""
     law = "the same seed gives the same episodes"
     for options in ({}, {"random_actions": True}):
         played: list[list[Episode]] = []
@@ -297,18 +297,18 @@ def same_seed_gives_same_episodes(subject: EnvRunnerSubject, calls: Calls) -> No
             )
 
 
-def what_was_handed_out_stays(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """Episodes do not change after they were handed out, whatever is played later."""
+def returned_episodes_stay(subject: EnvRunnerSubject, calls: Calls) -> None:
+    """Returned episodes never change, also during later calls."""
     with stage(subject) as at:
         episodes = sampled(at.runner, calls[:1])
         before = [copy.deepcopy(episode) for episode in episodes]
         sampled(at.runner, [*calls[1:], 4])
         at.runner.sample(num_episodes=2)
-        assert_same_episodes("what was handed out stays", before, episodes)
+        assert_same_episodes("returned episodes stay", before, episodes)
 
 
 def evaluation_leaves_sampling_alone(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """`evaluate(num_episodes=n)` returns n whole episodes, and afterwards `sample` plays what it would have played."""
+    """`evaluate(num_episodes=n)` returns n whole episodes, and does not affect the next `sample`."""
     law = "evaluation leaves sampling alone"
     with stage(subject) as undisturbed, stage(subject) as at:
         if not hasattr(at.runner, "evaluate"):
@@ -324,7 +324,7 @@ def evaluation_leaves_sampling_alone(subject: EnvRunnerSubject, calls: Calls) ->
 
 
 def restored_runners_go_on_alike(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """A runner that was given the state plays what the first one plays after a reset; the state can be pickled."""
+    """A runner with the state of another plays as that one does after a reset; the state can be pickled."""
     with stage(subject) as first, stage(subject) as second:
         if not hasattr(first.runner, "get_state"):
             raise NotApplicableError("it has no `get_state`")
@@ -337,7 +337,7 @@ def restored_runners_go_on_alike(subject: EnvRunnerSubject, calls: Calls) -> Non
 
 
 def _compare_outlines(law: str, expected: Sequence[Episode], found: Sequence[Episode]) -> None:
-    """Compare what does not depend on how many episodes an environment has seen before."""
+    """Compare ids and lengths, which do not depend on earlier episodes of the environments."""
     for what, outline in (("episodes", _ids), ("lengths", _lengths)):
         if outline(expected) != outline(found):
             raise AssertionError(f"{law}: found the {what} {outline(found)}, expected {outline(expected)}.")
@@ -352,7 +352,7 @@ def _lengths(episodes: Sequence[Episode]) -> list[int]:
 
 
 def an_error_loses_nothing(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """If the module raises, the caller is told, and what was played before comes with later calls, once."""
+    """An error of the module reaches the caller, and later calls return all earlier steps once."""
     with stage(subject, fails_at=2) as at:
         chunks: list[Episode] = []
         raised = False
@@ -369,7 +369,7 @@ def an_error_loses_nothing(subject: EnvRunnerSubject, calls: Calls) -> None:
 
 
 def it_closes_what_it_has_opened(subject: EnvRunnerSubject, calls: Calls) -> None:
-    """`close` closes all environments and ends all processes; a second time nothing happens; `sample` is refused then."""
+    """`close` closes all environments and ends all processes; a second `close` does nothing, and `sample` raises."""
     law = "it closes what it has opened"
     before = {process.pid for process in multiprocessing.active_children()}
     with stage(subject) as at:
@@ -386,12 +386,12 @@ def it_closes_what_it_has_opened(subject: EnvRunnerSubject, calls: Calls) -> Non
             )
         try:
             at.runner.sample(num_timesteps=1)
-        except Exception:  # noqa: BLE001  # whatever it says, it refuses
+        except Exception:  # noqa: BLE001  # any error is correct
             return
-    raise AssertionError(f"{law}: found that `sample` goes on after `close`, expected an error.")
+    raise AssertionError(f"{law}: found that `sample` still works after `close`, expected an error.")
 
 
-#: The laws of env runners, in the order in which they are checked.
+#: The laws of env runners, in the order of the checks.
 ENV_RUNNER_LAWS: tuple[Law, ...] = (
     it_runs,
     environments_are_used_as_they_should_be,
@@ -402,7 +402,7 @@ ENV_RUNNER_LAWS: tuple[Law, ...] = (
     exploring_decides_what_acts,
     chunks_carry_their_lookback,
     same_seed_gives_same_episodes,
-    what_was_handed_out_stays,
+    returned_episodes_stay,
     an_error_loses_nothing,
     evaluation_leaves_sampling_alone,
     restored_runners_go_on_alike,
@@ -418,14 +418,14 @@ ENV_RUNNERS = Family(
 
 
 def check_env_runner(make: Callable[..., Any], **options: Any) -> list[CheckResult]:
-    """Hold a kind of env runners to all laws, in fake environments, and return how each check went.
+    """Check a kind of env runner against all laws, in fake environments, and return the results.
 
     Args:
-        make: Makes a runner: a class, or a function, see `EnvRunnerSubject`.
+        make: Makes a runner: a class or a function; see `EnvRunnerSubject`.
         **options: The other attributes of `EnvRunnerSubject`: `multi_agent`, `label` and `expected_failures`.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them with what differed, and the fewest calls that show it.
+        AssertionError: If laws are broken; it names each law, the difference, and the fewest calls that show it.
 
     >>> from episodia.env_runners import SingleAgentEnvRunner
     >>> print(check_env_runner(SingleAgentEnvRunner)[2])

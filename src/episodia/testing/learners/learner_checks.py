@@ -1,4 +1,4 @@
-"""Laws about gradients: a loss is an average over the steps that count, and over nothing else."""
+"""Laws of learners, and `check_learner`, which checks an algorithm against all of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from episodia.trees import map_batch
 
 Batch = dict[str, dict[str, Any]]
 
-# What a module is shown may not be played with: it also decides what comes later.
+# Inputs of the module are not changed, because they also affect other steps.
 _SHOWN = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK, Columns.ACTIONS})
 
 
@@ -61,7 +61,7 @@ def it_runs(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
 
 
 def callers_data_stay_as_they_are(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """Neither episodes nor batches are changed by an update: others, and later epochs, use them, too."""
+    """An update changes neither episodes nor batches, which other code and later epochs use."""
     law, learner = "callers data stay as they are", subject.learner()
     given = [type(episode).from_state(episode.get_state()) for episode in episodes]
     before = [type(episode).from_state(episode.get_state()) for episode in episodes]
@@ -94,7 +94,7 @@ def _prints(batch: Batch) -> dict[str, Any]:
 
 
 def parts_average_to_the_whole(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """Gradients of parts of a batch, averaged by their numbers of steps, are those of the whole batch."""
+    """Gradients of parts of a batch, averaged by their numbers of steps, equal those of the whole batch."""
     learner, batch = _batch_of(subject, episodes)
     whole = learner.compute_gradients(batch)
     parts = [_some_rows(batch, partial(_rows, first=first)) for first in (True, False)]
@@ -125,7 +125,7 @@ def order_of_steps_does_not_matter(subject: LearnerSubject, episodes: Sequence[A
 
 
 def masked_steps_do_not_count(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """What stands in rows that `loss_mask` excludes, padding among them, has no influence on gradients."""
+    """Rows that `loss_mask` excludes, padding included, do not affect gradients."""
     learner, batch = _batch_of(subject, episodes)
     masked = {module_id: _masked(columns) for module_id, columns in batch.items()}
     if not any(numbers_in(columns, without=_SHOWN) for columns in masked.values()):
@@ -136,7 +136,7 @@ def masked_steps_do_not_count(subject: LearnerSubject, episodes: Sequence[Any]) 
 
 
 def _masked(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns with a mask that excludes every second row, beside what was excluded before."""
+    """Return the columns with a mask that also excludes every second row."""
     rows = rows_of(columns)
     counted = torch.arange(rows) % 2 == 0
     old = columns.get(Columns.LOSS_MASK)
@@ -156,7 +156,7 @@ def _disturbed(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def modules_learn_apart(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """The gradients of one module do not depend on what others have in the batch."""
+    """The gradients of one module do not depend on the data of other modules."""
     learner, batch = _batch_of(subject, episodes)
     if len(batch) < 2:
         raise NotApplicableError("it has one module only")
@@ -181,12 +181,12 @@ def _some_rows(batch: Batch, rows: Callable[[dict[str, Any]], np.ndarray]) -> Ba
     return {module_id: taken(columns, rows(columns)) for module_id, columns in batch.items()}
 
 
-# --- Numbers that are none --------------------------------------------------------------------------------------------
+# --- Non-finite values ----------------------------------------------------------------------------------------------
 
 
-def numbers_that_are_none_do_not_reach_the_weights(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """After an update with NaN among rewards and targets, all weights are finite: the update is skipped, or refused."""
-    law = "numbers that are none do not reach the weights"
+def non_finite_values_never_reach_the_weights(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
+    """After an update with NaN in rewards and targets, all weights are finite: the update is skipped, or raises."""
+    law = "non-finite values never reach the weights"
     learner, batch = _batch_of(subject, episodes)
     needs(learner, "update_batch")
     poisoned = {
@@ -198,7 +198,7 @@ def numbers_that_are_none_do_not_reach_the_weights(subject: LearnerSubject, epis
         }
         for module_id, columns in batch.items()
     }
-    # To refuse it is as good as to skip it.
+    # An error is as good as a skipped update.
     with suppress(NonFiniteError):
         learner.update_batch(poisoned)
     broken = [name for name, value in weights_of(learner).items() if not bool(torch.isfinite(value).all())]
@@ -207,7 +207,7 @@ def numbers_that_are_none_do_not_reach_the_weights(subject: LearnerSubject, epis
 
 
 def metrics_are_finite_numbers(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """All metrics of an update are plain numbers, and none of them is NaN or infinite."""
+    """All metrics of an update are plain finite numbers."""
     metrics = subject.learner().update(episodes, num_epochs=2)
     for module_id, named in metrics.items():
         for name, value in named.items():
@@ -218,7 +218,7 @@ def metrics_are_finite_numbers(subject: LearnerSubject, episodes: Sequence[Any])
 
 
 def coefficients_are_those_declared(subject: LearnerSubject, episodes: Sequence[Any]) -> list[str]:
-    """The loss asks for no coefficients but those that `coefficients()` returns."""
+    """The loss reads only coefficients that `coefficients()` returns."""
     if subject.config is None:
         raise NotApplicableError("it is not made of an algorithm's config")
     learner, batch = _batch_of(subject, episodes)
@@ -238,23 +238,23 @@ def coefficients_are_those_declared(subject: LearnerSubject, episodes: Sequence[
 
 
 def learning_changes_the_weights(subject: LearnerSubject, episodes: Sequence[Any]) -> list[str]:
-    """After an update, the modules that have learned have other weights; those that stayed are a remark."""
+    """An update changes the weights of modules that learn; weights that stay are a remark."""
     learner = subject.learner()
     before = weights_of(learner)
     learner.update(episodes)
     changed = changed_weights(before, weights_of(learner))
     if not changed:
-        raise AssertionError("learning changes the weights: found all of them as they were, expected others.")
+        raise AssertionError("learning changes the weights: found that all weights stayed the same, expected changes.")
     stayed = sorted(before.keys() - set(changed))
     return [f"{stayed} stayed as they were"] if stayed else []
 
 
-# In several gradient steps chance and order have a say.
+# With several gradient steps, random numbers and the order of minibatches matter.
 _EPOCHS = {"num_epochs": 2, "minibatch_size": 4}
 
 
 def frozen_weights_stay(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """Weights that want no gradients (`requires_grad_(False)`) are the same after an update; others still learn."""
+    """An update does not change frozen weights (`requires_grad_(False)`); other weights still learn."""
     frozen: list[str] = []
 
     def freeze(modules: Any) -> None:
@@ -269,7 +269,7 @@ def frozen_weights_stay(subject: LearnerSubject, episodes: Sequence[Any]) -> Non
     changed = changed_weights(before, weights_of(learner))
     wrong = sorted(set(frozen) & set(changed))
     if wrong:
-        raise AssertionError(f"frozen weights stay: found {wrong} changed, expected them to stay as they were.")
+        raise AssertionError(f"frozen weights stay: found {wrong} changed, expected them to stay the same.")
     if not changed:
         raise AssertionError(
             "frozen weights stay: found that the others did not change either, expected them to learn."
@@ -282,7 +282,7 @@ def _named_modules(modules: Any) -> Iterator[tuple[str, nn.Module]]:
 
 
 def same_seed_gives_same_weights(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """Learners with the same weights and the same seed come to the same weights; nothing is drawn elsewhere."""
+    """Learners with the same weights and seed learn the same weights; they draw from no other generator."""
     found = []
     for elsewhere in (1, 2):
         learner = subject.learner()
@@ -293,7 +293,7 @@ def same_seed_gives_same_weights(subject: LearnerSubject, episodes: Sequence[Any
 
 
 def restored_learners_go_on_alike(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """A learner that was given the state, which went through a file, does the same update as the first one."""
+    """A learner with the state of another, saved and loaded, makes the same update as that one."""
     original, twin = subject.learner(), subject.learner(weights=5, seed=5)
     needs(original, "get_state", "set_state")
     original.update(episodes, **_EPOCHS)
@@ -309,7 +309,7 @@ def restored_learners_go_on_alike(subject: LearnerSubject, episodes: Sequence[An
 
 
 def it_pickles(subject: LearnerSubject, _: Sequence[Any]) -> None:
-    """The config of an algorithm can be sent to another process, and is the same there."""
+    """The config of an algorithm equals its pickled copy."""
     if subject.config is None:
         raise NotApplicableError("it is not made of an algorithm's config")
     require_importable(type(subject.config))
@@ -322,7 +322,7 @@ def it_pickles(subject: LearnerSubject, _: Sequence[Any]) -> None:
 
 
 def it_learns_from_single_steps(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """An episode or a chunk of one step is enough for an update, after which weights are finite."""
+    """An episode or a chunk of one step is enough for an update, and weights stay finite."""
     for episode in episodes:
         if len(episode):
             learner = subject.learner()
@@ -335,7 +335,7 @@ def it_learns_from_single_steps(subject: LearnerSubject, episodes: Sequence[Any]
 
 
 def nothing_comes_of_nothing(subject: LearnerSubject, episodes: Sequence[Any]) -> None:
-    """Without episodes, and with episodes without steps, an update runs, and weights stay."""
+    """An update without episodes, or without steps, runs and does not change weights."""
     for given, where in (([], "no episodes"), ([episode[:0] for episode in episodes], "episodes without steps")):
         learner = subject.learner()
         before = weights_of(learner)
@@ -343,7 +343,7 @@ def nothing_comes_of_nothing(subject: LearnerSubject, episodes: Sequence[Any]) -
         compare_weights("nothing comes of nothing", before, weights_of(learner), where)
 
 
-#: The laws of learning, in the order in which they are checked.
+#: The laws of learning, in the order of the checks.
 LEARNER_LAWS: tuple[Law, ...] = (
     it_runs,
     callers_data_stay_as_they_are,
@@ -352,7 +352,7 @@ LEARNER_LAWS: tuple[Law, ...] = (
     metrics_are_finite_numbers,
     it_learns_from_single_steps,
     nothing_comes_of_nothing,
-    numbers_that_are_none_do_not_reach_the_weights,
+    non_finite_values_never_reach_the_weights,
     parts_average_to_the_whole,
     order_of_steps_does_not_matter,
     masked_steps_do_not_count,
@@ -373,7 +373,7 @@ LEARNERS = Family(
 
 
 def check_learner(config: AlgorithmConfig, **options: Any) -> list[CheckResult]:
-    """Hold an algorithm, with its loss, to all laws of learning, and return how each check went.
+    """Check an algorithm and its loss against all laws of learning, and return the results.
 
     Args:
         config: The algorithm.
@@ -381,7 +381,7 @@ def check_learner(config: AlgorithmConfig, **options: Any) -> list[CheckResult]:
             `expected_failures`.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them with what differed, on the smallest episodes that show it.
+        AssertionError: If laws are broken; it names each law and the difference, on the smallest episodes that show it.
 
     >>> from episodia.learners import A2CConfig
     >>> print(check_learner(A2CConfig())[8])

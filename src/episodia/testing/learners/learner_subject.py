@@ -1,4 +1,4 @@
-"""Episodes to check learners on: modules play in environments that show random items of a space."""
+"""`LearnerSubject`, an algorithm with all that its checks need, and environments with random items to learn from."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from episodia.testing.modules.module_memory import global_seed
 from episodia.trees import leaves
 from episodia.types import Item, ModuleID
 
-# How long the episodes are, one after another, again and again.
+# The lengths of the episodes, repeated.
 _LENGTHS = (3, 1, 5, 2)
 
 
 class DrawnEnv(gym.Env[Any, Any]):
-    """Shows random items of a space and pays random rewards; even episodes terminate, odd ones are truncated.
+    """An environment with random observations and rewards; even episodes terminate, odd ones are truncated.
 
     >>> from gymnasium import spaces
     >>> env = DrawnEnv(spaces.Discrete(3), spaces.Discrete(2))
@@ -51,7 +51,7 @@ class DrawnEnv(gym.Env[Any, Any]):
         return self.observation_space.sample(), {}
 
     def step(self, action: Item) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Go on by one step."""
+        """Take one step."""
         self._step += 1
         is_over = self._step >= _LENGTHS[self._episode % len(_LENGTHS)]
         is_odd = self._episode % 2 == 1
@@ -60,7 +60,7 @@ class DrawnEnv(gym.Env[Any, Any]):
 
 
 class DrawnGame(MultiAgentEnv):
-    """The same for several agents, which are named after their modules and all act in each step."""
+    """Like `DrawnEnv` for several agents, which have the names of their modules and all act in each step."""
 
     def __init__(self, modules: Mapping[Any, Any]) -> None:
         self.possible_agents = self.agents = list(modules)
@@ -74,7 +74,7 @@ class DrawnGame(MultiAgentEnv):
         return {name: env.reset(seed=own)[0] for (name, env), own in zip(self._envs.items(), seeds, strict=True)}, {}
 
     def step(self, actions: dict[Any, Any]) -> Any:
-        """Go on by one step."""
+        """Take one step."""
         results = {name: self._envs[name].step(action) for name, action in actions.items()}
         observations, rewards, terminateds, truncateds = (
             {name: result[part] for name, result in results.items()} for part in range(4)
@@ -86,7 +86,7 @@ class DrawnGame(MultiAgentEnv):
 def played_episodes(
     modules: Module | Mapping[ModuleID, Module], *, seed: int = 0
 ) -> list[SingleAgentEpisode] | list[MultiAgentEpisode]:
-    """Return a few whole episodes that `modules` have played, with all their outputs; those of several agents for a dict.
+    """Return a few whole episodes that `modules` have played, with all outputs; multi-agent episodes for a dict of modules.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import RandomModule
@@ -100,14 +100,14 @@ def played_episodes(
         observation_space, action_space = modules.observation_space, modules.action_space
         if observation_space is None or action_space is None:
             raise SubjectError(
-                f"played_episodes: found {modules!r} without spaces, expected both of them. Pass them to the module."
+                f"played_episodes: found {modules!r} without spaces, expected both. Pass them to the module."
             )
         runner = SingleAgentEnvRunner(lambda: DrawnEnv(observation_space, action_space), modules, seed=seed)
     with runner, torch.no_grad():
         return list(runner.sample(num_episodes=len(_LENGTHS)))
 
 
-# How far gradients may be apart, relative to the largest of the parameter: sums in another order.
+# The tolerance of gradients, relative to the largest one of a parameter: the order of sums differs.
 _LAST_BITS = 1e-4
 
 
@@ -117,15 +117,15 @@ def _small_network() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LearnerSubject:
-    """An algorithm, or a learner of another kind, with all that is needed to hold it to its laws.
+    """An algorithm, or another kind of learner, with all that its checks need.
 
     Attributes:
-        make: Makes a learner, called as `make(modules, seed=)`; the modules are its own.
-        modules: Makes a module, or a dict of modules, with new weights; torch's global seed is set before.
-        episodes: What is learned from.
-        config: The algorithm, if the learner is an ordinary one.
-        label: By which its checks are known.
-        expected_failures: Why checks fail that are expected to, by the names of the checks.
+        make: Makes a learner, called as `make(modules, seed=)`; it owns the modules.
+        modules: Makes a module, or a dict of modules, with new weights; the global seed of torch is set before.
+        episodes: The episodes to learn from.
+        config: The config of the algorithm; None for another kind of learner.
+        label: The name of the subject in its checks.
+        expected_failures: The reasons why checks are expected to fail, by the names of the checks.
     """
 
     make: Callable[..., Any]
@@ -151,12 +151,12 @@ class LearnerSubject:
         Args:
             config: The algorithm.
             modules: See the attributes; a small network for two numbers and three actions by default.
-            episodes: What is learned from; by default what the modules have played in an environment of random items.
+            episodes: The episodes to learn from; by default the modules play in an environment with random items.
             make: Makes the learner, if it is not `Learner(modules, config, seed=seed)`.
             **options: `label` and `expected_failures`.
 
         Raises:
-            SubjectError: If it is no algorithm, and there is no `make`.
+            SubjectError: If it is not an algorithm, and there is no `make`.
 
         >>> from episodia.learners import A2CConfig
         >>> LearnerSubject.of(A2CConfig()).name
@@ -165,7 +165,7 @@ class LearnerSubject:
         if make is None and not isinstance(config, AlgorithmConfig):
             raise SubjectError(
                 f"check of an algorithm: found {config!r}, expected an object derived from `AlgorithmConfig`. Pass one, or "
-                "`make=` for a learner of another kind."
+                "`make=` for another kind of learner."
             )
         modules = modules or _small_network
         if episodes is None:

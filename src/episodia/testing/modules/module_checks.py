@@ -70,15 +70,15 @@ MODULES = Family(
 
 
 def check_module(module: Module, **options: Any) -> list[CheckResult]:
-    """Hold a module to all laws, and return how each check went; print them to see what was skipped, and why.
+    """Check a module against all laws, and return the results; print them to see which checks were skipped, and why.
 
     Args:
-        module: What to check. It is copied for each run and stays as it is.
+        module: What to check. Each run uses a copy.
         **options: Those of `ModuleSubject.of`: `observation_space`, `action_space`, `episodes`, `remake`, `label`, and
             `expected_failures`.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them with what differed, on the smallest episodes that show it.
+        AssertionError: If laws are broken; it names each law and the difference, on the smallest episodes that show it.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic

@@ -237,10 +237,10 @@ def values_are_those_of_the_forward_pass(subject: ModuleSubject, episodes: Episo
 
 
 def it_computes_what_it_is_asked_for(subject: ModuleSubject, episodes: Episodes) -> None:
-    """`forward(actor=…, critic=…)` puts out the columns of what is asked for, and nothing of the other."""
+    """`forward(actor=…, critic=…)` returns the columns of the requested parts only."""
     module = subject.make()
     if not isinstance(module, ActorCritic):
-        raise NotApplicableError("it is no `ActorCritic`")
+        raise NotApplicableError("it is not an `ActorCritic`")
     law, batch = "it computes what it is asked for", batch_for(subject, LEARNING, episodes)
     with torch.no_grad():
         whole = as_arrays(module.forward(own_copy(batch)))
@@ -270,7 +270,7 @@ def arrays_do_as_well_as_tensors(subject: ModuleSubject, episodes: Episodes) -> 
 
 
 def columns_are_those_declared(subject: ModuleSubject, episodes: Episodes) -> list[str]:
-    """It asks for no columns but those that pipelines know and those that it declares in `views`."""
+    """It reads only columns that pipelines know and columns that it declares in `views`."""
     views = set(getattr(subject.make(), "views", None) or ())
     read: set[str] = set()
     for which in PASSES:
@@ -281,7 +281,7 @@ def columns_are_those_declared(subject: ModuleSubject, episodes: Episodes) -> li
         unknown = sorted(map(str, tracked.missed - COLUMN_NAMES - views))
         if unknown:
             raise AssertionError(
-                f"columns are those declared (`{which}`): found that it asks for {unknown}, expected only what is there "
+                f"columns are those declared (`{which}`): found that it asks for {unknown}, expected only columns that exist "
                 f"({sorted(tracked.keys())}) or declared. Declare views of these names in `views`."
             )
     unread = sorted(views - read)
@@ -292,7 +292,7 @@ _NUM_DRAWS = 20
 
 
 def actions_fit_the_action_space(subject: ModuleSubject, episodes: Episodes) -> None:
-    """Actions are one item of the action space for each row, whether the module puts them out or a distribution does."""
+    """Each row has one action of the action space, whether it comes from the module or from a distribution."""
     for which in ACTING:
         batch = batch_for(subject, which, episodes)
         for row, action in enumerate(unstack(chosen(subject, which, batch))):
@@ -329,7 +329,7 @@ def _check_action(where: str, action: Any, space: Any) -> None:
         for place, child in enumerate(space.spaces):
             _check_action(f"{where}[{place}]", action[place], child)
     elif isinstance(space, spaces.Box):
-        # Where they lie is a matter of the pipeline behind the module, which may spread them over the bounds.
+        # The pipeline after the module may scale actions to the bounds, so bounds are not checked.
         fits = np.shape(action) == space.shape and np.asarray(action).dtype.kind == space.dtype.kind
         if not (fits and np.isfinite(action).all()):
             raise AssertionError(f"{where}: found {describe(np.asarray(action))}, expected a finite one of {space}.")
@@ -338,14 +338,14 @@ def _check_action(where: str, action: Any, space: Any) -> None:
 
 
 def _as_item(action: Any, space: Any) -> Any:
-    """Return an integer or a flag of another width as the space has it; floats stay, and do not fit."""
+    """Return an integer or a flag with the dtype of the space; floats are returned unchanged."""
     array = np.asarray(action)
     same_kind = array.dtype.kind in "iub" and space.dtype is not None
     return array.astype(space.dtype)[()] if same_kind else action
 
 
 def masked_actions_are_never_chosen(subject: ModuleSubject, episodes: Episodes) -> None:
-    """Where there is a mask of allowed actions, no other action is taken."""
+    """A module never chooses an action that the mask excludes."""
     space = subject.action_space
     if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         raise NotApplicableError(f"masks are for discrete actions, and these are {type(space).__name__}")
@@ -366,7 +366,7 @@ def masked_actions_are_never_chosen(subject: ModuleSubject, episodes: Episodes) 
 
 
 def _random_masks(space: Any, rows: int) -> np.ndarray:
-    """Return masks that allow one action, or some, of each part."""
+    """Return masks that allow one or more actions of each part."""
     rng = np.random.default_rng(3)
     parts = []
     for count in [space.n] if isinstance(space, spaces.Discrete) else space.nvec:
@@ -386,7 +386,7 @@ def _allows(mask: np.ndarray, action: Any, space: Any) -> bool:
 
 
 def _with_masks(subject: ModuleSubject, which: str, batch: Rows, masks: np.ndarray) -> Rows:
-    """Return the batch with masks where the module expects them: in the observations, or in a column."""
+    """Return the batch with masks in the place where the module reads them: in the observations, or in a column."""
     column = torch.from_numpy(masks)
     observations = batch[Columns.OBS]
     if isinstance(observations, dict) and Columns.ACTION_MASK in observations:
@@ -396,9 +396,7 @@ def _with_masks(subject: ModuleSubject, which: str, batch: Rows, masks: np.ndarr
     with torch.no_grad():
         outputs = getattr(subject.make(), which)(tracked)
     if Columns.ACTIONS in outputs and Columns.ACTION_MASK not in tracked.missed:
-        raise NotApplicableError(
-            "neither are there masks in its observations, nor does it ask for a column `action_mask`"
-        )
+        raise NotApplicableError("its observations have no masks, and it does not read a column `action_mask`")
     if subject.make().is_stateful():
         column = column[:, None]
     return {**batch, Columns.ACTION_MASK: column}

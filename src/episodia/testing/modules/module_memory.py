@@ -1,4 +1,4 @@
-"""Laws about what a module remembers: its weights, its copies, chance, and gradients."""
+"""Laws about weights, states, copies, random numbers and gradients of a module, and about sequences."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Episodes = Sequence[SingleAgentEpisode]
 
 @contextmanager
 def global_seed(seed: int) -> Iterator[None]:
-    """Let the global generators of torch, NumPy and Python begin at `seed`, and afterwards be as they were."""
-    kept = random.getstate(), np.random.get_state()  # noqa: NPY002  # the global one is what is looked after here
+    """Seed the global generators of torch, NumPy and Python, and restore them afterwards."""
+    kept = random.getstate(), np.random.get_state()  # noqa: NPY002  # the global generator is restored
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # as above
@@ -57,7 +57,7 @@ def global_seed(seed: int) -> Iterator[None]:
 
 
 def state_of(module: Module) -> dict[str, Any]:
-    """Return what a module says that it remembers: its weights and buffers, and what `get_state` returns."""
+    """Return the declared state of a module: weights, buffers, and the result of `get_state`."""
     state: dict[str, Any] = {}
     if isinstance(module, nn.Module):
         state["weights"] = {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -67,9 +67,9 @@ def state_of(module: Module) -> dict[str, Any]:
 
 
 def acting_changes_no_weights(subject: ModuleSubject, episodes: Episodes) -> None:
-    """Forward passes for acting leave all weights and buffers alone: runners and learners would drift apart."""
+    """Forward passes for acting do not change weights and buffers, so that runners and learners stay equal."""
     if not isinstance(subject.make(), nn.Module):
-        raise NotApplicableError("it is no `torch.nn.Module`")
+        raise NotApplicableError("it is not a `torch.nn.Module`")
     for which in ACTING:
         module = subject.make()
         before = state_of(module)["weights"]
@@ -84,7 +84,7 @@ def acting_changes_no_weights(subject: ModuleSubject, episodes: Episodes) -> Non
 
 
 def passes_leave_no_trace(subject: ModuleSubject, episodes: Episodes) -> None:
-    """The same batch a second time gives the same, unless `get_state` shows that something is remembered."""
+    """The same batch gives the same outputs again, unless `get_state` shows a changed state."""
     for which in PASSES:
         module, batch = subject.make(), batch_for(subject, which, episodes)
         before = fingerprint(state_of(module))
@@ -100,10 +100,10 @@ def passes_leave_no_trace(subject: ModuleSubject, episodes: Episodes) -> None:
 
 
 def same_state_gives_same_outputs(subject: ModuleSubject, episodes: Episodes) -> None:
-    """Copies in the same state put out the same; while acting, no global generator is drawn from."""
+    """Copies in the same state have the same outputs; acting does not use global generators."""
     for which in PASSES:
         batch = batch_for(subject, which, episodes)
-        # Runners have generators of their own; for learning, a seed of torch may be needed.
+        # Runners have their own generators; learning may use the global generator of torch.
         seeds = (0, 0) if which == LEARNING else (0, 1)
         outputs = []
         for seed in seeds:
@@ -117,7 +117,7 @@ def same_state_gives_same_outputs(subject: ModuleSubject, episodes: Episodes) ->
 
 
 def restored_modules_go_on_alike(subject: ModuleSubject, episodes: Episodes) -> None:
-    """A module with other weights that is given the state puts out what the first one does; no weights are elsewhere."""
+    """A module with the state of another has the same outputs; all weights are in the state."""
     law = "restored modules go on alike"
     original = subject.make()
     if isinstance(original, nn.Module):
@@ -125,7 +125,7 @@ def restored_modules_go_on_alike(subject: ModuleSubject, episodes: Episodes) -> 
     if not state_of(original):
         raise NotApplicableError("it has neither weights nor `get_state`")
     batches = {which: batch_for(subject, which, episodes) for which in PASSES}
-    # Something may have happened before the state is asked for.
+    # The state must also be right after a forward pass.
     for which in ACTING:
         outputs_of(original, which, batches[which])
     twin = _other(subject, original)
@@ -143,7 +143,7 @@ def restored_modules_go_on_alike(subject: ModuleSubject, episodes: Episodes) -> 
 
 
 def _other(subject: ModuleSubject, original: Any) -> Any:
-    """Return a module of the same kind, in another state: made anew if that is possible, else a copy with other numbers."""
+    """Return a module of the same kind in another state: a new one if possible, else a copy with other weights."""
     if subject.remake is not None:
         return subject.remake()
     if hasattr(original, "get_config"):
@@ -164,12 +164,12 @@ def _check_registered(law: str, module: nn.Module) -> None:
     if hidden:
         raise AssertionError(
             f"{law}: found the weights {hidden[:3]}, which `state_dict()` and `parameters()` do not have, expected all to be "
-            "registered. Put layers that stand in a list or a dict into `nn.ModuleList` or `nn.ModuleDict`."
+            "registered. Put layers in a list or a dict into `nn.ModuleList` or `nn.ModuleDict`."
         )
 
 
 def _weights_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors that want gradients, with the way to them, through attributes, lists and dicts."""
+    """Yield all tensors with `requires_grad`, and their paths through attributes, lists and dicts."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -188,7 +188,7 @@ def _weights_in(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Te
 
 
 def it_pickles(subject: ModuleSubject, episodes: Episodes) -> None:
-    """A copy that went through pickle, as to another process, puts out the same."""
+    """A pickled copy, as in another process, has the same outputs."""
     module = subject.make()
     require_importable(type(module))
     twin = pickled_copy(module, "it pickles")
@@ -205,7 +205,7 @@ def it_pickles(subject: ModuleSubject, episodes: Episodes) -> None:
 
 
 def learning_reaches_the_weights(subject: ModuleSubject, episodes: Episodes) -> list[str]:
-    """What `forward_train` puts out has gradients with regard to the weights; those without any are a remark."""
+    """The outputs of `forward_train` have gradients of the weights; weights without gradients are a remark."""
     module = subject.make()
     weights = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}
     wanted = {name: weight for name, weight in weights.items() if weight.requires_grad}
@@ -226,7 +226,7 @@ def learning_reaches_the_weights(subject: ModuleSubject, episodes: Episodes) -> 
 
 
 def states_look_like_the_first_one(subject: ModuleSubject, episodes: Episodes) -> None:
-    """`get_initial_state` is a nest of arrays without a batch axis; `state_out` is the same nest with one."""
+    """`get_initial_state` returns nested arrays without a batch axis; `state_out` is the same nesting with one."""
     law, module = "states look like the first one", subject.make()
     first = module.get_initial_state()
     if not module.is_stateful():
@@ -257,7 +257,7 @@ def _form(state: Any) -> dict[str, str]:
 
 
 def steps_give_what_sequences_give(subject: ModuleSubject, episodes: Episodes) -> None:
-    """Step by step, with each state handed on to the next step, it puts out what it does for whole sequences."""
+    """Single steps, with each state passed to the next step, have the outputs of whole sequences."""
     needs_a_state(subject)
     batch = batch_for(subject, LEARNING, episodes)
     for which in PASSES:
@@ -307,14 +307,14 @@ def _has_axes(column: Any, axes: tuple[int, int]) -> bool:
 
 
 def padding_changes_nothing(subject: ModuleSubject, episodes: Episodes) -> None:
-    """What stands at padded steps reaches neither outputs of valid steps nor `state_out`."""
+    """Padded steps affect neither the outputs of valid steps nor `state_out`."""
     needs_a_state(subject)
     law, batch = "padding changes nothing", batch_for(subject, LEARNING, episodes)
     lengths = np.asarray(as_array(batch[Columns.SEQ_LENS]))
     for which in PASSES:
         needs_to_be_repeatable(subject, which, batch)
         for row in range(rows_in(batch)):
-            # The same sequence, once without any padding.
+            # The same sequence without padding.
             padded = some_rows(batch, slice(row, row + 1))
             bare = _cut(padded, int(lengths[row]))
             expected = outputs_of(subject.make(), which, bare)
@@ -340,7 +340,7 @@ def _cut_outputs(outputs: Rows, length: int) -> Rows:
 
 
 def _disturbed(batch: Rows) -> Rows:
-    """Return the batch with the observations of valid steps, the other way round, where there was padding."""
+    """Return the batch with observations of valid steps, reversed, in place of the padding."""
     length = int(batch[Columns.SEQ_LENS][0])
 
     def other(leaf: Any) -> Any:
