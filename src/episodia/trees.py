@@ -1,8 +1,8 @@
-"""Nested items: dicts and tuples, to any depth, with arrays or scalars at the leaves.
+"""Nested items: dicts and tuples of any depth, with arrays or scalars at the leaves.
 
-An *item* is what one time step holds (an observation, an action). A *batch* is the same nesting with arrays at the leaves
-whose first axis is time. Plain recursion over columns is used instead of dm-tree: it is several times faster here, and it
-takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
+An *item* is the content of one time step (an observation, an action). A *batch* has the same nesting, with arrays at the
+leaves whose first axis is time. Plain recursion is used instead of dm-tree: it is several times faster here, and it accepts
+dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def own(item: Item) -> Item:
 
 
 def private(item: Item) -> Item:
-    """Return a private copy of `item`, as `own` does, for someone who makes it read-only before handing it out."""
+    """Return a private copy of `item`, like `own`, but writable; the caller makes it read-only before returning it."""
     kind = type(item)
     if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
         return item.copy()
@@ -84,14 +84,14 @@ def _private_unusual(item: Item) -> Item:
         item = _array_from_list(item)
     elif not isinstance(item, np.ndarray):
         if not hasattr(item, "__array__") or isinstance(item, np.generic):
-            return item  # an opaque object: a leaf of its own
+            return item  # an opaque object is a leaf
         item = array_from(item)  # a tensor, for example
     if item.dtype.hasobject:
         copy = np.empty(item.shape, object)
         for position in np.ndindex(item.shape):
             copy[position] = private(item[position])
     else:
-        # Foreign byte orders hold the same values, but torch refuses them.
+        # torch rejects foreign byte orders.
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
     return copy
 
@@ -100,14 +100,14 @@ def array_from(item: object) -> np.ndarray:
     """Return `item`, a tensor for example, as an array.
 
     Raises:
-        EpisodeError: If it does not become one.
+        EpisodeError: If it cannot be converted.
     """
     try:
         return np.asarray(item)
     except (RuntimeError, TypeError, ValueError) as error:
         raise EpisodeError(
-            f"found {describe(item)}, which does not become an array ({error}); expected a NumPy array. "
-            "Of a tensor, pass `tensor.detach().cpu().float().numpy()`."
+            f"found {describe(item)}, which cannot be converted to an array ({error}); expected a NumPy array. "
+            "For a tensor, pass `tensor.detach().cpu().float().numpy()`."
         ) from error
 
 
@@ -116,14 +116,14 @@ def _array_from_list(items: list[Any]) -> np.ndarray:
         array = np.array(items)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
-            f"found a list that is no rectangular array ({error}), expected one: lists are taken as arrays. "
+            f"found a list that is not rectangular ({error}), expected one that is, because lists become arrays. "
             "Pass a tuple or a dict for nested items."
         ) from error
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def as_rows(column: object) -> np.ndarray:
-    """Return `column`, an array or what becomes one, as an array.
+    """Return `column`, an array or a value that can be converted, as an array.
 
     Raises:
         ShapeError: If its rows have different shapes.
@@ -134,7 +134,7 @@ def as_rows(column: object) -> np.ndarray:
         return np.asarray(column)
     except ValueError as error:
         raise ShapeError(
-            f"found {describe(column)}, which is no rectangular array, expected rows of one shape. Pad them, or pass a list "
+            f"found {describe(column)}, which is not rectangular, expected rows of one shape. Pad the rows, or pass a list "
             "of items."
         ) from error
 
@@ -142,7 +142,7 @@ def as_rows(column: object) -> np.ndarray:
 def own_info(value: Item) -> Item:
     """Return a private copy of an info: containers are rebuilt, arrays copied and read-only, other objects shared.
 
-    Unlike in `own`, lists stay lists: an info is never stacked.
+    Unlike `own`, it keeps lists, because infos are never stacked.
     """
     if isinstance(value, np.ndarray):
         return own(value)
@@ -156,7 +156,7 @@ def own_info(value: Item) -> Item:
 
 
 def fresh(item: Item) -> Item:
-    """Return `item` in new containers and views, so that whoever gets it cannot change ours; memory is shared."""
+    """Return `item` in new containers and views, so that callers cannot change the original; memory is shared."""
     if type(item) is np.ndarray and not item.dtype.hasobject:
         return item[...]
     if isinstance(item, dict):
@@ -171,7 +171,7 @@ def fresh(item: Item) -> Item:
 
 
 def fresh_objects(array: np.ndarray) -> np.ndarray:
-    """Return an object array with new containers for those that it holds."""
+    """Return an object array with new containers in place of its own."""
     if SCALAR_TYPES.issuperset(map(type, array.flat)):
         return array[...]
     copy = np.empty(array.shape, object)
@@ -213,7 +213,7 @@ def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ..
 
 
 def map_batch(function: Callable[..., Any], batch: Item, *others: Item) -> Item:
-    """Apply `function` to the leaves of `batch`, and to what `others` hold in the same places."""
+    """Apply `function` to the leaves of `batch` and to the leaves of `others` at the same places."""
     if isinstance(batch, dict):
         return {key: map_batch(function, value, *(other[key] for other in others)) for key, value in batch.items()}
     if isinstance(batch, tuple):
@@ -245,9 +245,9 @@ def batch_length(batch: Item) -> int:
     lengths = {path: len(leaf) for path, leaf in leaves(batch) if np.ndim(leaf)}
     if not any(leaves(batch)):
         raise EpisodeError(
-            f"found items without any content ({describe(batch)}), expected at least one array or number in each: nothing "
-            "tells how many there are once they are arrays. Keep the episode growing, or use `Discrete(1)` for what tells "
-            "nothing."
+            f"found items without content ({describe(batch)}), expected at least one array or number in each, because "
+            "arrays of them have no length otherwise. Do not finalize the episode, or use `Discrete(1)` for empty "
+            "observations."
         )
     if len(set(lengths.values())) != 1 or len(lengths) != sum(1 for _ in leaves(batch)):
         raise EpisodeError(
@@ -283,7 +283,7 @@ def _equal_leaves(left: Item, right: Item) -> bool:
 
 
 def describe(item: object) -> str:
-    """Say in a few words what `item` is, for messages.
+    """Return a short description of `item` for messages.
 
     >>> describe({"camera": np.zeros((2, 2), np.uint8), "speed": 1.5})
     "{'camera': uint8[2, 2], 'speed': 1.5}"

@@ -106,5 +106,5 @@ def test_it_draws_where_it_is_told_to():
     axes = figure.subplots(2)
 
     assert turns().plot("rewards", ax=axes) is figure
-    with pytest.raises(EpisodeError, match="expected 1 axes of matplotlib, for the timeline"):
+    with pytest.raises(EpisodeError, match="expected 1 matplotlib axes, for the timeline"):
         turns().plot(ax=axes)

@@ -198,7 +198,7 @@ def test_a_state_names_only_spaces_that_are_known(space):
 
     message = message_of(EpisodeError, lambda: SingleAgentEpisode.from_state(state))
 
-    assert missing_in(message, (repr(space), "'Discrete'", "written by something else or is damaged")) == []
+    assert missing_in(message, (repr(space), "'Discrete'", "damaged, or another program wrote it")) == []
 
 
 # --- Buffers ----------------------------------------------------------------------------------------------
