@@ -19,7 +19,7 @@ from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import RunnerSettings, check_flags, check_keys, check_open, check_whole
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.errors import EnvRunnerError, EpisodiaError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode

@@ -30,7 +30,7 @@ from episodia.env_runners.runner_settings import (
 )
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.modules.devices import device_of
 
 

@@ -28,7 +28,7 @@ from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.errors import ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
@@ -190,3 +191,21 @@ def rows_of_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     before = offsets_of(counts)
     rows: np.ndarray = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
     return rows
+
+
+def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
+    """Return the positions of each id, in the order in which ids come up; None stands for the default module.
+
+    >>> positions_by_module(["left", None, "left"])
+    {'left': array([0, 2]), 'default_policy': array([1])}
+    """
+    if len(set(module_ids)) == 1:
+        return {_name(module_ids[0]): counted(len(module_ids))}
+    positions: dict[Any, list[int]] = {}
+    for position, name in enumerate(map(_name, module_ids)):
+        positions.setdefault(name, []).append(position)
+    return {name: np.array(rows, np.int64) for name, rows in positions.items()}
+
+
+def _name(module_id: Any) -> Any:
+    return DEFAULT_MODULE_ID if module_id is None else module_id

@@ -74,10 +74,12 @@ class Block:
 
     __slots__ = ("_columns", "_entries", "_entry_of", "num_lanes", "slots")
 
-    def __init__(self, num_lanes: int, slots: int) -> None:
+    def __init__(
+        self, num_lanes: int, slots: int, columns: dict[RecorderColumn, list[LeafArray]] | None = None
+    ) -> None:
         self.num_lanes = num_lanes
         self.slots = slots
-        self._columns: dict[RecorderColumn, list[LeafArray]] = {}
+        self._columns = {} if columns is None else columns
         # For infos: the entries, and for each lane and slot the number of its entry, from 1 on; 0 is an empty info.
         self._entries: list[InfoEntry] = []
         self._entry_of: np.ndarray | None = None
@@ -158,9 +160,7 @@ class Block:
 
     def reused(self) -> Block:
         """Return a new block on the same arrays, which nobody else must have."""
-        block = Block(self.num_lanes, self.slots)
-        block._columns = self._columns
-        return block
+        return Block(self.num_lanes, self.slots, self._columns)
 
 
 # How many blocks that were handed out are kept in view, in case that their readers let them go.

@@ -21,8 +21,7 @@ from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
 from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
-from episodia.episodes.recorder.vector_infos import InfoEntry
-from episodia.episodes.recorder.vector_step import (
+from episodia.episodes.recorder.recorder_steps import (
     Flags,
     Lanes,
     StepInput,
@@ -33,6 +32,7 @@ from episodia.episodes.recorder.vector_step import (
     observed,
     stepped,
 )
+from episodia.episodes.recorder.vector_infos import InfoEntry
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
@@ -364,7 +364,7 @@ class Recorder:
         self._running()
         return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
 
-    def episodes(self) -> EpisodeList:
+    def episodes(self) -> EpisodeList[SingleAgentEpisode]:
         """Return what `list_episodes` does, as an `EpisodeList`."""
         return EpisodeList(self.list_episodes())
 
@@ -434,7 +434,7 @@ class Recorder:
 
     # --- Handing out ------------------------------------------------------------------------------------------------
 
-    def take(self) -> EpisodeList:
+    def take(self) -> EpisodeList[SingleAgentEpisode]:
         """Hand out all that was recorded since the last time: finished episodes, and what there is of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
@@ -467,7 +467,7 @@ class Recorder:
         self._tape.release()
         return episodes
 
-    def take_finished(self) -> EpisodeList:
+    def take_finished(self) -> EpisodeList[SingleAgentEpisode]:
         """Hand out the episodes that have ended since the last time, those with large rows as copies; running ones stay whole.
 
         No slot that was handed out is written again, but its block is, until it is full or `take` is called.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -124,7 +125,9 @@ class RecorderColumn:
         return array
 
 
-class Layout(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Layout:
     """The columns of a recorder. Those of steps are not known before the first step, observations not before a reset."""
 
     observation_space: Space[Any] | None
@@ -132,7 +135,7 @@ class Layout(NamedTuple):
     observations: RecorderColumn | None = None
     actions: RecorderColumn | None = None
     rewards: RecorderColumn | None = None
-    extras: Mapping[str, RecorderColumn] = {}
+    extras: Mapping[str, RecorderColumn] = field(default_factory=dict)
 
     def columns(self) -> list[RecorderColumn]:
         """Return all columns that are known."""

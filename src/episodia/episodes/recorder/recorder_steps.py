@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -240,7 +241,7 @@ def observed(layout: Layout, observations: Any, count: int) -> tuple[Layout, lis
     column = layout.observations
     if column is None:
         column = RecorderColumn.from_first(Columns.OBS, layout.observation_space, observations, is_track=True)
-        layout = layout._replace(observations=column)
+        layout = replace(layout, observations=column)
     return layout, column.flat(observations, count)
 
 
@@ -258,13 +259,14 @@ def stepped(layout: Layout, step: StepInput, count: int, *, is_first: bool) -> t
     """
     layout, observations = observed(layout, step.observations, count)
     if layout.actions is None:
-        layout = layout._replace(
+        layout = replace(
+            layout,
             actions=RecorderColumn.from_first(Columns.ACTIONS, layout.action_space, step.actions),
             rewards=RecorderColumn.from_first(Columns.REWARDS, REWARD_SPACE, step.rewards),
         )
     extras = as_extras(step.extras)
     if extras.keys() != layout.extras.keys():
-        layout = layout._replace(extras=_extra_columns(layout, extras, is_first=is_first))
+        layout = replace(layout, extras=_extra_columns(layout, extras, is_first=is_first))
     values: Values = [
         (layout.known_observations, observations),
         (layout.known_actions, layout.known_actions.flat(step.actions, count)),
