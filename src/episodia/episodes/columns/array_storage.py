@@ -12,6 +12,7 @@ from episodia.episodes.columns.storage import Positions, Storage
 from episodia.errors import ShapeError
 from episodia.stacking import holds_exactly, object_array, stack, unstack
 from episodia.trees import as_rows, batch_length, describe, fresh, frozen, is_nested, leaves, map_batch, own, own_all
+from episodia.types import Item
 
 
 @final
@@ -25,7 +26,7 @@ class ArrayStorage(Storage):
 
     __slots__ = ("_capacity", "_has_objects", "_length", "_room", "_shared", "alias")
 
-    def __init__(self, batch: Any, *, owned: bool) -> None:
+    def __init__(self, batch: Item, *, owned: bool) -> None:
         """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
         self._length = batch_length(batch)
         self._room: Any = batch if owned else None
@@ -35,7 +36,7 @@ class ArrayStorage(Storage):
         self._shared = not owned
 
     @classmethod
-    def copied(cls, batch: Any) -> ArrayStorage:
+    def copied(cls, batch: Item) -> ArrayStorage:
         """Return a storage with a private copy of `batch`, arrays or lists that have time as their first axis."""
         return cls(map_batch(_own_column, batch), owned=True)
 
@@ -74,12 +75,12 @@ class ArrayStorage(Storage):
         alias = self.alias
         return alias[positions] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[positions], alias)
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         item = own(item)
         _check_row(self.arrays, item, "")
         return item
 
-    def push(self, item: Any) -> None:
+    def push(self, item: Item) -> None:
         if not self._length:
             self._adopt(stack([item], _object_leaves(self.alias)))
             return
@@ -92,7 +93,7 @@ class ArrayStorage(Storage):
         map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
         self._length = row + 1
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         alias = self.alias
         if (
             type(items) is type(alias) is np.ndarray
@@ -107,7 +108,7 @@ class ArrayStorage(Storage):
         self._check_rows(items)
         return items
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         count = batch_length(items)
         if not count:
             return
@@ -119,7 +120,7 @@ class ArrayStorage(Storage):
         map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, items)
         self._length = rows.stop
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         alias = self.alias
         if type(alias) is np.ndarray and not (self._shared or self._has_objects) and _is_like(alias, item):
             self._room[position] = item

@@ -36,6 +36,7 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 from episodia.errors import EpisodeError, ShapeError
 from episodia.stacking import object_array
 from episodia.trees import describe, frozen
+from episodia.types import Item
 
 Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
 
@@ -422,7 +423,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             counts.extents[extra] = found
         return found
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.
 
         Before the first step of an episode and after its last item stands `fill`: a value, or `Fills`.
@@ -441,7 +442,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         stretches = gather.Stretches(past, counts, self.t_started, begins, rows, indices)
         return Ragged(gather.windows(values, stretches, shifts, fill), offsets_of(rows), extra, every)
 
-    def preceding(self, column: str, first: Any) -> Ragged:
+    def preceding(self, column: str, first: Item) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it: a track.
 
         It is what `windows` with the shift -1 gives, with one copy less.
@@ -498,7 +499,7 @@ def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList[Any]:
     return episodes.current() if is_current else episodes
 
 
-def listed(episodes: Any) -> list[Any]:
+def listed(episodes: Iterable[Any]) -> list[Any]:
     """Return a new list of `episodes`.
 
     Raises:
@@ -508,7 +509,8 @@ def listed(episodes: Any) -> list[Any]:
         return list(episodes)
     except TypeError as error:
         # An array without axes says that it can be iterated over, too.
-        if isinstance(episodes, Iterable) and not isinstance(episodes, np.ndarray):  # what makes them has failed
+        given: Any = episodes
+        if isinstance(given, Iterable) and not isinstance(given, np.ndarray):  # what makes them has failed
             raise
         raise EpisodeError(
             f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from operator import add, attrgetter, eq
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from gymnasium import Space
@@ -15,10 +15,19 @@ from episodia.episodes.columns.indexing import as_flag, as_int, as_list
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.storage import ListStorage
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import DroppedHistoryError, NotYetError, EpisodeError, EpisodeIndexError, EpisodeKeyError, IndexTypeError, ShapeError
+from episodia.errors import (
+    DroppedHistoryError,
+    EpisodeError,
+    EpisodeIndexError,
+    EpisodeKeyError,
+    IndexTypeError,
+    NotYetError,
+    ShapeError,
+)
 from episodia.spaces import empty_batch
 from episodia.stacking import joined_rows, object_array, stack
 from episodia.trees import describe, fresh, map_batch
+from episodia.types import Item
 
 Rows = list[SingleAgentEpisode]
 
@@ -111,7 +120,7 @@ def space_of(rows: Rows, column: str) -> Space[Any] | None:
     return spaces.get(column)
 
 
-def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.ndarray, first: Any) -> Any:
+def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.ndarray, first: Item) -> Any:
     """Return the item before each of `counts` steps of each column, one after another; `first` before an episode's first.
 
     Raises:
@@ -211,7 +220,7 @@ def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
     return _concatenated(arrays)
 
 
-def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Any) -> Any:
+def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:
     """Return what `joined` does, with the item `first` in front of each column whose start is -1."""
     parts = _parts(columns, [max(start, 0) for start in starts], stops)
     parts = [_from_items(part, columns[0]) if type(part) is list and part else part for part in parts]
@@ -301,7 +310,7 @@ def _concatenated(parts: list[Any]) -> Any:
         ) from error
 
 
-def describe_row(part: Any) -> str:
+def describe_row(part: Item) -> str:
     """Return what one row of a batch looks like."""
     return describe(map_batch(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), part))
 
@@ -321,7 +330,7 @@ COMPUTED = frozenset({Columns.T, *FLAGS, *IDS})
 _FARTHEST = 2**31
 
 
-def check_name(column: Any) -> None:
+def check_name(column: Hashable) -> None:
     """Refuse what can be the name of no column.
 
     Raises:
@@ -330,21 +339,22 @@ def check_name(column: Any) -> None:
     if type(column) is str:
         return
     # A tuple is hashable only if all its entries are.
-    if not isinstance(column, Hashable) or isinstance(column, (tuple, frozenset)):
+    given: Any = column
+    if not isinstance(given, Hashable) or isinstance(given, (tuple, frozenset)):
         raise EpisodeKeyError(
             f"found {describe(column)} as the name of a column, expected a string. Pass one of `Columns`, or the name of an "
             "extra model output."
         )
 
 
-def position_in(count: int, index: Any) -> int:
+def position_in(count: int, index: SupportsIndex) -> int:
     """Return the position of the episode at `index` in a list of `count`.
 
     Raises:
         EpisodeIndexError: If there is none.
     """
     try:
-        return range(count)[index]  # type: ignore[no-any-return]  # no slice
+        return range(count)[index]
     except IndexError:
         raise EpisodeIndexError(
             f"found the index {index}, expected one within the {count} episodes of this list."
@@ -353,7 +363,7 @@ def position_in(count: int, index: Any) -> int:
         raise IndexTypeError(f"found the index {describe(index)}, expected an int or a slice.") from None
 
 
-def check_asked(column: Any, tail: Any) -> None:
+def check_asked(column: Hashable, tail: object) -> None:
     """Refuse a name or a flag that is none.
 
     Raises:
@@ -365,7 +375,7 @@ def check_asked(column: Any, tail: Any) -> None:
         as_flag(tail, "tail")
 
 
-def check_windows(column: Any, shifts: Any, tail: Any, every: Any) -> None:
+def check_windows(column: Hashable, shifts: object, tail: object, every: object) -> None:
     """Refuse what describes no windows.
 
     Raises:

@@ -12,6 +12,7 @@ from episodia.columns import DEFAULT_MODULE_ID
 from episodia.errors import ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
+from episodia.types import Item
 
 
 @final
@@ -36,7 +37,7 @@ class Ragged:
 
     __slots__ = ("every", "offsets", "tail", "values")
 
-    def __init__(self, values: Any, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
+    def __init__(self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
         """Adopt `values`, a batch of N rows.
 
         Args:
@@ -89,7 +90,7 @@ class Ragged:
         """Return a column with `function` applied to each leaf as a whole; tails are treated like all rows."""
         return Ragged(map_batch(function, self.values), self.offsets, self.tail, self.every)
 
-    def with_values(self, values: Any) -> Ragged:
+    def with_values(self, values: Item) -> Ragged:
         """Return a column of other `values` in the same rows."""
         return Ragged(values, self.offsets, self.tail, self.every)
 
@@ -147,7 +148,7 @@ def _as_array(leaf: Any) -> np.ndarray:
     return leaf if isinstance(leaf, np.ndarray) else object_array(list(leaf))
 
 
-def offsets_of(lengths: Any) -> np.ndarray:
+def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return where each stretch begins, and where the last one ends.
 
     >>> offsets_of([2, 0, 3]).tolist()

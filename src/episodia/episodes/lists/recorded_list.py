@@ -19,9 +19,10 @@ from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, s
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
-from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.trees import fresh, frozen, map_batch
+from episodia.types import Item
 
 _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
 
@@ -37,7 +38,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
 
     __slots__ = ("__weakref__", "_listed", "_origin", "_recording", "_storages")
 
-    def __init__(self, chunks: list[Chunk], layout: Layout, storages: list[Prepared]) -> None:
+    def __init__(self, chunks: list[Chunk], layout: RecorderLayout, storages: list[Prepared]) -> None:
         """Adopt what a recorder hands out: chunks that it will not go on with, and what cannot be read from their block."""
         recording = _Recording(chunks, layout)
         self._open(recording, storages, None)
@@ -163,7 +164,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
             Columns.ACTIONS: self._recording.layout.action_space,
         }.get(column)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
         check_windows(column, shifts, tail, every)
         if not self._is_in_block(column):
@@ -185,7 +186,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         )
         return Ragged(values, offsets_of(counts), int(tail), every)
 
-    def preceding(self, column: str, first: Any) -> Ragged:
+    def preceding(self, column: str, first: Item) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
         check_name(column)
         if not self._is_in_block(column):
@@ -216,7 +217,7 @@ class _Recording:
 
     __slots__ = ("_held", "chunks", "layout", "modules", "num_blocks", "places")
 
-    def __init__(self, chunks: list[Chunk], layout: Layout) -> None:
+    def __init__(self, chunks: list[Chunk], layout: RecorderLayout) -> None:
         self.chunks = chunks
         self.layout = layout
         self.places = _Places(chunks)

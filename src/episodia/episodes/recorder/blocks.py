@@ -19,6 +19,7 @@ import numpy as np
 
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.recorder.vector_infos import InfoEntry
+from episodia.types import Item
 
 
 @final
@@ -51,7 +52,7 @@ class LeafArray:
         """Whether nobody else reads the memory: every view on an array, of whatever depth, holds a reference to it."""
         return sys.getrefcount(self.array) <= self._own_references + len(self._rows or ())
 
-    def write_all(self, values: Any, slot: int) -> None:
+    def write_all(self, values: Item, slot: int) -> None:
         """Write one value for each lane, all at `slot`."""
         if self.is_object:
             for lane, value in enumerate(values):
@@ -59,7 +60,7 @@ class LeafArray:
         else:
             self.array[:, slot] = values
 
-    def write(self, values: Any, places: np.ndarray) -> None:
+    def write(self, values: Item, places: np.ndarray) -> None:
         """Write each value at its place in `flat`."""
         if self.is_object:
             for place, value in zip(places.tolist(), values, strict=True):
@@ -111,7 +112,7 @@ class Block:
 
     # --- Infos ------------------------------------------------------------------------------------------------------
 
-    def write_infos(self, entry: InfoEntry, lanes: Any, slots: Any) -> None:
+    def write_infos(self, entry: InfoEntry, lanes: np.ndarray | slice, slots: np.ndarray | int) -> None:
         """Keep `entry` for `lanes` (indices, or a full slice), at one slot or at one for each of them."""
         if self._entry_of is None:
             self._entry_of = np.zeros((self.num_lanes, self.slots), np.int32)

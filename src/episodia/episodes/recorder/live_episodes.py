@@ -13,6 +13,7 @@ from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.types import Item
 
 
 @final
@@ -94,7 +95,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         """Return the names of the extra model outputs that are recorded."""
         return list(self._recorder.layout.extras)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
         values = self._recorder.recent_windows(column, shifts, fill)
         if values is None:
