@@ -51,3 +51,7 @@ class Columns:
 
 
 COLUMN_NAMES: Final = frozenset(value for name, value in vars(Columns).items() if name.isupper())
+
+
+DEFAULT_MODULE_ID: Final = "default_policy"
+"""The id of the module of agents that are mapped to no other module."""

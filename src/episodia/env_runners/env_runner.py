@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.module_weights import load_weights, weights_of
@@ -19,7 +20,6 @@ from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import RunnerSettings, check_flags, check_keys, check_open, check_whole
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import EnvRunnerError, EpisodiaError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode

@@ -9,6 +9,7 @@ from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.acting.assembly import Acting, new_loop
 from episodia.env_runners.acting.runner_pipelines import Pieces
@@ -30,7 +31,6 @@ from episodia.env_runners.runner_settings import (
 )
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.modules.devices import device_of
 
 

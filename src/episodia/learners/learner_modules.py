@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.errors import LearnerError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode

@@ -11,11 +11,10 @@ import torch
 from gymnasium import Space
 
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import defaults
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.episodes import SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import PolicyError
 from episodia.modules import Module
 from episodia.modules.devices import device_of, usable_device

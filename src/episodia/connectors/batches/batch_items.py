@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.pipelines.current_run import mark, owner_of
 from episodia.episodes.lists.ragged import Ragged
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
 from episodia.trees import batch_length, map_batch

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.lists.joined_columns import describe_row
+from episodia.episodes.lists.list_columns import describe_row
 from episodia.episodes.lists.ragged import offsets_of
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import BatchError, PipelineError
 from episodia.spaces import ARRAY_SPACES, short_name, structure_of
 from episodia.trees import leaves, map_batch

@@ -23,7 +23,7 @@ from episodia.connectors.views.view_plan import Gather, Reader, compiled
 from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.columns.filling import Fills
-from episodia.episodes.lists.computed_columns import COMPUTED, computed_windows
+from episodia.episodes.lists.list_columns import COMPUTED
 from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
@@ -271,7 +271,7 @@ class OwnRows:
     ) -> Ragged | None:
         """Return the items at `shifts` from each row; None if nobody knows what an item looks like."""
         if column in COMPUTED:
-            return computed_windows(self._rows, column, shifts=shifts, fills=fills, tail=tail, every=every)
+            return self._rows.computed_windows(column, shifts=shifts, fills=fills, tail=tail, every=every)
         if not self._is_known(column):
             return None
         return self._rows.windows(column, shifts=shifts, fill=fills, tail=tail, every=every)

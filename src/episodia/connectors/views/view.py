@@ -11,7 +11,7 @@ import numpy as np
 
 from episodia.arguments import is_whole
 from episodia.columns import Columns
-from episodia.episodes.lists.computed_columns import IDS
+from episodia.episodes.lists.list_columns import IDS
 from episodia.errors import PipelineError
 from episodia.trees import describe, equal
 

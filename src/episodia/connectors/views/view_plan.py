@@ -15,8 +15,8 @@ from episodia.connectors.pipelines.current_run import mark
 from episodia.connectors.views.view import View
 from episodia.episodes import Ragged
 from episodia.episodes.columns.filling import ZEROS, Fills, item_near_zero
-from episodia.episodes.lists.computed_columns import FLAGS, IDS
 from episodia.episodes.lists.gather import taken
+from episodia.episodes.lists.list_columns import FLAGS, IDS
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError, EpisodiaError
 from episodia.spaces import ById

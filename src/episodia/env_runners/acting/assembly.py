@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 
 from gymnasium.vector import VectorEnv
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.acting.acting import Actor
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
@@ -28,7 +29,6 @@ from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of

@@ -13,6 +13,7 @@ from gymnasium import Space, spaces
 from episodia.errors import EpisodeError
 from episodia.spaces import ARRAY_SPACES, filled_array, fitting, map_space
 from episodia.trees import describe, freeze, map_batch
+from episodia.types import Item
 
 
 class _Zeros:
@@ -45,7 +46,7 @@ class Fills:
             start += len(same)
 
 
-def put(batch: Any, outside: np.ndarray, fill: Any) -> None:
+def put(batch: Item, outside: np.ndarray, fill: Item) -> None:
     """Write `fill` to the places `outside`, bool `[N, K]`, of a batch with leaves `[N, K, ...]`.
 
     Raises:
@@ -80,7 +81,7 @@ def _fitting_item(fill: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> An
     return cast
 
 
-def spread(batch: Any, fill: Any) -> Any:
+def spread(batch: Item, fill: Item) -> Any:
     """Return `fill` for each leaf of `batch`, in its nesting.
 
     Raises:

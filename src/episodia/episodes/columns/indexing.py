@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def as_count(name: str, value: object, where: str) -> int:
     raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
 
 
-def as_flag(flag: Any, name: str = "") -> bool:
+def as_flag(flag: object, name: str = "") -> bool:
     """Return `flag`, the argument `name`, as a bool; 0, 1 and their NumPy kinds are welcome."""
     if type(flag) is bool:
         return flag

@@ -40,6 +40,7 @@ from episodia.trees import (
     map_batch,
     private,
 )
+from episodia.types import Item
 
 
 @final
@@ -88,7 +89,7 @@ class LookbackBuffer:
     row_shape: tuple[int, ...] | None
     row_length: int | None
 
-    def __init__(self, data: Any = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
+    def __init__(self, data: Item = None, lookback: int = 0, space: Space[Any] | None = None) -> None:
         """Copy `data`: a list of items, or arrays (nested alike) with time as the first axis for a finalized buffer."""
         lookback = indexing.as_count("lookback", lookback, "buffer")
         space = as_space(space, "space")
@@ -134,7 +135,7 @@ class LookbackBuffer:
         if rules.nested:
             storage.expect_nested()
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         """Return a private copy of `item` for `push`, after checking its structure, shape and dtype."""
         if type(item) is ndarray and item.dtype is self.row_dtype:
             shape = self.row_shape
@@ -210,7 +211,7 @@ class LookbackBuffer:
         indices: Index = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: Item = None,
         one_hot_discrete: bool = False,
     ) -> Any:
         """Return the items at `indices`.
@@ -230,7 +231,7 @@ class LookbackBuffer:
         """
         return self.read(indices, neg_index_as_lookback, fill, one_hot_discrete)
 
-    def read(self, indices: Index, negative_is_lookback: Any, fill: Any, hot: Any) -> Any:
+    def read(self, indices: Index, negative_is_lookback: Any, fill: Item, hot: Any) -> Any:
         """`get` with positional arguments, which is what the episodes' getters call."""
         # Junk would count as a flag too. Nothing is as fast as this way of asking whether both are booleans.
         if not ((negative_is_lookback is False or negative_is_lookback is True) and (hot is False or hot is True)):
@@ -373,7 +374,7 @@ class LookbackBuffer:
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, item: Any) -> None:
+    def append(self, item: Item) -> None:
         """Add a copy of `item` at the end; amortised O(1) also when finalized.
 
         Raises:
@@ -382,7 +383,7 @@ class LookbackBuffer:
         """
         self.push(self.admit(item))
 
-    def extend(self, items: Any) -> None:
+    def extend(self, items: Item) -> None:
         """Add copies of several items: a list of them, or arrays with time as the first axis."""
         items = as_items(items)
         if self._space is not None and not self.storage.holds_objects:
@@ -421,7 +422,7 @@ class LookbackBuffer:
             return self.fork().pick(positions, False)
         return self.pick(positions, False)  # lists are copied anyway
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         """Store what `admit_all` returned; this cannot fail."""
         self.storage.push_all(items)
 
@@ -429,7 +430,7 @@ class LookbackBuffer:
         """Return an equal buffer that shares the data until either of them is changed."""
         return self.share(slice(0, len(self.storage)), self.lookback)
 
-    def replace_last(self, item: Any) -> None:
+    def replace_last(self, item: Item) -> None:
         """Put `item`, checked as by `append`, in the place of the last one."""
         self.storage.put(len(self.storage) - 1, self.admit(item))
 
@@ -497,14 +498,14 @@ class LookbackBuffer:
         if type(storage) is ArrayStorage:
             self.check_batch(storage.arrays)
 
-    def check_batch(self, batch: Any) -> None:
+    def check_batch(self, batch: Item) -> None:
         """Check all items of `batch` as `check_bounds` does those of this buffer."""
         if self._space is not None:
             self._rules_of_space().check_bounds(batch)
 
     # --- Overwriting ------------------------------------------------------------------------------------------------
 
-    def set(self, new_data: Any, *, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+    def set(self, new_data: Item, *, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite the items at `at_indices` (an index as in `get`) with copies of `new_data`.
 
         Args:
@@ -519,7 +520,7 @@ class LookbackBuffer:
         """
         self.write(new_data, at_indices, neg_index_as_lookback)
 
-    def write(self, new_data: Any, indices: Index, negative_is_lookback: bool) -> None:
+    def write(self, new_data: Item, indices: Index, negative_is_lookback: bool) -> None:
         """`set` with positional arguments, which is what the episodes' setters call."""
         if negative_is_lookback is not False:  # junk would count as a flag too
             negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
@@ -696,7 +697,7 @@ def _filled_like(leaf: Any, fill: Any) -> Any:
     return fill
 
 
-def as_items(data: Any) -> list[Any]:
+def as_items(data: Item) -> list[Any]:
     """Return a list of items: `data` itself, or the rows of its arrays."""
     if isinstance(data, list):
         return data

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from episodia.errors import EpisodeError
 from episodia.trees import SCALAR_TYPES, describe, own
+from episodia.types import Item
 
 # Every real number is a reward.
 REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
@@ -22,7 +23,7 @@ REWARD_TYPES = frozenset(
 )
 
 
-def as_reward(reward: Any) -> Any:
+def as_reward(reward: Item) -> Any:
     """Return `reward`, a single number."""
     if type(reward) in REWARD_TYPES or (type(reward) is int and -(2**63) <= reward < 2**63):
         return reward
@@ -35,7 +36,7 @@ def as_reward(reward: Any) -> Any:
     raise EpisodeError(f"found {describe(reward)}, expected a number of at most 64 bits. Pass `float(reward)`.")
 
 
-def check_rewards(data: Any) -> None:
+def check_rewards(data: Item) -> None:
     """Refuse what is no list or one-dimensional array of numbers."""
     if isinstance(data, np.ndarray):
         if data.ndim != 1 or data.dtype.kind not in "biuf":
@@ -47,7 +48,7 @@ def check_rewards(data: Any) -> None:
             as_reward(reward)
 
 
-def added(first: Any, second: Any) -> Any:
+def added(first: Item, second: Item) -> Any:
     """Return the sum of two rewards, of which any may be missing, as one of Python's numbers.
 
     NumPy's narrow kinds wrap around or become infinite, and its booleans stay booleans.

@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from episodia.stacking import joined_rows, stack, unstack
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, frozen, own_info, private, private_all
+from episodia.types import Item
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -55,19 +56,19 @@ class Storage(ABC):
         """Return the stored items themselves, a list or a batch, for `push_all` of another storage."""
 
     @abstractmethod
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         """Return a private copy of `item` that can be pushed; raise if it does not fit."""
 
     @abstractmethod
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         """Return private copies of `items`, a list or a batch, that can be pushed; raise if one does not fit."""
 
     @abstractmethod
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         """Store what `admit_all` returned, or what a storage that takes the same items lent."""
 
     @abstractmethod
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         """Overwrite one item."""
 
     @abstractmethod
@@ -160,7 +161,7 @@ class ListStorage(Storage):
     def lend(self, positions: slice) -> Any:
         return self.values[positions]
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         kind = type(item)
         if kind in SCALAR_TYPES:
             return item
@@ -175,17 +176,17 @@ class ListStorage(Storage):
         """Be ready for containers that are pushed without having been admitted here."""
         self.nested = True
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         return private_all(items if isinstance(items, list) else unstack(items))
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         if not isinstance(items, list):
             items = unstack(items)
         self._list().extend(items)
         self.alike = False
         self.nested = self.nested or may_nest(items)
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
         items = self.values if type(self.values) is list else self._list()
         items[position] = item = item.copy() if is_plain else self.admit(item)
@@ -288,16 +289,16 @@ class ObjectStorage(Storage):
     def lend(self, positions: slice) -> Any:
         return self._items[positions]
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         return own_info(item)
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         return [own_info(item) for item in items]
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         self._items += items
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         self._items[position] = own_info(item)
         self._num_empty = min(self._num_empty, position)
 

@@ -18,6 +18,7 @@ from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
 from episodia.errors import DroppedHistoryError
 from episodia.spaces import fitting
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Stretches:
     indices: np.ndarray | None = None
 
 
-def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any) -> Any:
+def windows(values: Item, stretches: Stretches, shifts: Sequence[int], fill: Item) -> Any:
     """Return for each row the items at `shifts` from it, a batch with leaves `[N, K, ...]`.
 
     Args:
@@ -55,7 +56,7 @@ def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any)
     return map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values)
 
 
-def taken(values: Any, positions: np.ndarray, outside: np.ndarray | None, fills: Fills) -> Any:
+def taken(values: Item, positions: np.ndarray, outside: np.ndarray | None, fills: Fills) -> Any:
     """Return the items at `positions`, int64 `[N, K]`, and fills `outside`: one gather for each leaf."""
     found = map_batch(lambda leaf: _items_at(leaf, positions), values)
     if outside is not None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.recorder.vector_infos import InfoEntry
+from episodia.types import Item
 
 
 @final
@@ -51,7 +52,7 @@ class LeafArray:
         """Whether nobody else reads the memory: every view on an array, of whatever depth, holds a reference to it."""
         return sys.getrefcount(self.array) <= self._own_references + len(self._rows or ())
 
-    def write_all(self, values: Any, slot: int) -> None:
+    def write_all(self, values: Item, slot: int) -> None:
         """Write one value for each lane, all at `slot`."""
         if self.is_object:
             for lane, value in enumerate(values):
@@ -59,7 +60,7 @@ class LeafArray:
         else:
             self.array[:, slot] = values
 
-    def write(self, values: Any, places: np.ndarray) -> None:
+    def write(self, values: Item, places: np.ndarray) -> None:
         """Write each value at its place in `flat`."""
         if self.is_object:
             for place, value in zip(places.tolist(), values, strict=True):
@@ -74,10 +75,12 @@ class Block:
 
     __slots__ = ("_columns", "_entries", "_entry_of", "num_lanes", "slots")
 
-    def __init__(self, num_lanes: int, slots: int) -> None:
+    def __init__(
+        self, num_lanes: int, slots: int, columns: dict[RecorderColumn, list[LeafArray]] | None = None
+    ) -> None:
         self.num_lanes = num_lanes
         self.slots = slots
-        self._columns: dict[RecorderColumn, list[LeafArray]] = {}
+        self._columns = {} if columns is None else columns
         # For infos: the entries, and for each lane and slot the number of its entry, from 1 on; 0 is an empty info.
         self._entries: list[InfoEntry] = []
         self._entry_of: np.ndarray | None = None
@@ -109,7 +112,7 @@ class Block:
 
     # --- Infos ------------------------------------------------------------------------------------------------------
 
-    def write_infos(self, entry: InfoEntry, lanes: Any, slots: Any) -> None:
+    def write_infos(self, entry: InfoEntry, lanes: np.ndarray | slice, slots: np.ndarray | int) -> None:
         """Keep `entry` for `lanes` (indices, or a full slice), at one slot or at one for each of them."""
         if self._entry_of is None:
             self._entry_of = np.zeros((self.num_lanes, self.slots), np.int32)
@@ -158,9 +161,7 @@ class Block:
 
     def reused(self) -> Block:
         """Return a new block on the same arrays, which nobody else must have."""
-        block = Block(self.num_lanes, self.slots)
-        block._columns = self._columns
-        return block
+        return Block(self.num_lanes, self.slots, self._columns)
 
 
 # How many blocks that were handed out are kept in view, in case that their readers let them go.

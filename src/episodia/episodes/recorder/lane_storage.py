@@ -16,6 +16,7 @@ from episodia.episodes.recorder.recorder_columns import RecorderColumn
 from episodia.episodes.recorder.vector_infos import LazyInfos
 from episodia.errors import EpisodeError
 from episodia.trees import fresh, map_batch
+from episodia.types import Item
 
 
 class LaneWindow(Storage):
@@ -80,23 +81,23 @@ class LaneWindow(Storage):
     def share(self, positions: slice) -> Storage:
         return self._own_copy(positions)
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         self.detach().put(position, item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         if positions:
             self.detach().replace(positions, items)
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         self._reject()
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         self._reject()
 
-    def push(self, item: Any) -> None:
+    def push(self, item: Item) -> None:
         self._reject()
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         self._reject()
 
     def delete(self, position: int) -> None:

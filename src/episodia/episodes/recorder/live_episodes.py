@@ -8,16 +8,16 @@ from typing import Any, final
 import numpy as np
 from gymnasium import spaces
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.types import Item
 
 
 @final
-class LiveEpisodes(EpisodeList):
+class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     """The episodes of all lanes of a recorder at the present moment; see `EpisodeList.current`.
 
     The latest items of a column are read from the recorder as they are. Episodes are looked at one by one only if somebody
@@ -61,7 +61,7 @@ class LiveEpisodes(EpisodeList):
     def __len__(self) -> int:
         return self._recorder.num_lanes
 
-    def current(self) -> EpisodeList:
+    def current(self) -> EpisodeList[SingleAgentEpisode]:
         """Return this list, which speaks of the present moment anyway."""
         return self
 
@@ -95,7 +95,7 @@ class LiveEpisodes(EpisodeList):
         """Return the names of the extra model outputs that are recorded."""
         return list(self._recorder.layout.extras)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
         values = self._recorder.recent_windows(column, shifts, fill)
         if values is None:

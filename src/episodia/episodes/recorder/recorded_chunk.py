@@ -16,7 +16,7 @@ from episodia.trees import map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.recorder.lane_storage import LaneWindow
-    from episodia.episodes.recorder.recorder_columns import Layout
+    from episodia.episodes.recorder.recorder_columns import RecorderLayout
 
 
 class BlockPart(NamedTuple):
@@ -87,7 +87,7 @@ class Chunk:
         # The episode that users see, if anybody asked for it; in list form until it is handed out.
         self.episode: SingleAgentEpisode | None = None
         self.detached: list[LaneWindow] = []  # of the columns of `episode` that have a storage of their own
-        self.layout: Layout | None = None  # whose columns `episode` has; None before its first step
+        self.layout: RecorderLayout | None = None  # whose columns `episode` has; None before its first step
         self.is_handed_out = False
         self.handed_to: ref[Any] | None = None  # the list that it was handed out in
 

@@ -14,7 +14,7 @@ from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage
 from episodia.episodes.recorder.lane_storage import LaneInfos, LaneStorage, LaneWindow
 from episodia.episodes.recorder.recorded_chunk import Chunk
-from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.recorder.vector_infos import LazyInfos
 from episodia.episodes.single_agent.single_agent_columns import raise_with_place
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -28,7 +28,7 @@ Prepared: TypeAlias = dict[RecorderColumn, Storage]
 # --- Growing --------------------------------------------------------------------------------------------------------
 
 
-def growing_episodes(chunks: Iterable[Chunk], layout: Layout) -> list[SingleAgentEpisode]:
+def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[SingleAgentEpisode]:
     """Return the episode of each of `chunks` in list form, as far as the chunk knows of it; always the same object.
 
     This is done for all lanes at each step at which somebody looks at episodes, so what does not change is left alone.
@@ -50,7 +50,7 @@ def growing_episodes(chunks: Iterable[Chunk], layout: Layout) -> list[SingleAgen
     return episodes
 
 
-def _new_episode(chunk: Chunk, layout: Layout) -> SingleAgentEpisode:
+def _new_episode(chunk: Chunk, layout: RecorderLayout) -> SingleAgentEpisode:
     """Return an episode without columns."""
     episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
     episode._begin(chunk.id_, (None, None, None), (layout.observation_space, layout.action_space))
@@ -60,7 +60,7 @@ def _new_episode(chunk: Chunk, layout: Layout) -> SingleAgentEpisode:
     return episode
 
 
-def _bring_up_to_date(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout) -> None:
+def _bring_up_to_date(episode: SingleAgentEpisode, chunk: Chunk, layout: RecorderLayout) -> None:
     episode.t = chunk.t_at_slot_0 + chunk.cursor
     episode.is_terminated, episode.is_truncated = chunk.is_terminated, chunk.is_truncated
     episode._last_step_time = chunk.last_step_time
@@ -73,7 +73,7 @@ def _bring_up_to_date(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout)
             raise_with_place(episode, error, window.name)
 
 
-def _add_step_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout) -> None:
+def _add_step_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: RecorderLayout) -> None:
     """Give `episode` the columns of steps that `layout` has and `episode` does not have yet."""
     finalized = episode.is_finalized
     if layout.actions is not None and layout.rewards is not None and _is_unused(episode.actions):
@@ -111,7 +111,7 @@ def _growing_infos(chunk: Chunk) -> LookbackBuffer:
     return buffer
 
 
-def columns_of(episode: SingleAgentEpisode, layout: Layout) -> list[tuple[LookbackBuffer, RecorderColumn]]:
+def columns_of(episode: SingleAgentEpisode, layout: RecorderLayout) -> list[tuple[LookbackBuffer, RecorderColumn]]:
     """Return the columns of `episode` with those of the recorder, as far as both have them."""
     pairs = [(episode.observations, layout.known_observations)]
     if layout.actions is not None and layout.rewards is not None:
@@ -123,7 +123,7 @@ def columns_of(episode: SingleAgentEpisode, layout: Layout) -> list[tuple[Lookba
 # --- Handing out ----------------------------------------------------------------------------------------------------
 
 
-def prepared(chunks: Iterable[Chunk], layout: Layout, *, copied: bool) -> list[Prepared]:
+def prepared(chunks: Iterable[Chunk], layout: RecorderLayout, *, copied: bool) -> list[Prepared]:
     """Return for each chunk what cannot simply be read from a block when it is handed out, without changing anything.
 
     Those are columns that somebody wrote into, and all columns of a chunk that has to be joined from several blocks.
@@ -141,7 +141,7 @@ def prepared(chunks: Iterable[Chunk], layout: Layout, *, copied: bool) -> list[P
     ]
 
 
-def _prepared(chunk: Chunk, layout: Layout, *, copied: bool) -> Prepared:
+def _prepared(chunk: Chunk, layout: RecorderLayout, *, copied: bool) -> Prepared:
     storages: Prepared = {}
     if chunk.parts:
         storages = {column: ArrayStorage(chunk.batch(column), owned=True) for column in layout.columns_of(chunk)}
@@ -165,7 +165,7 @@ def _storage_of(chunk: Chunk, column: RecorderColumn, storages: Prepared) -> Sto
     return storages[column] if column in storages else ArrayStorage(chunk.batch(column), owned=False)
 
 
-def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentEpisode:
+def handed_out(chunk: Chunk, layout: RecorderLayout, storages: Prepared) -> SingleAgentEpisode:
     """Return the finalized episode of `chunk`: the object that users already have, if anybody asked for it."""
     episode = chunk.episode
     if episode is None:
@@ -182,7 +182,7 @@ def handed_out(chunk: Chunk, layout: Layout, storages: Prepared) -> SingleAgentE
     return episode
 
 
-def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: Layout, storages: Prepared) -> None:
+def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: RecorderLayout, storages: Prepared) -> None:
     def buffer(column: RecorderColumn) -> LookbackBuffer:
         storage = storages[column] if storages else ArrayStorage(chunk.batch(column), owned=False)
         lookback = chunk.lookback_of(column)
@@ -200,7 +200,7 @@ def _fixed_infos(chunk: Chunk) -> LazyInfos:
     return LazyInfos(chunk.infos(), chunk.num_infos())
 
 
-def continue_episode(chunk: Chunk, following: Chunk, layout: Layout, lookback: int) -> None:
+def continue_episode(chunk: Chunk, following: Chunk, layout: RecorderLayout, lookback: int) -> None:
     """Give `following` the continuation of the episode of `chunk`, which somebody has asked for; before it is handed out.
 
     What users wrote into the episode, or keep with it, goes on with it.

@@ -20,9 +20,8 @@ from episodia.episodes.lists.recorded_list import RecordedList
 from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
-from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn
-from episodia.episodes.recorder.vector_infos import InfoEntry
-from episodia.episodes.recorder.vector_step import (
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
+from episodia.episodes.recorder.recorder_steps import (
     Flags,
     Lanes,
     StepInput,
@@ -33,6 +32,7 @@ from episodia.episodes.recorder.vector_step import (
     observed,
     stepped,
 )
+from episodia.episodes.recorder.vector_infos import InfoEntry, VectorInfos
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
@@ -91,7 +91,7 @@ class Recorder:
                 f"recorder: found {num_lanes} lanes and blocks of {block_steps} steps, expected at least one of both."
             )
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
-        self._layout = Layout(observation_space, action_space)
+        self._layout = RecorderLayout(observation_space, action_space)
         self._tape = Tape(num_lanes, block_steps)
         self._plan: StepPlan | None = None
         self._chunks: list[Chunk | None] = [None] * num_lanes
@@ -113,7 +113,7 @@ class Recorder:
         return self._num_lanes
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RecorderLayout:
         """The columns that are recorded, and the spaces."""
         return self._layout
 
@@ -146,7 +146,7 @@ class Recorder:
 
     # --- Recording --------------------------------------------------------------------------------------------------
 
-    def reset(self, observations: Any, infos: Any = None, *, lanes: Lanes = None) -> None:
+    def reset(self, observations: Item, infos: VectorInfos = None, *, lanes: Lanes = None) -> None:
         """Begin an episode in each of `lanes`.
 
         If one of them is in the middle of an episode, what it has recorded is handed out as it is, not done.
@@ -177,16 +177,16 @@ class Recorder:
 
     def step(  # noqa: PLR0913  # one argument for each thing that a vector step brings
         self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
+        observations: Item,
+        actions: Item,
+        rewards: Item,
         terminateds: Any,
         truncateds: Any,
-        infos: Any = None,
+        infos: VectorInfos = None,
         extras: Mapping[str, Any] | None = None,
         *,
         lanes: Lanes = None,
-        resets: Any = None,
+        resets: np.ndarray | Sequence[bool] | None = None,
     ) -> None:
         """Record one step of each of `lanes`, which must be running.
 
@@ -242,7 +242,7 @@ class Recorder:
         if self._plan is None:
             self._plan = StepPlan.of(self._layout, self._tape)
 
-    def _outcome(self, numbers: Sequence[int], flags: Flags, infos: Any, began: list[int]) -> _Outcome:
+    def _outcome(self, numbers: Sequence[int], flags: Flags, infos: VectorInfos, began: list[int]) -> _Outcome:
         """Return what a step brings beside its columns, checked."""
         terminateds, truncateds = flags
         rows = (terminateds | truncateds).nonzero()[0].tolist()
@@ -287,7 +287,7 @@ class Recorder:
             if column.written:
                 column.written.difference_update(lanes)
 
-    def _use_layout(self, layout: Layout) -> None:
+    def _use_layout(self, layout: RecorderLayout) -> None:
         """Have exactly the columns of `layout` in the current block."""
         if layout is self._layout:
             return
@@ -364,7 +364,7 @@ class Recorder:
         self._running()
         return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
 
-    def episodes(self) -> EpisodeList:
+    def episodes(self) -> EpisodeList[SingleAgentEpisode]:
         """Return what `list_episodes` does, as an `EpisodeList`."""
         return EpisodeList(self.list_episodes())
 
@@ -434,7 +434,7 @@ class Recorder:
 
     # --- Handing out ------------------------------------------------------------------------------------------------
 
-    def take(self) -> EpisodeList:
+    def take(self) -> EpisodeList[SingleAgentEpisode]:
         """Hand out all that was recorded since the last time: finished episodes, and what there is of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
@@ -467,7 +467,7 @@ class Recorder:
         self._tape.release()
         return episodes
 
-    def take_finished(self) -> EpisodeList:
+    def take_finished(self) -> EpisodeList[SingleAgentEpisode]:
         """Hand out the episodes that have ended since the last time, those with large rows as copies; running ones stay whole.
 
         No slot that was handed out is written again, but its block is, until it is full or `take` is called.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -15,6 +16,7 @@ from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError, ShapeE
 from episodia.space_rules import admission, rules_of
 from episodia.spaces import ARRAY_SPACES
 from episodia.trees import describe, own, rebuild_tuple
+from episodia.types import Item
 
 if TYPE_CHECKING:
     from episodia.episodes.recorder.recorded_chunk import Chunk
@@ -72,7 +74,7 @@ class RecorderColumn:
         self._nesting = nesting
 
     @classmethod
-    def from_first(cls, name: str, space: Space[Any] | None, batch: Any, *, is_track: bool = False) -> RecorderColumn:
+    def from_first(cls, name: str, space: Space[Any] | None, batch: Item, *, is_track: bool = False) -> RecorderColumn:
         """Return the layout that `space` and the first batch of data, one row for each lane, give.
 
         The dtype is that of the data, if the space allows it for single items too.
@@ -92,7 +94,7 @@ class RecorderColumn:
         """Whether a batch is one array."""
         return self.is_leaf and not self.leaves[0].is_object
 
-    def flat(self, batch: Any, count: int) -> list[Any]:
+    def flat(self, batch: Item, count: int) -> list[Any]:
         """Return the leaves of `batch`, `count` rows each: arrays, and lists of private objects.
 
         Raises:
@@ -101,7 +103,7 @@ class RecorderColumn:
         found = self.collected(batch)
         return [self._fitting(leaf, value, count) for leaf, value in zip(self.leaves, found, strict=True)]
 
-    def collected(self, batch: Any) -> list[Any]:
+    def collected(self, batch: Item) -> list[Any]:
         """Return what `batch` has at the leaves, whatever that is; only the nesting is checked."""
         found: list[Any] = []
         _collect(self._nesting, batch, found, self.name)
@@ -124,7 +126,9 @@ class RecorderColumn:
         return array
 
 
-class Layout(NamedTuple):
+@final
+@dataclass(frozen=True)
+class RecorderLayout:
     """The columns of a recorder. Those of steps are not known before the first step, observations not before a reset."""
 
     observation_space: Space[Any] | None
@@ -132,7 +136,7 @@ class Layout(NamedTuple):
     observations: RecorderColumn | None = None
     actions: RecorderColumn | None = None
     rewards: RecorderColumn | None = None
-    extras: Mapping[str, RecorderColumn] = {}
+    extras: Mapping[str, RecorderColumn] = field(default_factory=dict)
 
     def columns(self) -> list[RecorderColumn]:
         """Return all columns that are known."""
@@ -205,7 +209,7 @@ def bytes_of_row(columns: Iterable[RecorderColumn]) -> int:
     return sum(leaf.dtype.itemsize * math.prod(leaf.shape) for column in columns for leaf in column.leaves)
 
 
-def as_array(value: Any, where: str) -> np.ndarray:
+def as_array(value: object, where: str) -> np.ndarray:
     """Return `value` as an array in the byte order of this machine.
 
     Raises:

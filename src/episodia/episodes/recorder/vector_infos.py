@@ -7,7 +7,7 @@ A block keeps one entry for each vector step that had infos, and for each lane a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from episodia.episodes.single_agent.single_agent_columns import as_infos
 from episodia.errors import EpisodeError
 from episodia.stacking import object_array
 from episodia.trees import describe, own, own_info
+from episodia.types import Item
+
+# A dict in the vector form of gymnasium, or one dict for each lane.
+VectorInfos: TypeAlias = Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | np.ndarray | None
 
 
 @final
@@ -29,13 +33,13 @@ class InfoEntry:
 
     __slots__ = ("_infos", "_lanes")
 
-    def __init__(self, infos: Any, lanes: Sequence[int]) -> None:
+    def __init__(self, infos: dict[Any, Any] | list[dict[Any, Any]], lanes: Sequence[int]) -> None:
         """Adopt `infos`, a dict in vector form or a list of dicts, whose rows belong to `lanes`."""
         self._infos = infos
         self._lanes = lanes
 
     @classmethod
-    def of(cls, infos: Any, lanes: Sequence[int]) -> InfoEntry | None:
+    def of(cls, infos: VectorInfos, lanes: Sequence[int]) -> InfoEntry | None:
         """Return a private copy of `infos`; None if there is nothing in them.
 
         Raises:
@@ -120,7 +124,7 @@ class LazyInfos(ObjectStorage):
         self._items = make()
         return self._items
 
-    def push(self, item: Any) -> None:
+    def push(self, item: Item) -> None:
         self._items.append(item)
 
     def __len__(self) -> int:

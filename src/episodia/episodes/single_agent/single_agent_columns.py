@@ -24,7 +24,7 @@ _LENGTHS = "T actions, rewards and extra model outputs, and T + 1 observations a
 
 
 def fill_columns(
-    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: Any
+    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: int | str
 ) -> None:
     """Give a new `episode` its columns, with copies of `data`.
 
@@ -202,7 +202,7 @@ def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) ->
 # --- One step --------------------------------------------------------------------------------------------------------
 
 
-def as_infos(infos: Any) -> dict[Any, Any]:
+def as_infos(infos: object) -> dict[Any, Any]:
     """Return a private copy of an info dict; an empty one for None."""
     if infos is None or (type(infos) is dict and not infos):
         return {}
@@ -215,7 +215,7 @@ def as_infos(infos: Any) -> dict[Any, Any]:
     return mine
 
 
-def as_extras(extras: Any) -> Mapping[str, Any]:
+def as_extras(extras: object) -> Mapping[str, Any]:
     """Return the extra model outputs of one step; an empty dict for None."""
     if extras is None:
         return {}

@@ -6,7 +6,7 @@ import copy
 import uuid
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium import Space
@@ -38,6 +38,10 @@ from episodia.episodes.single_agent.single_agent_columns import (
 )
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.spaces import as_space
+from episodia.types import AgentID, Item, ModuleID
+
+# The builtin: inside of the class, `slice` is a method.
+Slice: TypeAlias = slice
 
 
 class SingleAgentEpisode:
@@ -102,19 +106,19 @@ class SingleAgentEpisode:
         self,
         id_: str | None = None,
         *,
-        observations: Any = None,
+        observations: Item = None,
         observation_space: Space[Any] | None = None,
         infos: Any = None,
-        actions: Any = None,
+        actions: Item = None,
         action_space: Space[Any] | None = None,
-        rewards: Any = None,
+        rewards: Item = None,
         terminated: bool = False,
         truncated: bool = False,
         extra_model_outputs: Mapping[str, Any] | None = None,
         t_started: int | None = None,
         len_lookback_buffer: int | Literal["auto"] = "auto",
-        agent_id: Any = None,
-        module_id: Any = None,
+        agent_id: AgentID | None = None,
+        module_id: ModuleID | None = None,
         multi_agent_episode_id: str | None = None,
     ) -> None:
         """Create an episode, empty or from data.
@@ -181,7 +185,7 @@ class SingleAgentEpisode:
 
     # --- Building it step by step -----------------------------------------------------------------------------------
 
-    def add_env_reset(self, observation: Any, infos: Mapping[str, Any] | None = None) -> None:
+    def add_env_reset(self, observation: Item, infos: Mapping[str, Any] | None = None) -> None:
         """Store what `env.reset()` returned; the episode must be new.
 
         Raises:
@@ -207,9 +211,9 @@ class SingleAgentEpisode:
 
     def add_env_step(
         self,
-        observation: Any,
-        action: Any,
-        reward: Any,
+        observation: Item,
+        action: Item,
+        reward: Item,
         infos: Mapping[str, Any] | None = None,
         *,
         terminated: bool | np.bool_ = False,
@@ -332,7 +336,7 @@ class SingleAgentEpisode:
         indices: Index = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: Item = None,
         one_hot_discrete: bool = False,
     ) -> Any:
         """Return observations, of which there are `len(self) + 1`; indices are those of `LookbackBuffer.get`.
@@ -348,7 +352,7 @@ class SingleAgentEpisode:
         except EpisodiaError as error:
             raise_with_place(self, error, "observations")
 
-    def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
+    def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None) -> Any:
         """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
         try:
             return self.infos.read(indices, neg_index_as_lookback, fill, False)
@@ -360,7 +364,7 @@ class SingleAgentEpisode:
         indices: Index = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: Item = None,
         one_hot_discrete: bool = False,
     ) -> Any:
         """Return actions; indices are those of `LookbackBuffer.get`."""
@@ -369,7 +373,7 @@ class SingleAgentEpisode:
         except EpisodiaError as error:
             raise_with_place(self, error, "actions")
 
-    def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None) -> Any:
+    def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None) -> Any:
         """Return rewards; indices are those of `LookbackBuffer.get`."""
         try:
             return self.rewards.read(indices, neg_index_as_lookback, fill, False)
@@ -377,7 +381,7 @@ class SingleAgentEpisode:
             raise_with_place(self, error, "rewards")
 
     def get_extra_model_outputs(
-        self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Any = None
+        self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None
     ) -> Any:
         """Return items of the extra column `key`; indices are those of `LookbackBuffer.get`.
 
@@ -401,21 +405,23 @@ class SingleAgentEpisode:
         # Python's floats in both forms, however the rewards were stored.
         return total if type(total) is float else sum(map(float, rewards), 0.0)
 
-    def set_observations(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+    def set_observations(
+        self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
         """Overwrite observations; indices and data are those of `LookbackBuffer.set`."""
         try:
             self.observations.write(new_data, at_indices, neg_index_as_lookback)
         except EpisodiaError as error:
             raise_with_place(self, error, "observations")
 
-    def set_actions(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+    def set_actions(self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite actions; indices and data are those of `LookbackBuffer.set`."""
         try:
             self.actions.write(new_data, at_indices, neg_index_as_lookback)
         except EpisodiaError as error:
             raise_with_place(self, error, "actions")
 
-    def set_rewards(self, *, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+    def set_rewards(self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
         """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
         try:
             several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and not is_single(at_indices)
@@ -426,7 +432,7 @@ class SingleAgentEpisode:
             raise_with_place(self, error, "rewards")
 
     def set_extra_model_outputs(
-        self, *, key: str, new_data: Any, at_indices: Index = None, neg_index_as_lookback: bool = False
+        self, *, key: str, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Overwrite items of the extra column `key`; indices and data are those of `LookbackBuffer.set`.
 
@@ -462,7 +468,7 @@ class SingleAgentEpisode:
         """
         return chunks.cut(self, len_lookback_buffer)
 
-    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+    def slice(self, slice_: Slice, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
         """Return the steps that `slice_` picks from `range(len(self))`, and the observation that follows the last.
 
         With a step k, every k-th step is kept, and the last observation is the one at the next kept place or at the end of
@@ -475,7 +481,7 @@ class SingleAgentEpisode:
         """
         return chunks.part(self, slice_, len_lookback_buffer)
 
-    def __getitem__(self, slice_: Any) -> SingleAgentEpisode:
+    def __getitem__(self, slice_: Slice) -> SingleAgentEpisode:
         return chunks.part(self, slice_, None)
 
     def concat_episode(self, other: SingleAgentEpisode) -> None:

@@ -107,7 +107,7 @@ def _check_column(name: str, column: Any) -> None:
         )
 
 
-def check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
+def check_keys(state: object, keys: tuple[str, ...], what: str) -> None:
     """Refuse a state that is not a dict with all `keys`."""
     missing = [key for key in keys if key not in state] if isinstance(state, dict) else list(keys)
     if missing:

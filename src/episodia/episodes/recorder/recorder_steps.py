@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from episodia.columns import Columns
 from episodia.episodes.columns.rewards import REWARD_SPACE
 from episodia.episodes.recorder.blocks import Tape
-from episodia.episodes.recorder.recorder_columns import Layout, RecorderColumn, as_array
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout, as_array
 from episodia.episodes.single_agent.single_agent_columns import as_extras, names
 from episodia.errors import EpisodeError, EpisodeIndexError, ShapeError
 from episodia.trees import describe
+from episodia.types import Item
 
 _BOOL = np.dtype(np.bool_)
 
@@ -46,7 +48,7 @@ class StepPlan:
 
     __slots__ = ("_collectors", "_extras", "_is_plain", "_kinds", "_last_cursor", "_plain_extras", "_rows", "_writers")
 
-    def __init__(self, layout: Layout, tape: Tape) -> None:
+    def __init__(self, layout: RecorderLayout, tape: Tape) -> None:
         """Plan for the columns of `layout`, which must be known and without objects, in the current block."""
         columns = layout.columns()
         self._writers = [writer for column in columns for writer in _writers(column, tape)]
@@ -67,13 +69,13 @@ class StepPlan:
         self._rows = list(zip(*(writer.rows for writer in first), strict=False))
 
     @classmethod
-    def of(cls, layout: Layout, tape: Tape) -> StepPlan | None:
+    def of(cls, layout: RecorderLayout, tape: Tape) -> StepPlan | None:
         """Return a plan; None if columns hold objects."""
         if any(leaf.is_object for column in layout.columns() for leaf in column.leaves):
             return None
         return cls(layout, tape)
 
-    def write(self, tape: Tape, step: Step, extras: Any) -> bool:
+    def write(self, tape: Tape, step: Step, extras: Mapping[str, Item] | None) -> bool:
         """Write a step of all lanes, and return whether everything was as planned.
 
         Every step of every runner comes by here, so what every step has is not left to a loop.
@@ -83,8 +85,8 @@ class StepPlan:
             step: Observations, actions, rewards, and the two flags, which are looked at, but not written.
             extras: The extra model outputs by name.
         """
-        cursor = tape.cursor
-        if len(extras or ()) != len(self._extras):
+        cursor, extras = tape.cursor, extras or {}
+        if len(extras) != len(self._extras):
             return False
         try:
             if cursor is None or not self._is_plain:
@@ -188,7 +190,7 @@ def chosen_lanes(lanes: Lanes, num_lanes: int) -> tuple[np.ndarray | None, Seque
     return found, found.tolist()
 
 
-def mask_of(name: str, flags: Any, count: int) -> np.ndarray:
+def mask_of(name: str, flags: object, count: int) -> np.ndarray:
     """Return `flags` as a boolean array.
 
     Raises:
@@ -210,7 +212,7 @@ def flags_of(step: StepInput, count: int) -> Flags:
     )
 
 
-def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) -> list[int]:
+def lanes_that_begin(resets: object, lanes: Lanes, idle: set[int], num_lanes: int) -> list[int]:
     """Return the lanes that begin an episode with a step of `lanes`: all that are idle must, and no other.
 
     Raises:
@@ -235,16 +237,16 @@ def lanes_that_begin(resets: Any, lanes: Lanes, idle: set[int], num_lanes: int) 
     return began
 
 
-def observed(layout: Layout, observations: Any, count: int) -> tuple[Layout, list[Any]]:
+def observed(layout: RecorderLayout, observations: Item, count: int) -> tuple[RecorderLayout, list[Any]]:
     """Return the leaves of `observations`, and the layout, in which the first of them fix the column."""
     column = layout.observations
     if column is None:
         column = RecorderColumn.from_first(Columns.OBS, layout.observation_space, observations, is_track=True)
-        layout = layout._replace(observations=column)
+        layout = replace(layout, observations=column)
     return layout, column.flat(observations, count)
 
 
-def stepped(layout: Layout, step: StepInput, count: int, *, is_first: bool) -> tuple[Layout, Values]:
+def stepped(layout: RecorderLayout, step: StepInput, count: int, *, is_first: bool) -> tuple[RecorderLayout, Values]:
     """Return the leaves of a step by column, and the layout, in which the first data fixes a column.
 
     Args:
@@ -258,13 +260,14 @@ def stepped(layout: Layout, step: StepInput, count: int, *, is_first: bool) -> t
     """
     layout, observations = observed(layout, step.observations, count)
     if layout.actions is None:
-        layout = layout._replace(
+        layout = replace(
+            layout,
             actions=RecorderColumn.from_first(Columns.ACTIONS, layout.action_space, step.actions),
             rewards=RecorderColumn.from_first(Columns.REWARDS, REWARD_SPACE, step.rewards),
         )
     extras = as_extras(step.extras)
     if extras.keys() != layout.extras.keys():
-        layout = layout._replace(extras=_extra_columns(layout, extras, is_first=is_first))
+        layout = replace(layout, extras=_extra_columns(layout, extras, is_first=is_first))
     values: Values = [
         (layout.known_observations, observations),
         (layout.known_actions, layout.known_actions.flat(step.actions, count)),
@@ -273,7 +276,7 @@ def stepped(layout: Layout, step: StepInput, count: int, *, is_first: bool) -> t
     return layout, values + [(column, column.flat(extras[name], count)) for name, column in layout.extras.items()]
 
 
-def _extra_columns(layout: Layout, extras: Mapping[str, Any], *, is_first: bool) -> dict[str, RecorderColumn]:
+def _extra_columns(layout: RecorderLayout, extras: Mapping[str, Any], *, is_first: bool) -> dict[str, RecorderColumn]:
     known = layout.extras
     if not is_first:
         raise EpisodeError(
