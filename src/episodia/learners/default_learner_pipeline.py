@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from episodia.connectors import ConnectorV2, LearnerConnectorPipeline, defaults
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
+from episodia.modules import Module
 from episodia.modules.devices import usable_device
 
 
@@ -23,7 +24,7 @@ def default_pipeline(
     custom: Sequence[ConnectorV2] = (),
     stateful: bool = False,
     device: torch.device | None = None,
-    module: Any = None,
+    module: Module | Mapping[str, Module] | None = None,
 ) -> LearnerConnectorPipeline:
     """Return the default learner pipeline with the targets of `config`; its batches stay on the CPU.
 

@@ -29,7 +29,7 @@ from episodia.learners.gradients.gradient_averages import (
 )
 from episodia.learners.gradients.gradient_steps import GradientSteps
 from episodia.learners.learner_modules import LearnerModules
-from episodia.learners.minibatches import Minibatch, ModuleBatch, drawn, on_device, step_counts
+from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.state_checks import (
     check_components,
@@ -42,6 +42,7 @@ from episodia.learners.state_checks import (
 from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
+from episodia.types import Batch
 
 
 @final
@@ -164,7 +165,7 @@ class Learner:
         check_can_learn()
         return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle)
 
-    def batch_of(self, episodes: Iterable[Episode]) -> dict[str, ModuleBatch]:
+    def batch_of(self, episodes: Iterable[Episode]) -> dict[str, Batch]:
         """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU; of none, nothing."""
         listed = EpisodeList.of(episodes)
         # Without an episode nobody knows what its columns would look like.
@@ -172,7 +173,7 @@ class Learner:
 
     def update_batch(
         self,
-        batch: Mapping[str, ModuleBatch],
+        batch: Mapping[str, Batch],
         *,
         num_epochs: int = 1,
         minibatch_size: int | None = None,
@@ -184,7 +185,7 @@ class Learner:
         return self._update(batch, num_epochs, minibatch_size, shuffle)
 
     def _update(
-        self, batch: Mapping[str, ModuleBatch], num_epochs: int, minibatch_size: int | None, shuffle: bool
+        self, batch: Mapping[str, Batch], num_epochs: int, minibatch_size: int | None, shuffle: bool
     ) -> Metrics:
         own = self._differentiation.learnable(batch)
         row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
@@ -231,7 +232,7 @@ class Learner:
 
     # --- Gradients, from here and elsewhere -------------------------------------------------------------------------
 
-    def compute_gradients(self, batch: Mapping[str, ModuleBatch]) -> MeasuredGradients:
+    def compute_gradients(self, batch: Mapping[str, Batch]) -> MeasuredGradients:
         """Return the gradients of the loss on a whole batch, by parameter name; nothing is changed, nothing clipped.
 
         Those of a module whose loss is not finite are NaN, so that it is noticed where they are applied. `GradientFunction`
@@ -242,7 +243,7 @@ class Learner:
         noise = self._progress["num_updates"]
         return self._differentiation.measured(batch, coefficients, noise=noise, device=self.device)
 
-    def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
+    def num_steps_of(self, batch: Mapping[str, Batch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""
         counts = {
             module_id: step_counts(module_id, columns)

@@ -45,13 +45,12 @@ class LearnerModules:
         given = dict(given.items()) if isinstance(given, nn.ModuleDict) else given
         # A container of our own may say which of its members do not learn.
         self.modules = given if isinstance(given, MultiModule) else MultiModule(given)
-        self._single = modules if self.is_single else None
         _check_ids(list(self.modules))
 
     @property
-    def rl_module(self) -> Any:
+    def rl_module(self) -> Module | MultiModule:
         """What pipelines are given: the one module, or all of them."""
-        return self._single if self.is_single else self.modules
+        return self.modules[DEFAULT_MODULE_ID] if self.is_single else self.modules
 
     @property
     def torch_modules(self) -> dict[str, nn.Module]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError, LearnerError
 from episodia.trees import leaves, map_batch
+from episodia.types import Batch
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ class Minibatch:
         epoch: In which pass over the module's rows they are drawn, counted from 0.
     """
 
-    columns: ModuleBatch
+    columns: Batch
     num_steps: int
     epoch: int
 
 
 def minibatches(
-    batch: Mapping[str, ModuleBatch],
+    batch: Mapping[str, Batch],
     *,
     num_epochs: int = 1,
     minibatch_size: int | None = None,
@@ -78,7 +79,7 @@ def minibatches(
 
 
 def drawn(
-    batch: Mapping[str, ModuleBatch],
+    batch: Mapping[str, Batch],
     counts: Mapping[str, np.ndarray],
     num_epochs: int,
     minibatch_size: int | None,
@@ -148,7 +149,7 @@ def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
 
 
 def _of_module(
-    columns: ModuleBatch,
+    columns: Batch,
     counts: np.ndarray,
     num_epochs: int,
     minibatch_size: int | None,
@@ -166,7 +167,7 @@ def _of_module(
             yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch)
 
 
-def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
+def taken(columns: Batch, rows: np.ndarray) -> Batch:
     """Return these rows of all columns."""
     index = torch.from_numpy(rows)
 
@@ -178,7 +179,7 @@ def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
     return {name: map_batch(of_leaf, column) for name, column in columns.items()}
 
 
-def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
+def on_device(columns: Batch, device: torch.device) -> Batch:
     """Return columns whose tensors are on `device`; the way to an accelerator is not waited for."""
     if device.type == "cpu":
         return columns
@@ -198,10 +199,7 @@ def _is_on(leaf: torch.Tensor, device: torch.device) -> bool:
     return leaf.device == device or (leaf.device.type == device.type and device.index is None)
 
 
-ModuleBatch: TypeAlias = dict[str, Any]
-
-
-def check_batch(batch: Mapping[str, ModuleBatch]) -> None:
+def check_batch(batch: Mapping[str, Batch]) -> None:
     """Check that `batch` is a dict of modules, each of which has a dict of columns with rows.
 
     Raises:
@@ -218,7 +216,7 @@ def check_batch(batch: Mapping[str, ModuleBatch]) -> None:
         check_columns(module_id, columns)
 
 
-def check_columns(module_id: str, columns: ModuleBatch) -> None:
+def check_columns(module_id: str, columns: Batch) -> None:
     """Check that `columns` is a dict of columns with rows.
 
     Raises:
@@ -233,7 +231,7 @@ def check_columns(module_id: str, columns: ModuleBatch) -> None:
             )
 
 
-def check_is_dict(module_id: str, columns: ModuleBatch) -> None:
+def check_is_dict(module_id: str, columns: Batch) -> None:
     """Check that `columns` is a dict, and look at none of them."""
     if not isinstance(columns, dict):
         raise BatchError(

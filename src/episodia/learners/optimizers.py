@@ -316,7 +316,7 @@ def _shape(value: object) -> tuple[int, ...] | None:
     return () if isinstance(value, (int, float)) else None
 
 
-def check_memory(name: str, memory: Any, usual: Shapes) -> None:
+def check_memory(name: str, memory: object, usual: Shapes) -> None:
     """Check that an optimizer can go on with what it is to remember of the parameter `name`.
 
     Raises:

@@ -39,7 +39,7 @@ def check_names(names: Iterable[Any], known: Collection[str]) -> None:
         )
 
 
-def check_part(name: str, part: Any, check: Callable[[Any], object]) -> None:
+def check_part(name: str, part: object, check: Callable[[Any], object]) -> None:
     """Check one part of a state; what is of another kind altogether is an error of ours too.
 
     Raises:

@@ -29,6 +29,7 @@ from episodia.policies.policy_snapshot import (
     mask_row,
 )
 from episodia.trees import map_batch
+from episodia.types import Info, Item, State
 
 
 class _Taken(NamedTuple):
@@ -137,7 +138,7 @@ class Policy:
             )
         self._reward = (self._reward or 0.0) + checked_reward(reward)
 
-    def __call__(self, observation: Any, *, infos: Mapping[str, Any] | None = None, action_mask: Any = None) -> Any:
+    def __call__(self, observation: Item, *, infos: Info | None = None, action_mask: Item = None) -> Item:
         """Return the action for `observation`, as the environment takes it.
 
         Args:
@@ -216,7 +217,9 @@ class Policy:
         return {**encoded, **parts.get_state()}
 
     @classmethod
-    def from_state(cls, state: Any, *, device: str | torch.device = "cpu", where: str = "state of a policy") -> Policy:
+    def from_state(
+        cls, state: State, *, device: str | torch.device = "cpu", where: str = "state of a policy"
+    ) -> Policy:
         """Return the policy whose `get_state` returned `state`; `where` is where it comes from, for messages.
 
         Raises:

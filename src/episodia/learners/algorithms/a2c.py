@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch.nn.functional import mse_loss
@@ -18,6 +18,8 @@ from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
@@ -62,7 +64,7 @@ class A2CConfig(AlgorithmConfig):
         """Return those of the values and of the entropy."""
         return {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
         steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(

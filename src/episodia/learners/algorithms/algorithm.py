@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
 from episodia.learners.gradients.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 # A loss, and what else is worth knowing about it: numbers without axes, averages over the steps that count.
 LossAndMetrics: TypeAlias = tuple[Tensor, dict[str, Tensor]]
@@ -80,7 +82,7 @@ class AlgorithmConfig(ABC):
         """Return the numbers in the loss that may change during training, by name."""
 
     @abstractmethod
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the loss of one module on some of its steps, and metrics.
 
         Args:

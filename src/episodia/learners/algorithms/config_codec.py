@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ def _refused(value: Any) -> Any:
     )
 
 
-def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
+def encoded(value: object, otherwise: Callable[[Any], Any] = _refused) -> Any:
     """Return JSON values that `decoded` understands.
 
     Args:
@@ -56,7 +56,7 @@ def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
     if isinstance(value, Schedule) and (schedule := encoded_schedule(value)) is not None:
         return schedule
     if _PARTS.get(type(value).__name__) is type(value):
-        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(value)}
+        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(cast("Any", value))}
         return {KEY: type(value).__name__, **arguments}
     return otherwise(value)
 
@@ -70,7 +70,7 @@ def _argument(value: Any, otherwise: Callable[[Any], Any]) -> Any:
     return encoded(value, otherwise)
 
 
-def decoded(data: Any) -> Any:
+def decoded(data: object) -> Any:
     """Return what `encoded` turned into `data`; lists become tuples.
 
     Raises:

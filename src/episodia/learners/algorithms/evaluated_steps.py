@@ -11,7 +11,10 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.minibatches import check_is_dict
+from episodia.modules.distributions import ActionDistribution
+from episodia.modules.protocol import DistributionModule, Module
 from episodia.trees import map_batch
+from episodia.types import Batch, Item
 
 # Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
 _MASK_KEY = "action_mask"
@@ -42,9 +45,9 @@ class EvaluatedSteps:
     tensor([-0.6931, -0.6931], grad_fn=<SqueezeBackward1>)
     """
 
-    def __init__(self, module: Any, batch: dict[str, Any]) -> None:
+    def __init__(self, module: Module, batch: Batch) -> None:
         check_is_dict("loss", batch)
-        if not callable(getattr(module, "forward_train", None)):
+        if not isinstance(module, DistributionModule):
             raise LearnerError(f"loss: found {module!r}, expected a module with `forward_train`. Pass one.")
         self._module = module
         self._batch = batch
@@ -57,7 +60,7 @@ class EvaluatedSteps:
         self._num_steps = len(flat)
         self.distribution = self.distribution_of(flat)
 
-    def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Any:
+    def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Item:
         """Return a column of the batch; `writer` is what usually puts it there.
 
         Raises:
@@ -93,20 +96,18 @@ class EvaluatedSteps:
         """Return the entropy of the distribution over actions at each step."""
         return self._one_each(self.distribution.entropy(), "the entropies of action distributions")
 
-    def distribution_of(self, inputs: Tensor) -> Any:
+    def distribution_of(self, inputs: Tensor) -> ActionDistribution:
         """Return the distributions with these `inputs`, one for each step, over the actions that are allowed there."""
-        made_by = self._module.get_train_action_dist_cls()
+        made_by: Any = self._module.get_train_action_dist_cls()
+        # Foreign distribution classes know nothing of masks.
+        masks = {} if self._mask is None else {"action_mask": self._mask}
         try:
-            # Foreign distribution classes know nothing of masks.
-            return (
-                made_by.from_logits(inputs)
-                if self._mask is None
-                else made_by.from_logits(inputs, action_mask=self._mask)
-            )
+            made: ActionDistribution = made_by.from_logits(inputs, **masks)
         except ModuleError as error:
             if bool((torch.isnan(inputs) | torch.isposinf(inputs)).any()):
                 raise NonFiniteError(str(error)) from error
             raise
+        return made
 
     def _action_mask(self) -> Any:
         if Columns.ACTION_MASK in self._batch:
@@ -133,7 +134,7 @@ class EvaluatedSteps:
         return flat if self._rows is None else flat.index_select(0, self._rows)
 
 
-def _counted_rows(batch: dict[str, Any], shape: torch.Size) -> Tensor | None:
+def _counted_rows(batch: Batch, shape: torch.Size) -> Tensor | None:
     if Columns.LOSS_MASK not in batch:
         return None
     mask = torch.as_tensor(batch[Columns.LOSS_MASK])
@@ -145,7 +146,7 @@ def _counted_rows(batch: dict[str, Any], shape: torch.Size) -> Tensor | None:
     return mask.flatten().nonzero().squeeze(-1)
 
 
-def _needed(columns: dict[str, Any], name: str, writer: str) -> Any:
+def _needed(columns: Batch, name: str, writer: str) -> Any:
     try:
         return columns[name]
     except KeyError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient
 from episodia.learners.algorithms.config_checks import check_positive, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
@@ -76,7 +78,7 @@ class PPOConfig(AlgorithmConfig):
             "entropy_coefficient": self.entropy_coefficient,
         }
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
         steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 
@@ -16,6 +16,8 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetri
 from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
@@ -50,7 +52,7 @@ class ReinforceConfig(AlgorithmConfig):
         """Return that of the entropy."""
         return {"entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · R − c · H."""
         steps = EvaluatedSteps(module, batch)
         returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")

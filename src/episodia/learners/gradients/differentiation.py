@@ -13,8 +13,9 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.gradients.backward_pass import BackwardPass, compute
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
 from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
-from episodia.learners.minibatches import ModuleBatch, check_batch, on_device
+from episodia.learners.minibatches import check_batch, on_device
 from episodia.learners.optimizers import trained_names
+from episodia.types import Batch
 
 
 @final
@@ -35,7 +36,7 @@ class Differentiation:
         self.trained = networks.chosen(trained_names(networks.parameters, config.optimizers))
         self.buffers = NetworkBuffers({module_id: networks.torch_modules[module_id] for module_id in self.trained})
 
-    def learnable(self, batch: Mapping[str, ModuleBatch]) -> dict[str, ModuleBatch]:
+    def learnable(self, batch: Mapping[str, Batch]) -> dict[str, Batch]:
         """Return the batches of the modules that are trained.
 
         Raises:
@@ -69,15 +70,13 @@ class Differentiation:
             with self._networks.learning(module_ids), torch.enable_grad():
                 yield
 
-    def computed(
-        self, columns: Mapping[str, ModuleBatch], coefficients: Mapping[str, Mapping[str, float]]
-    ) -> BackwardPass:
+    def computed(self, columns: Mapping[str, Batch], coefficients: Mapping[str, Mapping[str, float]]) -> BackwardPass:
         """Return losses and gradients for columns on the device, see `compute`; to be called while modules are `learning`."""
         return compute(self._networks.modules, self.trained, self._config, columns, coefficients)
 
     def measured(
         self,
-        batch: Mapping[str, ModuleBatch],
+        batch: Mapping[str, Batch],
         coefficients: Mapping[str, Mapping[str, float]],
         *,
         noise: int,

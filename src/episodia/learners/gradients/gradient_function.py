@@ -16,6 +16,7 @@ from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
 from episodia.modules.devices import device_of
+from episodia.types import Batch
 
 
 @final
@@ -53,7 +54,7 @@ class GradientFunction:
         self._differentiation = Differentiation(self._networks, config)
         self._coefficients = Coefficients(config.coefficients(), self._differentiation.trained)
 
-    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> MeasuredGradients:
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, Batch]) -> MeasuredGradients:
         """Return the gradients of the loss on `batch`, by parameter name, and what was measured.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_inputs,
 )
 from episodia.modules.distributions.categorical import classes_of, outside
+from episodia.types import Item
 
 
 @final
@@ -40,7 +41,7 @@ class BernoulliSpec(DistributionSpec):
         """One for each element of an action."""
         return math.prod(self.shape)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Bernoulli:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Bernoulli:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         check_unmasked(self, action_mask)
         inputs = checked_inputs(self, logits)
@@ -74,7 +75,7 @@ class Bernoulli(ActionDistribution):
         """Return 1 where it is more probable than 0."""
         return self._actions(self.logits > 0)
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row."""
         actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         bits = classes_of(self.spec, actions, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from episodia.modules.distributions.action_distribution import (
     describe,
     not_finite,
 )
+from episodia.types import Item
 
 
 @final
@@ -41,7 +42,7 @@ class CategoricalSpec(DistributionSpec):
         """The number of actions."""
         return self.n
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Categorical:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Categorical:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         logits = masked(self, checked_inputs(self, logits), action_mask)
         return Categorical(self, log_probabilities(self, logits))
@@ -102,7 +103,7 @@ class Categorical(ActionDistribution):
         """Return the most probable action of each row; the first of several."""
         return actions_of(self.spec, self.log_probabilities.argmax(-1))
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row; -inf for actions that are not allowed."""
         spec = self.spec
         classes = classes_of(spec, checked_actions(spec, actions, self.batch_shape), spec.start)
@@ -126,7 +127,7 @@ class Categorical(ActionDistribution):
 # --- The maths, on the last axis ------------------------------------------------------------------------------------
 
 
-def masked(spec: DistributionSpec, logits: Tensor, action_mask: Any) -> Tensor:
+def masked(spec: DistributionSpec, logits: Tensor, action_mask: Item) -> Tensor:
     """Return `logits` with -inf where `action_mask` is zero."""
     if action_mask is None:
         return logits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_actions,
     checked_inputs,
 )
+from episodia.types import Item
 
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 # What exp makes of these, and of twice their distance, is far from both ends of float32.
@@ -47,7 +48,7 @@ class GaussianSpec(DistributionSpec):
         """Two for each element of an action."""
         return 2 * math.prod(self.shape)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Gaussian:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Gaussian:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         check_unmasked(self, action_mask)
         inputs = checked_inputs(self, logits)
@@ -84,7 +85,7 @@ class Gaussian(ActionDistribution):
         """Return the mean of each row."""
         return self._actions(self.mean)
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-density of one action per row."""
         actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         flat: Tensor = actions.reshape(self.mean.shape).to(self.mean.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from episodia.modules.distributions.categorical import (
     masked,
     outside,
 )
+from episodia.types import Item
 
 
 @final
@@ -53,7 +54,7 @@ class MultiCategoricalSpec(DistributionSpec):
         """The number of classes of all choices together."""
         return sum(self.sizes)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> MultiCategorical:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> MultiCategorical:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         logits = masked(self, checked_inputs(self, logits), action_mask)
         return MultiCategorical(self, log_probabilities(self, _as_matrix(self, logits)))
@@ -86,7 +87,7 @@ class MultiCategorical(ActionDistribution):
         """Return the most probable action of each row; in each choice the first of several."""
         return self._actions(self.log_probabilities.argmax(-1))
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row; -inf if a part of it is not allowed."""
         spec = self.spec
         actions = checked_actions(spec, actions, (*self.batch_shape, *spec.shape))

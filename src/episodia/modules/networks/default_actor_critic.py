@@ -16,7 +16,7 @@ from episodia.modules.networks.actor_critic import ActorCritic, needed
 from episodia.modules.networks.encoders import encoder_for
 from episodia.modules.networks.layers import called, check_size, check_sizes, linear, passed, recurrent_layer, tower
 from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
-from episodia.types import Batch, Item, State
+from episodia.types import Batch, Item
 
 
 def default_module(  # noqa: PLR0913  # each is an independent choice
@@ -115,7 +115,7 @@ class DefaultActorCritic(ActorCritic):
         of_actor, of_critic, state = self._embeddings(batch, actor, critic)
         outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
         # `self.actor_head` would search three dicts at every step of a runner.
-        parts = self._modules
+        parts: Any = self._modules
         if actor:
             outputs[Columns.ACTION_DIST_INPUTS] = passed(parts["actor_head"], of_actor)
         if critic:
@@ -123,7 +123,7 @@ class DefaultActorCritic(ActorCritic):
             outputs[Columns.EMBEDDINGS] = of_critic
         return outputs
 
-    def _embeddings(self, batch: Batch, actor: bool, critic: bool) -> tuple[Any, Any, State]:
+    def _embeddings(self, batch: Batch, actor: bool, critic: bool) -> tuple[Any, Any, dict[str, Item]]:
         """Return the inputs of both heads, None for one that is not asked for, and the state after the last valid step."""
         parts: Any = self._modules
         observations = _observations(batch)
@@ -150,7 +150,7 @@ class DefaultActorCritic(ActorCritic):
             )
         return passed(self.critic_head, embeddings).squeeze(-1)
 
-    def get_initial_state(self) -> State:
+    def get_initial_state(self) -> dict[str, Item]:
         """Return zeros, or an empty dict without a recurrent layer."""
         if not self.is_stateful():
             return {}
@@ -281,13 +281,13 @@ class Trunk(nn.Module):
             width = self.memory.hidden_size
         self.num_features = width
 
-    def initial_state(self) -> State:
+    def initial_state(self) -> dict[str, Item]:
         """Return the state before the first step of one episode; empty without a recurrent layer."""
         return {} if self.memory is None else initial_state(self.memory)
 
     def encoded(self, observations: Item) -> Tensor:
         """Return the inputs of the recurrent layer; without one, of the heads."""
-        parts = self._modules
+        parts: Any = self._modules
         return passed(parts["tower"], called(parts["encoder"], observations))
 
     def unrolled(self, observations: Item, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:

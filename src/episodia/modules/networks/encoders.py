@@ -18,6 +18,7 @@ from episodia.errors import ModuleError
 from episodia.modules.distributions.action_distribution import describe
 from episodia.modules.networks.layers import HIDDEN_GAIN, convolution, linear
 from episodia.spaces import short_name
+from episodia.types import Item
 
 # One-hot vectors of more classes than this would fill the memory with zeros.
 MOST_CLASSES = 2**22
@@ -161,7 +162,7 @@ class _Joined(Features):
         self.parts = nn.ModuleList(parts)
         self.num_features = sum(part.num_features for part in parts)
 
-    def forward(self, observations: Any) -> Tensor:
+    def forward(self, observations: Item) -> Tensor:
         if isinstance(observations, Tensor):  # which has rows where a tuple has parts
             raise self._other_nesting(observations)
         try:
@@ -178,7 +179,7 @@ class _Joined(Features):
         )
 
 
-def leading_axes(observations: Any, shape: tuple[int, ...], path: str) -> torch.Size:
+def leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch.Size:
     """Return the axes before those of one observation, which has to have `shape`."""
     axes = observations.dim() - len(shape) if isinstance(observations, Tensor) else -1
     if axes < 0 or observations.shape[axes:] != shape:

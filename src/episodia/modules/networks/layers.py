@@ -37,12 +37,13 @@ class Tower(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return what the last layer makes of what the others make of `inputs`."""
-        for layer in self._modules.values():
+        layers: Any = self._modules
+        for layer in layers.values():
             inputs = passed(layer, inputs)
         return inputs
 
 
-def passed(layer: Any, inputs: Tensor) -> Tensor:
+def passed(layer: nn.Module, inputs: Tensor) -> Tensor:
     """Return `layer(inputs)`, computed directly if `layer` is a plain one without hooks."""
     kind = type(layer)
     if kind not in _PLAIN or is_hooked(layer):
@@ -52,10 +53,11 @@ def passed(layer: Any, inputs: Tensor) -> Tensor:
         # `layer.weight` would search several dicts; swapped weights are in this one too.
         parameters = vars(layer)["_parameters"]
         return functional.linear(inputs, parameters["weight"], parameters["bias"])
-    return inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
+    direct: Tensor = inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
+    return direct
 
 
-def called(module: Any, inputs: Item) -> Tensor:
+def called(module: nn.Module, inputs: Item) -> Tensor:
     """Return `module(inputs)` for a module of this library, without torch's search for hooks if it has none."""
     outputs: Tensor = module(inputs) if is_hooked(module) else module.forward(inputs)
     return outputs
@@ -87,7 +89,7 @@ def can_step(cell: nn.LSTM | nn.GRU) -> bool:
     return type(cell) in _CELLS and not is_hooked(cell)
 
 
-def one_step(cell: nn.LSTM | nn.GRU, inputs: Tensor, state: Any) -> Any:
+def one_step(cell: nn.LSTM | nn.GRU, inputs: Tensor, state: Item) -> Item:
     """Return the state of `cell` after one step of each sequence: `(h, c)` of an LSTM, `h` of a GRU.
 
     Args:

@@ -15,12 +15,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from episodia.errors import ModuleError
 from episodia.modules.distributions.action_distribution import describe
 from episodia.modules.networks.layers import can_step, one_step
+from episodia.types import Item
 
 StateTensors = dict[str, Tensor]
 Cell = nn.LSTM | nn.GRU
 
 
-def initial_state(cell: Cell) -> dict[str, Any]:
+def initial_state(cell: Cell) -> dict[str, Item]:
     """Return zeros, for one sequence, in the dtype of the weights; NumPy has no bfloat16."""
     dtype = _IN_NUMPY.get(_dtype(cell), np.float32)
     return {name: np.zeros(cell.hidden_size, dtype) for name in _names(cell)}
@@ -33,7 +34,7 @@ def _dtype(cell: Cell) -> torch.dtype:
     return next(cell.parameters()).dtype
 
 
-def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Tensor, StateTensors]:
+def unrolled(cell: Cell, encoded: Tensor, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
     """Return what the layer puts out at each step, and the state after the last valid one.
 
     Nothing at a padded step reaches a valid one; outputs at padded steps mean nothing.
@@ -76,7 +77,7 @@ def _unpadded(cell: Cell, encoded: Tensor, state: StateTensors) -> tuple[Tensor,
     return outputs, _named(cell, after)
 
 
-def outputs_of(cell: Cell, encoded: Tensor, state: Any) -> Tensor:
+def outputs_of(cell: Cell, encoded: Tensor, state: Item) -> Tensor:
     """Return what the layer puts out at each step.
 
     Such a layer never looks ahead: without a need for the last state, padding can be computed along.
