@@ -28,6 +28,8 @@ from episodia.errors import ShapeError
 from episodia.trees import frozen
 
 Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+# What a connector works on; in pipelines it is an `EpisodeList`.
+Episodes: TypeAlias = Sequence[Episode]
 
 if TYPE_CHECKING:
     import typing_extensions
