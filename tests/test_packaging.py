@@ -16,7 +16,7 @@ import episodia
 
 ROOT = Path(__file__).resolve().parent.parent
 # The one file that may: its bytes are those of an object that it has just pickled itself.
-PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "pickled_copies.py"
+PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "law_checking.py"
 SOURCES = sorted({*(ROOT / "src" / "episodia").rglob("*.py")} - {PICKLED_COPIES})
 PACKAGES = [
     "checkpoints",
@@ -86,6 +86,7 @@ def test_constraints_pin_every_dependency_of_the_tests_exactly():
         "nbclient",
         "ruff",
         "mypy",
+        "basedpyright",
         "import-linter",
     }
 

@@ -4,15 +4,14 @@ The names below are imported when they are first used, so that `import episodia`
 `episodia.errors`, type aliases in `episodia.types`.
 """
 
+import typing as _typing
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from episodia.columns import Columns
 from episodia.errors import EpisodiaError
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from episodia.connectors import ConnectorV2, EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
     from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
     from episodia.env_runners.collect import collect
@@ -91,15 +90,17 @@ _PUBLIC_MODULES = (
 )
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _PACKAGE_OF:
-        found = getattr(_import_module(f"episodia.{_PACKAGE_OF[name]}"), name)
-    elif name in _PUBLIC_MODULES:
-        found = _import_module(f"episodia.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not _typing.TYPE_CHECKING:  # a type checker would take every name for one of ours
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name in _PACKAGE_OF:
+            found = getattr(_import_module(f"episodia.{_PACKAGE_OF[name]}"), name)
+        elif name in _PUBLIC_MODULES:
+            found = _import_module(f"episodia.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 from weakref import ref
 
 from gymnasium import Space
@@ -14,12 +14,29 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.piece_arguments import check_left_over, settings_of
 from episodia.connectors.pipelines.piece_names import checked_name
 from episodia.connectors.pipelines.space_flow import SpaceFlow, checked_space
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
+from episodia.modules.protocol import Modules
+from episodia.types import AnyBatch, Item
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
     from episodia.connectors.pipelines.plan import Layout, Step
+
+
+MYPY = False  # mypy takes it for true, other type checkers do not
+Value_co = TypeVar("Value_co", covariant=True)
+
+
+class Getter(Protocol[Value_co]):
+    """A descriptor that gives a value: a property, for example."""
+
+    def __get__(self, instance: Any, owner: Any = None, /) -> Value_co: ...
+
+
+# What a class declares: a value, or a property that gives one.
+Declared: TypeAlias = Value_co | Getter[Value_co]
 
 
 class ConnectorV2(SpaceFlow, ABC):
@@ -51,8 +68,10 @@ class ConnectorV2(SpaceFlow, ABC):
     {'speed': {('walk',): [0.5]}}
     """
 
-    if TYPE_CHECKING:
-        # Properties for type checkers, so that a subclass may override them by attributes as well as by properties.
+    # Subclasses declare with attributes or with properties. For mypy both may override a property; for pyright both may
+    # override a variable whose type includes descriptors.
+    if MYPY:
+
         @property
         def reads(self) -> Collection[str] | None: ...
         @property
@@ -68,13 +87,13 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def is_stateful(self) -> bool: ...
     else:
-        reads = None
-        writes = None
-        fills = frozenset()
-        alters = None
-        lookback = 1
-        kind = Kind.CAUSAL
-        is_stateful = False
+        reads: Declared[Collection[str] | None] = None
+        writes: Declared[Collection[str] | None] = None
+        fills: Declared[Collection[str]] = frozenset()
+        alters: Declared[Collection[str] | None] = None
+        lookback: Declared[int] = 1
+        kind: Declared[Kind] = Kind.CAUSAL
+        is_stateful: Declared[bool] = False
 
     # Defaults for plugins that do not call `super().__init__`.
     _given_name: str | None = None
@@ -117,14 +136,14 @@ class ConnectorV2(SpaceFlow, ABC):
     def __call__(
         self,
         *,
-        rl_module: Any,
-        batch: dict[str, Any],
-        episodes: Any,
+        rl_module: Modules,
+        batch: AnyBatch,
+        episodes: Episodes,
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
-        metrics: Any = None,
+        metrics: object = None,
         **kwargs: Any,
-    ) -> dict[str, Any]:
+    ) -> AnyBatch:
         """Return what the piece makes of `batch`, which it may change in place.
 
         Args:
@@ -189,7 +208,7 @@ class ConnectorV2(SpaceFlow, ABC):
         """
         return
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Raise a `PipelineError` if the piece cannot work with `rl_module`: a module, several by their ids, or None.
 
         Called when the pipeline around it is told its module, at the latest in its first run. By default every module is good.
@@ -239,9 +258,19 @@ class ConnectorV2(SpaceFlow, ABC):
 
     # --- RLlib's helpers --------------------------------------------------------------------------------------------
 
+    @overload
     @staticmethod
     def single_agent_episode_iterator(
-        episodes: Any, agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
+        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: None = None
+    ) -> Iterator[SingleAgentEpisode]: ...
+    @overload
+    @staticmethod
+    def single_agent_episode_iterator(
+        episodes: Episodes, agents_that_stepped_only: bool = True, *, zip_with_batch_column: Item
+    ) -> Iterator[tuple[SingleAgentEpisode, Item]]: ...
+    @staticmethod
+    def single_agent_episode_iterator(
+        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: Item = None
     ) -> Iterator[Any]:
         """See `episode_iteration.single_agent_episode_iterator`."""
         return episode_iteration.single_agent_episode_iterator(
@@ -250,16 +279,16 @@ class ConnectorV2(SpaceFlow, ABC):
 
     @staticmethod
     def add_batch_item(
-        batch: dict[str, Any], column: str, item_to_add: Any, single_agent_episode: SingleAgentEpisode | None = None
+        batch: AnyBatch, column: str, item_to_add: Item, single_agent_episode: SingleAgentEpisode | None = None
     ) -> None:
         """See `batch_items.add_batch_item`."""
         batch_items.add_batch_item(batch, column, item_to_add, single_agent_episode)
 
     @staticmethod
     def add_n_batch_items(
-        batch: dict[str, Any],
+        batch: AnyBatch,
         column: str,
-        items_to_add: Any,
+        items_to_add: Item,
         num_items: int,
         single_agent_episode: SingleAgentEpisode | None = None,
     ) -> None:
@@ -268,7 +297,7 @@ class ConnectorV2(SpaceFlow, ABC):
 
     @staticmethod
     def foreach_batch_item_change_in_place(
-        batch: dict[str, Any], column: str | Sequence[str], func: Callable[..., Any]
+        batch: AnyBatch, column: str | Sequence[str], func: Callable[..., Any]
     ) -> None:
         """See `item_changes.foreach_batch_item_change_in_place`."""
         item_changes.foreach_batch_item_change_in_place(batch, column, func)

@@ -10,7 +10,7 @@ from episodia.modules.networks.default_actor_critic import (
     MLPActorCritic,
     default_module,
 )
-from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
+from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, Modules, ValueModule
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "LSTMActorCritic",
     "MLPActorCritic",
     "Module",
+    "Modules",
     "MultiModule",
     "RandomModule",
     "Rule",

@@ -10,7 +10,8 @@ have the same leading axes as its observations.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from gymnasium import Space
 
@@ -120,3 +121,7 @@ class ValueModule(Module, Protocol):
             embeddings: What `forward_train` returned as `embeddings` for the same batch, if it is at hand: then only the
                 last layer is computed.
         """
+
+
+Modules: TypeAlias = Module | Mapping[Any, Module] | None
+"""What a pipeline serves: one module, several by their ids, or None where no piece needs one."""

@@ -18,6 +18,7 @@ from episodia.connectors.batches.collected_items import as_ragged
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 from episodia.spaces import empty_batch
+from episodia.types import Item, ModuleID
 
 Batch = dict[Any, Any]
 
@@ -44,7 +45,7 @@ def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[
         batch[column] = make(episodes)
 
 
-def place_for(batch: Batch, column: str, module_id: Any, episodes: EpisodeList) -> tuple[Batch, Any]:
+def place_for(batch: Batch, column: str, module_id: ModuleID, episodes: EpisodeList) -> tuple[Batch, Any]:
     """Return the dict that a column of one module belongs into, and its key there; before or after the mapping."""
     if is_mapped(batch, episodes):
         return batch.setdefault(module_id, {}), column
@@ -150,7 +151,7 @@ def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[
         yield batch, column, episodes
 
 
-def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
+def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Ragged]:
     """Return the rows of each module of a column that plugins wrote for all episodes."""
     if is_collected(column):
         return {module_id: as_ragged(column, rows) for module_id, rows in episodes.groups().items()}
@@ -158,6 +159,6 @@ def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
     return {module_id: whole.select(positions) for module_id, positions in episodes.by_module().items()}
 
 
-def is_by_module(column: Any) -> bool:
+def is_by_module(column: Item) -> bool:
     """Tell whether a column is kept apart by module."""
     return isinstance(column, dict) and all(isinstance(part, Ragged) for part in column.values())

@@ -8,6 +8,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, add_observations, has_column, shape_empty
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 
 if TYPE_CHECKING:
     pass
@@ -25,7 +26,7 @@ class AddObservationsFromEpisodesToBatch(ConnectorV2):
     writes = fills = frozenset({Columns.OBS})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         if not has_column(batch, Columns.OBS):
             episodes = EpisodeList.of(episodes)
             add_observations(batch, episodes)

@@ -14,7 +14,9 @@ from episodia.connectors.batches.module_lookup import module_of, needed_module
 from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Module, Modules
 
 # For modules that do not say how long the sequences are that they learn from.
 DEFAULT_MAX_SEQ_LEN = 20
@@ -59,17 +61,17 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
     alters = frozenset[str]()  # The same values with another axis.
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Refuse to work without a module: nobody else tells whether it is recurrent."""
         needed_module(self.name, rl_module)
 
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
-        shared_data: Any = None,
+        episodes: Episodes,
+        shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> Batch:
         self.check_module(rl_module)
@@ -87,7 +89,7 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
         return batch
 
 
-def max_seq_len_of(module: Any, given: int | None) -> int:
+def max_seq_len_of(module: Module | None, given: int | None) -> int:
     """Return how long the sequences are that `module` learns from."""
     return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
 

@@ -11,7 +11,9 @@ from episodia.connectors.batches.batch_columns import Batch, is_by_module, split
 from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.types import AgentID, ModuleID
 
 # Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
 ROW_OWNERS = "memorized_map_structure"
@@ -63,7 +65,9 @@ class AgentToModuleMapping(ConnectorV2):
             modules.setdefault(self.agent_to_module_mapping_fn(agent_id, None), agent_space)
         return spaces.Dict(modules)
 
-    def __call__(self, *, batch: Batch, episodes: Any, shared_data: Any = None, **kwargs: Any) -> Batch:
+    def __call__(
+        self, *, batch: Batch, episodes: Episodes, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+    ) -> Batch:
         episodes = EpisodeList.of(episodes)
         if episodes.is_current and shared_data is not None:
             shared_data[ROW_OWNERS] = row_owners(episodes)
@@ -99,10 +103,10 @@ def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], A
 class OnlyModule:
     """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
 
-    def __init__(self, module_id: Any) -> None:
+    def __init__(self, module_id: ModuleID) -> None:
         self.module_id = module_id
 
-    def __call__(self, agent_id: Any, episode: Any) -> Any:
+    def __call__(self, agent_id: AgentID, episode: object) -> Any:
         """Return the module."""
         return self.module_id
 
@@ -116,6 +120,6 @@ class OnlyModule:
         return f"OnlyModule({self.module_id!r})"
 
 
-def own_module(agent_id: Any, episode: Any) -> Any:  # noqa: ARG001  # the signature of a mapping function
+def own_module(agent_id: AgentID, episode: object) -> Any:  # noqa: ARG001  # the signature of a mapping function
     """Let each agent have a module of its own name."""
     return agent_id

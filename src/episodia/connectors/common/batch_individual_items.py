@@ -14,8 +14,10 @@ from episodia.connectors.batches.row_items import is_nested_batch, is_tensor
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.current_run import mark
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError
 from episodia.trees import leaves
+from episodia.types import Item
 
 
 @final
@@ -28,7 +30,7 @@ class BatchIndividualItems(ConnectorV2):
     reads = writes = frozenset[str]()
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         for _, columns, rows in module_batches(batch, EpisodeList.of(episodes)):
             # Padded sequences have other rows, which were made from columns that were right.
             is_padded = Columns.SEQ_LENS in columns
@@ -37,7 +39,7 @@ class BatchIndividualItems(ConnectorV2):
         return batch
 
 
-def plain(name: str, column: Any, rows: EpisodeList, is_padded: bool) -> Any:
+def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
     """Return `column` as a nested batch of its step rows; what has no rows, such as a number, is returned as it is."""
     if isinstance(column, list) or is_collected(column) or (not is_padded and _has_rows(column)):
         try:
@@ -48,7 +50,7 @@ def plain(name: str, column: Any, rows: EpisodeList, is_padded: bool) -> Any:
     return column.body().values if isinstance(column, Ragged) else column
 
 
-def _has_rows(column: Any) -> bool:
+def _has_rows(column: Item) -> bool:
     """Tell whether `column` consists of arrays or tensors with at least one axis."""
     is_batch = isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)
     return is_batch and all(leaf.ndim for _, leaf in leaves(column))

@@ -13,6 +13,7 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import Ragged
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @final
@@ -58,11 +59,11 @@ class NumpyToTensor(ConnectorV2):
             return {key: self._converted(part) for key, part in column.items()}
         return map_batch(self._tensor, column)
 
-    def _tensor(self, leaf: Any) -> Any:
+    def _tensor(self, leaf: Item) -> Any:
         return as_tensor(leaf, self.device, pin_memory=self.pin_memory)
 
 
-def as_tensor(leaf: Any, device: torch.device, *, pin_memory: bool = False) -> Any:
+def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> Any:
     """Return numbers as a tensor on `device`, floats as float32; anything else as it is.
 
     The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.

@@ -13,6 +13,7 @@ from episodia.connectors.spaces.flat_vectors import flat_space, flat_vectors
 from episodia.connectors.spaces.row_spaces import Part
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
+from episodia.types import AgentID
 
 
 @final
@@ -57,7 +58,7 @@ class FlattenObservations(ObservationChanger):
         removed = () if keys_to_remove is None else keys_to_remove
         self.keys_to_remove = tuple(checked_keys(PipelineError, self.name, "keys_to_remove", removed))
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of the vectors; that of other agents than `agent_ids` stays."""
         return flat_space(self.name, self._kept(space)) if self._is_flattened(agent_id) else space
 
@@ -76,7 +77,7 @@ class FlattenObservations(ObservationChanger):
                 values = {key: leaf for key, leaf in values.items() if key not in self.keys_to_remove}
         return column.with_values(flat_vectors(self.name, space, values, int(column.offsets[-1])))
 
-    def _is_flattened(self, agent_id: Any) -> bool:
+    def _is_flattened(self, agent_id: AgentID) -> bool:
         return not self.multi_agent or self.agent_ids is None or agent_id in self.agent_ids
 
     def _kept(self, space: Space[Any]) -> Space[Any]:

@@ -13,7 +13,9 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, add_column, has_column
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
+from episodia.types import AgentID
 
 
 @final
@@ -70,7 +72,7 @@ class FrameStacking(ObservationPiece):
         """The frames before the newest one."""
         return self.num_frames - 1
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of stacked frames; the bounds of older frames include the zeros before the first one."""
         if isinstance(space, spaces.Dict):
             return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])
@@ -86,7 +88,7 @@ class FrameStacking(ObservationPiece):
         low[:, :-1], high[:, :-1] = np.minimum(low[:, :-1], zero), np.maximum(high[:, :-1], zero)
         return spaces.Box(self._stacked(low)[0], self._stacked(high)[0], dtype=space.dtype)
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Add the stacked observations to `batch`.
 
         Raises:

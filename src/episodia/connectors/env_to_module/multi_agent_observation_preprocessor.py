@@ -9,6 +9,7 @@ from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
 from episodia.episodes import MultiAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
 
 
@@ -30,7 +31,7 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
             episode: Where they come from.
         """
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Preprocess the newest observations in `episodes`; `batch` stays as it is.
 
         Raises:

@@ -14,7 +14,9 @@ from episodia.connectors.batches.batch_columns import Batch, add_column, change_
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.live_agents import LiveRows
+from episodia.types import AgentID
 
 
 class ObservationPiece(ConnectorV2):
@@ -40,7 +42,7 @@ class ObservationPiece(ConnectorV2):
         self.multi_agent = multi_agent
 
     @abstractmethod
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return what the piece makes of the observations of one agent; `agent_id` is None without `multi_agent`."""
 
     def recompute_output_observation_space(
@@ -83,7 +85,7 @@ class ObservationChanger(ObservationPiece):
         """Return what keeps rows of one space apart."""
         return None
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Change the observations in `batch`, before or after it is mapped to modules."""
         episodes = EpisodeList.of(episodes)
         if has_column(batch, Columns.OBS):

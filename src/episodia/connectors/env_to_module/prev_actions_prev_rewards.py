@@ -15,6 +15,7 @@ from episodia.connectors.spaces.row_spaces import Part, episodes_for_reading
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
+from episodia.types import AgentID
 
 
 @final
@@ -73,7 +74,7 @@ class PrevActionsPrevRewards(ObservationChanger):
         """Return the space of the actions of an episode."""
         return episode.action_space
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the `Dict` space of the three parts."""
         parts = {self.ORIG_OBS_KEY: space}
         if self.n_prev_actions:

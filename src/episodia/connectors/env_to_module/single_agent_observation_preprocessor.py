@@ -9,6 +9,8 @@ from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
 from episodia.episodes import SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.types import Item
 
 
 class SingleAgentObservationPreprocessor(ConnectorV2):
@@ -34,7 +36,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     writes = frozenset[str]()
 
     @abstractmethod
-    def preprocess(self, observation: Any, episode: SingleAgentEpisode) -> Any:
+    def preprocess(self, observation: Item, episode: SingleAgentEpisode) -> Any:
         """Return the observation that takes the place of `observation`.
 
         Args:
@@ -42,7 +44,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
             episode: Where it comes from; it knows its `agent_id` and `module_id`.
         """
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Preprocess the newest observations in `episodes`; `batch` stays as it is.
 
         Raises:

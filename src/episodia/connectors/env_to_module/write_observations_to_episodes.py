@@ -11,9 +11,11 @@ from episodia.connectors.batches.batch_columns import Batch, change_column, has_
 from episodia.connectors.batches.row_items import rows_of
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, EpisodeError, PipelineError
 from episodia.space_rules import rules_of
 from episodia.stacking import stack
+from episodia.types import Item
 
 
 @final
@@ -32,7 +34,7 @@ class WriteObservationsToEpisodes(ConnectorV2):
     writes = frozenset[str]()
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Write the observations in `batch` into `episodes`.
 
         Raises:
@@ -58,7 +60,7 @@ def _written(column: Ragged, rows: EpisodeList) -> Ragged:
     return column
 
 
-def write_newest(episode: SingleAgentEpisode, observation: Any) -> None:
+def write_newest(episode: SingleAgentEpisode, observation: Item) -> None:
     """Put `observation` in the place of the newest one.
 
     If it does not belong to the space that the episode knows, the episode forgets that space: the environment goes on with
@@ -70,7 +72,7 @@ def write_newest(episode: SingleAgentEpisode, observation: Any) -> None:
         episode.observation_space = None
 
 
-def _belongs(space: Space[Any], item: Any) -> bool:
+def _belongs(space: Space[Any], item: Item) -> bool:
     rules = rules_of(space)
     try:
         rules.check_bounds(stack([rules.admit(item)], rules.objects))
@@ -79,7 +81,7 @@ def _belongs(space: Space[Any], item: Any) -> bool:
     return True
 
 
-def check_place(piece: str, batch: Batch, episodes: Any) -> None:
+def check_place(piece: str, batch: Batch, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline or after observations were added to the batch."""
     check_is_runner(piece, episodes)
     if has_column(batch, Columns.OBS):
@@ -89,7 +91,7 @@ def check_place(piece: str, batch: Batch, episodes: Any) -> None:
         )
 
 
-def check_is_runner(piece: str, episodes: Any) -> None:
+def check_is_runner(piece: str, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline."""
     if isinstance(episodes, EpisodeList) and not episodes.is_current:
         raise PipelineError(

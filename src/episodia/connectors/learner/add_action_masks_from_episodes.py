@@ -10,6 +10,7 @@ from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, module_batches
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 
 
 @final
@@ -36,7 +37,7 @@ class AddActionMasksFromEpisodes(ConnectorV2):
         super().__init__(input_observation_space, input_action_space, name=name)
         self.action_mask_key = action_mask_key
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Add the masks of each module whose observations have some."""
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             observations = None if Columns.ACTION_MASK in columns else self._with_masks(columns, rows)

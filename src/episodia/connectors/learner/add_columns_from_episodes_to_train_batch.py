@@ -12,6 +12,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, add_column, has_column, place_for, shape_empty
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 
 _STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
 
@@ -45,7 +46,7 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
         """Columns that it leaves alone if an earlier piece has written them."""
         return self.writes
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         episodes = EpisodeList.of(episodes)
         skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
         for column in sorted(_STEPS):

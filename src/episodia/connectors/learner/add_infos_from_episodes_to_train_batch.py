@@ -9,6 +9,7 @@ from episodia.connectors.batches.batch_columns import Batch, add_column
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 
 
 @final
@@ -20,6 +21,6 @@ class AddInfosFromEpisodesToTrainBatch(ConnectorV2):
     lookback = 0
     kind = Kind.CAUSAL
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         add_column(batch, Columns.INFOS, EpisodeList.of(episodes), lambda rows: rows.flat(Columns.INFOS))
         return batch

@@ -10,6 +10,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, add_column
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 
 
 @final
@@ -20,7 +21,7 @@ class AddLossMask(ConnectorV2):
     writes = frozenset({Columns.LOSS_MASK})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         def all_count(rows: EpisodeList) -> Ragged:
             return rows.flat(Columns.T).map(lambda times: np.ones(len(times), np.bool_))
 

@@ -11,6 +11,7 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         if Columns.OBS in batch:
             track = batch[Columns.OBS]
             # Where there are several modules, a column is a dict, which is changed in place.

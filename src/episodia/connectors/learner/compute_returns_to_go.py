@@ -14,6 +14,7 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.target_columns import flat_column, made_column
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
 
 
@@ -38,7 +39,7 @@ class ComputeReturnsToGo(ConnectorV2):
         super().__init__(input_observation_space, input_action_space, name=name)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             rewards = flat_column(columns, Columns.REWARDS, rows)
             sums = returns.returns_to_go(rewards.values, rewards.offsets, self.gamma)

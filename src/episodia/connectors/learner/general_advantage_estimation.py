@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+import torch
 from gymnasium import Space
 
 from episodia import returns
@@ -17,8 +18,11 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column
 from episodia.connectors.learner.value_estimates import check_values, values_and_bootstraps
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
 
 
 @final
@@ -48,7 +52,7 @@ class GeneralAdvantageEstimation(ConnectorV2):
         gamma: float = 0.99,
         lambda_: float = 0.95,
         max_seq_len: int | None = None,
-        device: Any = None,
+        device: str | torch.device | None = None,
         name: str | None = None,
     ) -> None:
         """Discount by `gamma` per step, and differences to the values by another `lambda_`.
@@ -73,15 +77,15 @@ class GeneralAdvantageEstimation(ConnectorV2):
         )
         self.device = device
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Refuse a module that computes no values, see `check_values`."""
         check_values(self.name, rl_module)
 
-    def __call__(self, *, rl_module: Any, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, rl_module: Modules, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         self.check_module(rl_module)
         episodes = EpisodeList.of(episodes)
         check_some_known(rl_module, episodes)

@@ -10,6 +10,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, change_column
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 
 
 @final
@@ -19,7 +20,7 @@ class IgnoreTerminations(ConnectorV2):
     reads = writes = frozenset({Columns.TERMINATEDS, Columns.TRUNCATEDS})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         episodes = EpisodeList.of(episodes)
         ended: list[np.ndarray] = []
 

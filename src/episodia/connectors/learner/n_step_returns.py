@@ -15,7 +15,9 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column, track_of
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
 
 
@@ -46,11 +48,11 @@ class NStepReturns(ConnectorV2):
         self.n = checked_whole(PipelineError, self.name, "n", n, 1)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             track = track_of(columns, type(self).__name__)
             rewards = flat_column(columns, Columns.REWARDS, rows)

@@ -13,6 +13,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, change_column
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
 
 
@@ -62,7 +63,7 @@ class ClipRewards(ConnectorV2):
         self.low = low
         self.high = high
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Clip the rewards in `batch`."""
         return _change_rewards(batch, episodes, lambda rewards: np.clip(rewards, self.low, self.high))
 
@@ -74,7 +75,7 @@ class SignRewards(ConnectorV2):
     reads = writes = frozenset({Columns.REWARDS})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Replace the rewards in `batch` by their signs."""
         return _change_rewards(batch, episodes, np.sign)
 
@@ -111,6 +112,6 @@ class ScaleRewards(ConnectorV2):
             )
         self.factor = factor
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Scale the rewards in `batch`."""
         return _change_rewards(batch, episodes, lambda rewards: rewards * self.factor)

@@ -15,6 +15,8 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.target_columns import flat_column, made_column
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.modules.protocol import Modules
 
 
 @final
@@ -49,7 +51,7 @@ class Standardize(ConnectorV2):
         """The column that is standardised."""
         return frozenset({self.column})
 
-    def __call__(self, *, batch: Batch, episodes: Any, rl_module: Any = None, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, rl_module: Modules = None, **kwargs: Any) -> Batch:
         for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             if self.column not in columns and not learns(rl_module, module_id):
                 continue

@@ -14,8 +14,11 @@ from episodia.connectors.batches.module_outputs import check_arrays, module_outp
 from episodia.connectors.batches.row_items import rows_of
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
 from episodia.stacking import object_array, stack
+from episodia.types import Item
 
 _STACKED = (int, float, list, tuple, dict)
 
@@ -66,7 +69,7 @@ class ActionDecoder(ConnectorV2):
         self.module_action_space = module_action_space
 
     @abstractmethod
-    def decode(self, action: Any, episode: SingleAgentEpisode) -> Any:
+    def decode(self, action: Item, episode: SingleAgentEpisode) -> Any:
         """Return what the environment receives: an item of its action space, or whatever else it takes.
 
         Args:
@@ -77,9 +80,9 @@ class ActionDecoder(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
+        episodes: Episodes,
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> Batch:

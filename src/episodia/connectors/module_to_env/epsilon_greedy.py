@@ -16,6 +16,7 @@ from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, random_actions, random_reals
 from episodia.schedules import Schedule, schedule_within
 from episodia.trees import leaves, map_batch
+from episodia.types import Item
 
 
 @final
@@ -60,7 +61,7 @@ class EpsilonGreedy(Exploration):
         """The schedule of the probability of a random action."""
         return self.schedule
 
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         chosen = self._rng.random(len(next(leaves(actions))[1])) < amount
         if not chosen.any():
             return actions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,13 @@ from episodia.connectors.batches.module_outputs import (
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
+from episodia.modules.protocol import Modules
 from episodia.modules.random_actions import Range, checked_range, range_of
 from episodia.schedules import Schedule
 from episodia.trees import leaves
+from episodia.types import Item
 
 
 class Exploration(ConnectorV2, ABC):
@@ -89,9 +92,9 @@ class Exploration(ConnectorV2, ABC):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
+        episodes: Episodes,
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
@@ -119,7 +122,7 @@ class Exploration(ConnectorV2, ABC):
         return range_of(box, self.real_range)
 
     @abstractmethod
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         """Return changed actions; `actions` itself stays as it is."""
 
     def _masks(self, outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None) -> Any:
@@ -128,7 +131,13 @@ class Exploration(ConnectorV2, ABC):
 
     # --- State ------------------------------------------------------------------------------------------------------
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
         """Return the steps so far and the state of the random generator."""
         return {
             "merged_steps": self._merged_steps,

@@ -13,6 +13,7 @@ from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, within
 from episodia.schedules import Schedule, schedule_within
+from episodia.types import Item
 
 
 @final
@@ -55,7 +56,7 @@ class GaussianNoise(Exploration):
         """The schedule of the standard deviation."""
         return self.schedule
 
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
             if not is_real(space, leaf):
                 return leaf

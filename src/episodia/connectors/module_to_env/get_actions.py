@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,9 +17,12 @@ from episodia.connectors.batches.module_outputs import ModuleOutputs, module_out
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.spaces.action_masks import action_masks
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import ConnectorStateError, PipelineError
 from episodia.modules import DistributionSpec
+from episodia.modules.protocol import Modules
 from episodia.trees import map_batch
+from episodia.types import State
 
 
 @final
@@ -69,9 +73,9 @@ class GetActions(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
+        episodes: Episodes,
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
         generator: torch.Generator | None = None,
@@ -88,7 +92,7 @@ class GetActions(ConnectorV2):
 
     def _act_all(
         self,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
         episodes: Any,
         explore: bool,
@@ -127,7 +131,13 @@ class GetActions(ConnectorV2):
 
     # --- State ------------------------------------------------------------------------------------------------------
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
         """Return the state of the generator, if the piece has one of its own."""
         if self._generator is None:
             return {}
@@ -160,7 +170,7 @@ class GetActions(ConnectorV2):
         """Begin again with the seed."""
         self._generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
 
-    def merge_states(self, states: Any) -> dict[str, Any]:
+    def merge_states(self, states: Sequence[State]) -> dict[str, Any]:
         """Return an empty state: parallel runners must not begin to draw the same actions, so each keeps its generator."""
         return {}
 

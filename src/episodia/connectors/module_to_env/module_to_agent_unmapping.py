@@ -11,7 +11,9 @@ from episodia.connectors.batches.module_outputs import ModuleOutputs, module_out
 from episodia.connectors.batches.row_items import rows_of
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError
+from episodia.modules.protocol import Modules
 
 # Where the batch is found as it was before, in the data that both pipelines of a runner share.
 MAPPED_BATCH = "_mapped_batch"
@@ -41,9 +43,9 @@ class ModuleToAgentUnmapping(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
+        episodes: Episodes,
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> Batch:

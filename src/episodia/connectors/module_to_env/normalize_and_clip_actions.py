@@ -13,6 +13,8 @@ from episodia.connectors.batches.module_outputs import gathered, module_outputs,
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, change_actions
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.modules.protocol import Modules
 from episodia.modules.random_actions import float_bounds, within
 
 
@@ -117,9 +119,9 @@ class NormalizeAndClipActions(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any = (),
+        episodes: Episodes = (),
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> Batch:

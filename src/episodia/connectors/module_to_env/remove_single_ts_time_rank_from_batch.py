@@ -13,6 +13,7 @@ from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.errors import BatchError
+from episodia.modules.protocol import Modules
 from episodia.trees import leaves, map_batch
 
 
@@ -38,7 +39,7 @@ class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
     is_stateful = False
 
     def __call__(
-        self, *, rl_module: Any, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+        self, *, rl_module: Modules, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
     ) -> Batch:
         """Return the batch without the time axis.
 
@@ -56,7 +57,7 @@ class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
         return batch
 
 
-def _check_no_states(batch: Batch, rl_module: Any) -> None:
+def _check_no_states(batch: Batch, rl_module: Modules) -> None:
     for outputs in module_outputs(batch, rl_module):
         if is_stateful(outputs.module):
             module = type(outputs.module).__name__ if outputs.module_id is None else repr(outputs.module_id)

@@ -11,6 +11,7 @@ from episodia.arguments import checked_whole
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.multi_agent.delayed_rewards import due_steps, open_steps
 from episodia.errors import PipelineError
 
@@ -75,7 +76,7 @@ class RewardShaper(ConnectorV2):
         """
 
     def __call__(
-        self, *, batch: Batch, episodes: Any, shared_data: dict[Any, Any] | None = None, **kwargs: Any
+        self, *, batch: Batch, episodes: Episodes, shared_data: dict[Any, Any] | None = None, **kwargs: Any
     ) -> Batch:
         """Set the rewards that are due now; `batch` stays as it is.
 

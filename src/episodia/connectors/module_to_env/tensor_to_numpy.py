@@ -9,6 +9,7 @@ import torch
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @final
@@ -22,7 +23,7 @@ class TensorToNumpy(ConnectorV2):
         return {key: map_batch(as_array, column) for key, column in batch.items()}
 
 
-def as_array(leaf: Any) -> Any:
+def as_array(leaf: Item) -> Any:
     """Return a tensor as a NumPy array; anything else as it is."""
     if not isinstance(leaf, torch.Tensor):
         return leaf

@@ -12,7 +12,9 @@ from episodia.connectors.batches.row_items import rows_of
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.current_run import owner_of
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError
+from episodia.modules.protocol import Modules
 
 
 @final
@@ -39,9 +41,9 @@ class UnBatchToIndividualItems(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: Batch,
-        episodes: Any,
+        episodes: Episodes,
         shared_data: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> Batch:

@@ -16,6 +16,8 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.pipeline_text import settings_text
 from episodia.connectors.pipelines.tracing import Trace, described
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.modules.protocol import Modules
 from episodia.notebook_html import block, bytes_text, row, table
 
 if TYPE_CHECKING:
@@ -107,7 +109,12 @@ def _time_text(seconds: float) -> str:
 
 
 def explain(
-    pipeline: ConnectorPipelineV2, episodes: Any, rl_module: Any, *, batch: dict[str, Any] | None = None, **kwargs: Any
+    pipeline: ConnectorPipelineV2,
+    episodes: Episodes | None,
+    rl_module: Modules,
+    *,
+    batch: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Explanation:
     """Run a copy of `pipeline` on copy-on-write forks of `episodes`, and return what each piece did."""
     with _stand_in(pipeline) as trial:
@@ -124,12 +131,12 @@ def explain(
 
 def _run(
     batch: dict[str, Any],
-    episodes: Any,
-    rl_module: Any,
+    episodes: Episodes | None,
+    rl_module: Modules,
     *,
     explore: bool | None = None,
     shared_data: dict[Any, Any] | None = None,
-    metrics: Any = None,
+    metrics: object = None,
     **others: Any,
 ) -> Run:
     return Run(batch, episodes, rl_module, explore, {} if shared_data is None else shared_data, metrics, others)

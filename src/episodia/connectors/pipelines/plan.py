@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from episodia.connectors.pipelines.current_run import RUNNING, Run
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
+from episodia.modules.protocol import Modules
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
@@ -30,7 +31,7 @@ class Layout:
         is_current: Whether the rows are the present moment of running episodes; otherwise all steps of them.
     """
 
-    rl_module: Any
+    rl_module: Modules
     is_current: bool
 
 

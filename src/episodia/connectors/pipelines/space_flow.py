@@ -18,7 +18,7 @@ MaybeSpace = Space[Any] | None
 _STALE: Final[Any] = object()
 
 
-def checked_space(piece: str, what: str, space: Any) -> MaybeSpace:
+def checked_space(piece: str, what: str, space: object) -> MaybeSpace:
     """Return `space` if it is one, or None.
 
     Raises:

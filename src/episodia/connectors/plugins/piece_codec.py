@@ -37,6 +37,7 @@ from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
 from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
+from episodia.types import Item
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 
@@ -173,7 +174,7 @@ def _attribute(piece: ConnectorV2, attribute: str) -> Any:
         ) from error
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: Item, where: str) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.generic):
@@ -201,7 +202,7 @@ def _plain_view(view: View, where: str) -> dict[str, Any]:
 # --- And back -------------------------------------------------------------------------------------------------------
 
 
-def decoded_piece(data: Any, device: torch.device) -> ConnectorV2:
+def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
     """Return the piece that `encoded_piece` turned into `data`, or a pipeline; tensors go to `device`.
 
     Raises:
@@ -226,14 +227,14 @@ def decoded_piece(data: Any, device: torch.device) -> ConnectorV2:
     return kind.made(**{name: _valued(value) for name, value in arguments.items()}, **options)
 
 
-def decoded_pieces(data: Any, device: torch.device) -> list[ConnectorV2]:
+def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
     """Return the pieces of a saved list."""
     if not isinstance(data, list):
         raise PipelineError(f"found {repr(data)[:80]}, expected a list of saved pieces. Load what was saved.")
     return [decoded_piece(inner, device) for inner in data]
 
 
-def _valued(value: Any) -> Any:
+def _valued(value: Item) -> Any:
     if not isinstance(value, dict):
         return value
     if "views" in value:

@@ -16,6 +16,7 @@ from episodia.connectors.batches.module_lookup import is_container, members
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
 from episodia.connectors.views.view import View
@@ -23,11 +24,14 @@ from episodia.connectors.views.view_plan import Gather, Reader, compiled
 from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.columns.filling import Fills
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.list_columns import COMPUTED
 from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Modules
+from episodia.types import AgentID, ModuleID
 
 
 @final
@@ -157,7 +161,7 @@ class AddViews(ObservationPiece):
             if everybody or (acting and view.infer) or (learning and view.train)
         }
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a pipeline in front of a module that acts, if a view looks into the future."""
         if not isinstance(pipeline, EnvToModulePipeline):
             return
@@ -169,14 +173,14 @@ class AddViews(ObservationPiece):
                     "`infer=False` (`used_for_compute_actions=False`), and only learners see it."
                 )
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Any:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Any:
         """Return the space of the view that takes the place of the observations; without one, `space`."""
         view = self._views.get(Columns.OBS)
         return space if view is None else space_of_view(view, space, action_space)
 
     # --- What it does -----------------------------------------------------------------------------------------------
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Add the columns of all views to `batch`."""
         episodes = EpisodeList.of(episodes)
         gathers = self._plan(episodes.is_current)
@@ -222,7 +226,7 @@ def _checked(where: str, views: Any) -> dict[str, View]:
     return {name: replace(view, source=name) if view.source is None else view for name, view in views.items()}
 
 
-def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
+def views_of(rl_module: Modules, *, multi_agent: bool = False) -> list[AddViews]:
     """Return pieces that add the views which modules declare in `views`; none, if there are none.
 
     Args:
@@ -238,7 +242,7 @@ def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
     ]
 
 
-def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: Any) -> Reader:
+def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: ModuleID) -> Reader:
     if gather.agent is None:
         return OwnRows(rows)
     if not episodes.is_multi_agent:

@@ -39,6 +39,8 @@ from episodia.trees import describe, frozen
 from episodia.types import Item
 
 Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+# What a connector works on; in pipelines it is an `EpisodeList`.
+Episodes: TypeAlias = Sequence[Episode]
 
 if TYPE_CHECKING:
     import typing_extensions
