@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from episodia.checkpoints.size_limits import MAX_AXES
+from episodia.checkpoints.checkpoint_limits import MAX_AXES
 from episodia.errors import CheckpointError
 
 # Dtypes of both NumPy and the file. Arrays of all other dtypes are stored as bytes.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from episodia.checkpoints.checkpoint_limits import MAX_MANIFEST_BYTES
 from episodia.checkpoints.safe_files import read_plain
-from episodia.checkpoints.size_limits import MAX_MANIFEST_BYTES
 from episodia.errors import CheckpointError
 
 MANIFEST_NAME: Final = "manifest.json"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from episodia.arguments import checked_path, checked_whole
+from episodia.checkpoints.checkpoint_limits import MAX_BYTES, MAX_JSON_BYTES
 from episodia.checkpoints.encoding import decoded, encoded, strict_json
 from episodia.checkpoints.manifest import MANIFEST_NAME, Entry, is_part_name, manifest_bytes, read_manifest
 from episodia.checkpoints.safe_files import read_plain, sync_directory, write_durably
-from episodia.checkpoints.size_limits import MAX_BYTES, MAX_JSON_BYTES
 from episodia.checkpoints.tensor_file import tensor_bytes, tensors_from
 from episodia.errors import CheckpointError
 

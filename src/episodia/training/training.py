@@ -16,7 +16,7 @@ import torch
 from episodia.arguments import checked_each
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.env_runners import RunnerMetrics
+from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
 from episodia.learners import ALL_MODULES, Learner, Metrics
@@ -72,7 +72,7 @@ class Training:
 
     def __init__(
         self,
-        runner: Any,
+        runner: EnvRunner[Any],
         learner: Learner,
         recipe: Recipe,
         *,
@@ -81,7 +81,7 @@ class Training:
     ) -> None:
         check_parts(runner, learner, recipe, setup)
         check_threads(torch_threads)
-        self.runner = runner
+        self.runner: Any = runner  # which has one module, or several
         self.learner = learner
         self.recipe = recipe
         self.setup = setup
