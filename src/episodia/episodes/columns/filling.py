@@ -1,4 +1,4 @@
-"""What stands where an episode has nothing: before its first step, and after its last item."""
+"""Fills: the items before the first step of an episode and after its last item."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from episodia.types import Item
 
 
 class _Zeros:
-    """Stands for zeros of whatever dtype a column has; see `ZEROS`."""
+    """Zeros in the dtype of the column; see `ZEROS`."""
 
     def __repr__(self) -> str:
         return "zeros"
@@ -26,7 +26,7 @@ class _Zeros:
         return "ZEROS"
 
 
-# Zeros, empty strings, None for objects: for columns of which no more is known than their dtype.
+# Zeros, empty strings, or None for objects: for columns whose dtype is known and whose space is not.
 ZEROS: Final = _Zeros()
 
 
