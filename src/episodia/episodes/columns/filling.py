@@ -126,3 +126,29 @@ def _leaf_near_zero(space: Space[Any]) -> Any:
     if isinstance(space, ARRAY_SPACES):
         return filled_array(tuple(space.shape or ()), np.dtype(space.dtype), 0)
     return "" if isinstance(space, spaces.Text) else None
+
+
+def padded(found: np.ndarray, before: int, after: int, fill: Item) -> np.ndarray:
+    """Return the rows of `found` with rows of `fill` in front and behind, read-only.
+
+    >>> padded(np.array([1, 2]), 1, 2, fill=0)
+    array([0, 1, 2, 0, 0])
+    """
+    count = len(found)
+    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
+    value = fitting(fill, found.dtype)
+    # Unlike an assignment, `fill` takes a container as one object.
+    padded[:before].fill(value)
+    padded[before : before + count] = found
+    padded[before + count :].fill(value)
+    padded.setflags(write=False)
+    return padded
+
+
+def filled_like(leaf: Item, fill: Item) -> Any:
+    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
+    if isinstance(leaf, np.ndarray):
+        return filled_array(leaf.shape, leaf.dtype, fill)
+    if isinstance(leaf, (int, float, np.number, np.bool_)):
+        fitting(fill, np.asarray(leaf).dtype)
+    return fill

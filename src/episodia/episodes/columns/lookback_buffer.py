@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from episodia.episodes.columns import indexing
 from episodia.episodes.columns.array_storage import ArrayStorage
+from episodia.episodes.columns.filling import filled_like, padded
 from episodia.episodes.columns.indexing import Index
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.episodes.display.episode_tables import buffer_text
@@ -22,7 +23,6 @@ from episodia.spaces import (
     empty_batch,
     filled_array,
     filled_item,
-    fitting,
     one_hot,
     one_hot_space,
     structure_of,
@@ -339,7 +339,7 @@ class LookbackBuffer:
         if not len(self.storage) and self._space is None:
             # Shape and dtype of items are not known yet.
             return stack([fill] * (before + after))
-        return map_batch(lambda leaf: _padded_array(leaf, before, after, fill), found)
+        return map_batch(lambda leaf: padded(leaf, before, after, fill), found)
 
     def _filling(self, fill: Any, hot: bool) -> Any:
         """Return the item that replaces a missing one."""
@@ -351,7 +351,7 @@ class LookbackBuffer:
             return self._rules_of_space().filling(fill)
         if self.storage.holds_objects or not len(self.storage):
             return fresh(fill)
-        return map_batch(lambda leaf: _filled_like(leaf, fill), self.storage.item(0))
+        return map_batch(lambda leaf: filled_like(leaf, fill), self.storage.item(0))
 
     def _known_space(self) -> Space[Any]:
         if self._space is None:
@@ -674,27 +674,6 @@ def _sum(leaf: Any, number: Any) -> Any:
     if isinstance(leaf, (int, float, complex)):
         return leaf + number
     raise EpisodeError(f"cannot add {number!r}: found {describe(leaf)} in the buffer, expected numbers.")
-
-
-def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.ndarray:
-    count = len(found)
-    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
-    value = fitting(fill, found.dtype)
-    # Unlike an assignment, `fill` takes a container as one object.
-    padded[:before].fill(value)
-    padded[before : before + count] = found
-    padded[before + count :].fill(value)
-    padded.setflags(write=False)
-    return padded
-
-
-def _filled_like(leaf: Any, fill: Any) -> Any:
-    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
-    if isinstance(leaf, np.ndarray):
-        return filled_array(leaf.shape, leaf.dtype, fill)
-    if isinstance(leaf, (int, float, np.number, np.bool_)):
-        fitting(fill, np.asarray(leaf).dtype)
-    return fill
 
 
 def as_items(data: Item) -> list[Any]:
