@@ -1,4 +1,4 @@
-"""Items as rows of arrays: owned and growing, or borrowed from someone else's arrays."""
+"""Columns stored as rows of arrays: owned and growing, or borrowed from the arrays of another object."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ArrayStorage(Storage):
     """Items as rows of arrays, one array for each leaf of the nesting.
 
     `_room` are the arrays that rows are appended to, larger than needed (None while the rows are borrowed). `alias` is what
-    readers get: the same memory, read-only. `_shared` is true once someone else reads the same rows: they are copied before
-    they are overwritten. Appending needs no copy, because nobody else sees the new rows.
+    readers get: the same memory, read-only. `_shared` is true once another storage reads the same rows: rows are copied before
+    they are overwritten. Appending needs no copy, because no other reader sees the new rows.
     """
 
     __slots__ = ("_capacity", "_has_objects", "_length", "_room", "_shared", "alias")
 
     def __init__(self, batch: Item, *, owned: bool) -> None:
-        """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
+        """Adopt the arrays of `batch`: owned, or borrowed (then read-only) from an object that does not change them."""
         self._length = batch_length(batch)
         self._room: Any = batch if owned else None
         self.alias = map_batch(_read_only, batch) if owned else batch
@@ -161,7 +161,7 @@ class ArrayStorage(Storage):
         self._settle(batch)
 
     def _settle(self, room: Any) -> None:
-        """Use the arrays `room` from now on, which nobody else has."""
+        """Store in the arrays `room`, which no other object holds."""
         self._room, self._shared = room, False
         self.alias = map_batch(_read_only, room)
         self._has_objects = _has_objects(room)
@@ -174,7 +174,7 @@ class ArrayStorage(Storage):
             self._reallocate(max(needed, 2 * self._length), dtypes)
 
     def _make_writable(self, dtypes: Any) -> None:
-        """See to it that rows can be overwritten with values of `dtypes`, and that nobody else sees it."""
+        """Copy the rows if other storages read them, or if values of `dtypes` do not fit."""
         if self._shared or not _same_dtypes(self.alias, dtypes):
             self._reallocate(self._length, dtypes)
 
@@ -238,7 +238,7 @@ def _enlarged(column: np.ndarray, capacity: int, dtype: np.dtype[Any]) -> np.nda
 
 
 def _check_row(view: Any, item: Any, path: str) -> None:
-    """Refuse an item that cannot be a further row: another nesting, another shape, or numbers that find no common dtype."""
+    """Reject an item that cannot become a row: its nesting or shape differs, or its numbers have no common dtype."""
     if isinstance(view, dict):
         fits = isinstance(item, dict) and item.keys() == view.keys()
     elif isinstance(view, tuple):
@@ -269,7 +269,7 @@ def _is_row(column: np.ndarray, item: Any, path: str) -> bool:
 
 
 def _check_exact(column: np.ndarray, values: np.ndarray, path: str) -> None:
-    """Refuse numbers that cannot be stored in one dtype with those of `column` without changing one of them."""
+    """Reject numbers that no dtype can hold exactly together with those of `column`."""
     if values.dtype == column.dtype or column.dtype.hasobject:
         return
     common = _common_dtype(column, values)

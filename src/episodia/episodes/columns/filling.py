@@ -1,4 +1,4 @@
-"""What stands where an episode has nothing: before its first step, and after its last item."""
+"""Fills: the items before the first step of an episode and after its last item."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from episodia.types import Item
 
 
 class _Zeros:
-    """Stands for zeros of whatever dtype a column has; see `ZEROS`."""
+    """Zeros in the dtype of the column; see `ZEROS`."""
 
     def __repr__(self) -> str:
         return "zeros"
@@ -26,7 +26,7 @@ class _Zeros:
         return "ZEROS"
 
 
-# Zeros, empty strings, None for objects: for columns of which no more is known than their dtype.
+# Zeros, empty strings, or None for objects: for columns whose dtype is known and whose space is not.
 ZEROS: Final = _Zeros()
 
 
@@ -126,3 +126,29 @@ def _leaf_near_zero(space: Space[Any]) -> Any:
     if isinstance(space, ARRAY_SPACES):
         return filled_array(tuple(space.shape or ()), np.dtype(space.dtype), 0)
     return "" if isinstance(space, spaces.Text) else None
+
+
+def padded(found: np.ndarray, before: int, after: int, fill: Item) -> np.ndarray:
+    """Return the rows of `found` with rows of `fill` in front and behind, read-only.
+
+    >>> padded(np.array([1, 2]), 1, 2, fill=0)
+    array([0, 1, 2, 0, 0])
+    """
+    count = len(found)
+    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
+    value = fitting(fill, found.dtype)
+    # Unlike an assignment, `fill` takes a container as one object.
+    padded[:before].fill(value)
+    padded[before : before + count] = found
+    padded[before + count :].fill(value)
+    padded.setflags(write=False)
+    return padded
+
+
+def filled_like(leaf: Item, fill: Item) -> Any:
+    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
+    if isinstance(leaf, np.ndarray):
+        return filled_array(leaf.shape, leaf.dtype, fill)
+    if isinstance(leaf, (int, float, np.number, np.bool_)):
+        fitting(fill, np.asarray(leaf).dtype)
+    return fill

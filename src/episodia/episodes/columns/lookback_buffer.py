@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from episodia.episodes.columns import indexing
 from episodia.episodes.columns.array_storage import ArrayStorage
+from episodia.episodes.columns.filling import filled_like, padded
 from episodia.episodes.columns.indexing import Index
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.episodes.display.episode_tables import buffer_text
@@ -22,7 +23,6 @@ from episodia.spaces import (
     empty_batch,
     filled_array,
     filled_item,
-    fitting,
     one_hot,
     one_hot_space,
     structure_of,
@@ -78,12 +78,12 @@ class LookbackBuffer:
     finalized: bool
     lookback: int
 
-    # Store what was admitted; this fails only for lack of memory.
+    # Stores an admitted item; fails only for lack of memory.
     push: Callable[[Any], None]
-    # What `admit` would do nothing to, and arrays that it would only copy: a short cut for the most frequent items. Arrays
-    # have just this dtype object, as most arrays of one dtype do, and this shape. Without a dtype there is no short cut for
-    # arrays; with a dtype and no shape, which is so without a space only, any shape will do. Of vectors also the length is
-    # known, which is compared faster than a shape.
+    # Types that `admit` returns unchanged, and the arrays that it only copies, so that the most frequent items skip it.
+    # Such arrays have this very dtype object, as most arrays of one dtype do, and this shape. `row_dtype` is None if arrays
+    # need `admit`; `row_shape` is None if any shape fits, which is the case without a space. `row_length` is the length of
+    # vectors, because comparing lengths is faster than comparing shapes.
     free_types: frozenset[type]
     row_dtype: np.dtype[Any] | None
     row_shape: tuple[int, ...] | None
@@ -109,7 +109,7 @@ class LookbackBuffer:
         finalized: bool,
         rules: SpaceRules | None = None,
     ) -> LookbackBuffer:
-        """Return a buffer on `storage` without a copy; the private way in for cuts, slices and recorders."""
+        """Return a buffer on `storage` without a copy; for cuts, slices and recorders."""
         self = cls.__new__(cls)
         self.lookback = lookback
         self.finalized = finalized
@@ -227,19 +227,19 @@ class LookbackBuffer:
                 `fill=0`, items that are not there are all zero, unlike any class.
 
         Raises:
-            EpisodeIndexError: If an index is not there and `fill` is not given, or is no index at all.
+            EpisodeIndexError: If an index is not there and `fill` is not given, or has the wrong type.
         """
         return self.read(indices, neg_index_as_lookback, fill, one_hot_discrete)
 
     def read(self, indices: Index, negative_is_lookback: Any, fill: Item, hot: Any) -> Any:
         """`get` with positional arguments, which is what the episodes' getters call."""
-        # Junk would count as a flag too. Nothing is as fast as this way of asking whether both are booleans.
+        # Rejects objects that are not flags. No other test for two booleans is as fast.
         if not ((negative_is_lookback is False or negative_is_lookback is True) and (hot is False or hot is True)):
             negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
             hot = indexing.as_flag(hot, "one_hot_discrete")
         storage: Any = self.storage
         if type(indices) is int:
-            # A list is looked at here, because one item is what is read most, and calls would take longer than reading it.
+            # Lists are read in place: single items are read most, and a call takes longer than the read.
             plain = type(storage) is ListStorage
             size = len(storage.values if plain else storage)
             position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
@@ -285,11 +285,11 @@ class LookbackBuffer:
             is_plain = storage.num_frozen == size and not (storage.nested or hot)
         else:
             size, is_plain = len(storage), False
-        # Plain items are read right here, of others the positions.
+        # Plain items are read in this loop; for other items it collects positions.
         source = storage.values if is_plain else range(size)
         origin_of_negative = lookback if negative_is_lookback else size
         found = []
-        for index in indices:  # of plain ints inside, as most are; all others are translated below
+        for index in indices:  # most are ints inside; other indices are translated below
             if type(index) is not int:
                 break
             position = index + (origin_of_negative if index < 0 else lookback)
@@ -301,7 +301,7 @@ class LookbackBuffer:
         return self._several_with_care(indices, negative_is_lookback, fill, hot)
 
     def _several_with_care(self, indices: Any, negative_is_lookback: bool, fill: Any, hot: bool) -> Any:
-        """Return items at indices of any kind, of which some may not be there."""
+        """Return items at indices of any type, some of which may be outside."""
         size, lookback = len(self.storage), self.lookback
         positions = indexing.positions_of_list(indices, size, lookback, negative_is_lookback)
         missing = [place for place, position in enumerate(positions) if not 0 <= position < size]
@@ -312,7 +312,7 @@ class LookbackBuffer:
         there = [position for position in positions if 0 <= position < size]
         found = self.pick(there, hot)
         padded = self._padded(found, 0, len(missing), fill, hot)
-        # The filled items stand at the end: bring each to its place.
+        # The filled items are at the end: move each to its place.
         rows = iter(range(len(there)))
         fillers = iter(range(len(there), len(positions)))
         order = [next(rows) if 0 <= position < size else next(fillers) for position in positions]
@@ -321,7 +321,7 @@ class LookbackBuffer:
         return map_batch(lambda leaf: frozen(leaf[order]), padded)
 
     def pick(self, positions: Positions, hot: bool) -> Any:
-        """Return items that are there, in the form of this buffer."""
+        """Return stored items in the form of this buffer."""
         found = self.storage.batch(positions) if self.finalized else self.storage.items(positions)
         if not hot:
             return found
@@ -333,16 +333,16 @@ class LookbackBuffer:
     def _padded(self, found: Any, before: int, after: int, fill: Any, hot: bool) -> Any:
         if isinstance(found, list):
             filling = self._filling(fill, hot)
-            if isinstance(filling, (dict, tuple, list)):  # containers are the caller's own, each of them
+            if isinstance(filling, (dict, tuple, list)):  # each caller gets containers of its own
                 return [fresh(filling) for _ in range(before)] + found + [fresh(filling) for _ in range(after)]
             return [filling] * before + found + [filling] * after
         if not len(self.storage) and self._space is None:
-            # Nothing is known of the items yet.
+            # Shape and dtype of items are not known yet.
             return stack([fill] * (before + after))
-        return map_batch(lambda leaf: _padded_array(leaf, before, after, fill), found)
+        return map_batch(lambda leaf: padded(leaf, before, after, fill), found)
 
     def _filling(self, fill: Any, hot: bool) -> Any:
-        """Return one item in place of one that is not there."""
+        """Return the item that replaces a missing one."""
         if hot:
             return filled_item(one_hot_space(self._known_space()), fill)
         if self.finalized and len(self.storage) and type(self.storage) is ArrayStorage:
@@ -351,7 +351,7 @@ class LookbackBuffer:
             return self._rules_of_space().filling(fill)
         if self.storage.holds_objects or not len(self.storage):
             return fresh(fill)
-        return map_batch(lambda leaf: _filled_like(leaf, fill), self.storage.item(0))
+        return map_batch(lambda leaf: filled_like(leaf, fill), self.storage.item(0))
 
     def _known_space(self) -> Space[Any]:
         if self._space is None:
@@ -403,7 +403,7 @@ class LookbackBuffer:
         if type(self.storage) is ArrayStorage:
             return self.storage.admit_all(stored.lend(positions))
         if type(stored) is ArrayStorage:
-            # Rows become items without a copy. Shared, so that what is set in `other` later does not show in them.
+            # Rows become items without a copy; shared, so that later writes to `other` do not change them.
             shared = stored.share(positions)
             return shared.arrays
         return stored.lend(positions)
@@ -416,14 +416,14 @@ class LookbackBuffer:
         return self.storage.lend(slice(0, len(self.storage)) if positions is None else positions)
 
     def snapshot(self, start: int, stop: int) -> Any:
-        """Return the items from index `start` up to `stop`, as `get` does; what is set later does not show in them."""
+        """Return the items from index `start` up to `stop`, as `get` does; later writes do not change them."""
         positions = slice(self.lookback + start, self.lookback + stop)
         if type(self.storage) is ArrayStorage:
             return self.fork().pick(positions, False)
         return self.pick(positions, False)  # lists are copied anyway
 
     def push_all(self, items: Item) -> None:
-        """Store what `admit_all` returned; this cannot fail."""
+        """Store the result of `admit_all`; this cannot fail."""
         self.storage.push_all(items)
 
     def fork(self) -> LookbackBuffer:
@@ -475,7 +475,7 @@ class LookbackBuffer:
         return ArrayStorage(np.empty(0) if self._space is None else empty_batch(self._space), owned=True)
 
     def holds_rows(self) -> bool:
-        """Tell whether all items are known to be arrays of one dtype and shape; some that are so are not known to be."""
+        """Tell whether all items are known to be arrays of one dtype and shape; a False may be wrong."""
         storage = self.storage
         return type(storage) is ListStorage and storage.alike and self.row_shape is not None
 
@@ -522,11 +522,11 @@ class LookbackBuffer:
 
     def write(self, new_data: Item, indices: Index, negative_is_lookback: bool) -> None:
         """`set` with positional arguments, which is what the episodes' setters call."""
-        if negative_is_lookback is not False:  # junk would count as a flag too
+        if negative_is_lookback is not False:  # rejects objects that are not flags
             negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
         storage = self.storage
         if type(indices) is int:
-            # A list is looked at here, because writing one item takes less time than a call does.
+            # Lists are measured in place: a call takes longer than the write.
             size = len(storage.values if type(storage) is ListStorage else storage)
             position = indices + (size if indices < 0 and not negative_is_lookback else self.lookback)
             if 0 <= position < size:
@@ -619,7 +619,7 @@ class LookbackBuffer:
             and self.finalized == other.finalized
             and len(self.storage) == len(other.storage)
             and self._space == other._space
-            # An emptied column still knows the nesting of its items, a new one does not; neither has any.
+            # An emptied column knows the nesting of its items, a new one does not; both are empty.
             and (not len(self.storage) or equal(self.data, other.data))
         )
 
@@ -674,27 +674,6 @@ def _sum(leaf: Any, number: Any) -> Any:
     if isinstance(leaf, (int, float, complex)):
         return leaf + number
     raise EpisodeError(f"cannot add {number!r}: found {describe(leaf)} in the buffer, expected numbers.")
-
-
-def _padded_array(found: np.ndarray, before: int, after: int, fill: Any) -> np.ndarray:
-    count = len(found)
-    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
-    value = fitting(fill, found.dtype)
-    # Unlike an assignment, `fill` takes a container as one object.
-    padded[:before].fill(value)
-    padded[before : before + count] = found
-    padded[before + count :].fill(value)
-    padded.setflags(write=False)
-    return padded
-
-
-def _filled_like(leaf: Any, fill: Any) -> Any:
-    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
-    if isinstance(leaf, np.ndarray):
-        return filled_array(leaf.shape, leaf.dtype, fill)
-    if isinstance(leaf, (int, float, np.number, np.bool_)):
-        fitting(fill, np.asarray(leaf).dtype)
-    return fill
 
 
 def as_items(data: Item) -> list[Any]:

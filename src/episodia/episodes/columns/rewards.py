@@ -1,4 +1,4 @@
-"""Rewards: what counts as one, and sums that are what the environment paid, whatever kind of numbers it paid in."""
+"""Rewards: the numbers that are accepted, and sums that neither overflow nor round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from episodia.types import Item
 # Every real number is a reward.
 REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
 
-# Numbers that are rewards as they are; of Python's integers, not all fit into 64 bits.
+# Types whose values are all rewards; `int` is not among them, because not every int fits into 64 bits.
 REWARD_TYPES = frozenset(
     {float, bool} | {kind for kind in SCALAR_TYPES if issubclass(kind, (np.floating, np.integer, np.bool_))}
 )
@@ -37,7 +37,7 @@ def as_reward(reward: Item) -> Any:
 
 
 def check_rewards(data: Item) -> None:
-    """Refuse what is no list or one-dimensional array of numbers."""
+    """Reject data other than a list or a one-dimensional array of numbers."""
     if isinstance(data, np.ndarray):
         if data.ndim != 1 or data.dtype.kind not in "biuf":
             raise EpisodeError(
@@ -49,9 +49,9 @@ def check_rewards(data: Item) -> None:
 
 
 def added(first: Item, second: Item) -> Any:
-    """Return the sum of two rewards, of which any may be missing, as one of Python's numbers.
+    """Return the sum of two rewards as a Python number; a reward of None is missing.
 
-    NumPy's narrow kinds wrap around or become infinite, and its booleans stay booleans.
+    Narrow NumPy numbers would wrap around or become infinite, and NumPy bools would stay bools.
 
     >>> added(np.int8(100), np.int8(100)), added(None, 0.5), added(np.True_, True)
     (200, 0.5, 2)
@@ -61,12 +61,12 @@ def added(first: Item, second: Item) -> Any:
     if type(first) is type(second) is float:
         return first + second
     total = _number(first) + _number(second)
-    # A column has 64 bits for a reward.
+    # A column stores a reward in 64 bits.
     return total if -(2**63) <= total < 2**63 else float(total)
 
 
 def total_of(rewards: Iterable[Any]) -> Any:
-    """Return the sum of some rewards, 0.0 if there are none.
+    """Return the sum of some rewards, 0.0 for an empty sequence.
 
     >>> total_of([np.uint8(200), np.uint8(100), -5])
     295

@@ -1,9 +1,9 @@
-"""Where the items of one column live: in a list, or (`array_storage.py`) in arrays that it owns and grows, or borrows.
+"""Storage of the items of one column: a list, or (`array_storage.py`) arrays that are owned and grown, or borrowed.
 
-A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. All that is handed out is
-read-only or in containers of its own, so no reader can change what is stored.
+A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. Readers get read-only
+arrays and new containers, so they cannot change stored items.
 
-`admit` checks and copies an item without storing it; `push` stores what was admitted, and fails only for lack of memory.
+`admit` checks and copies an item without storing it; `push` stores an admitted item, and fails only for lack of memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Storage(ABC):
 
     # Whether the items are opaque objects, such as infos, that are never stacked.
     holds_objects: ClassVar[bool] = False
-    # Stores what `admit` returned. Called at every step of every episode: a list's own `append` where that will do.
+    # Stores an item that `admit` returned. Called at every step of every episode, so a list's own `append` where possible.
     push: Callable[[Any], None]
 
     @abstractmethod
@@ -88,13 +88,13 @@ class Storage(ABC):
 class ListStorage(Storage):
     """Items as they came, of any shape, in a Python list.
 
-    Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one. Arrays
+    Arrays become read-only when they are first read, not when they are stored: most are never read one by one. Arrays
     of one kind that came all at once are copied into one, and become a list when the first of them is read or changed: by
     then, most have been finalized.
 
-    While `alike` is true, all items came one by one, and each was found to be just what the column's space asks for. If these
-    are arrays of one shape (`LookbackBuffer.row_shape`), all items have this shape and its dtype; of others it tells nothing.
-    What comes otherwise is not looked at, and `alike` is false from then on.
+    While `alike` is true, all items came one by one, and each fits the column's space exactly. If these are arrays of one
+    shape (`LookbackBuffer.row_shape`), all items have this shape and its dtype. Items that are added in another way are not
+    checked, and make `alike` false.
     """
 
     __slots__ = ("alike", "nested", "num_frozen", "push", "values")
@@ -108,7 +108,7 @@ class ListStorage(Storage):
         self.nested = nested
         self.num_frozen = 0  # how many items, from the first on, are read-only
         self.alike = not len(items)
-        # Called at every step, so without a Python frame of its own.
+        # Called at every step, so it must not need a Python frame.
         self.push = items.append if isinstance(items, list) else self._push_to_list
 
     @classmethod
@@ -173,7 +173,7 @@ class ListStorage(Storage):
         return item
 
     def expect_nested(self) -> None:
-        """Be ready for containers that are pushed without having been admitted here."""
+        """Expect containers that are pushed without `admit`."""
         self.nested = True
 
     def admit_all(self, items: Item) -> Any:
@@ -209,7 +209,7 @@ class ListStorage(Storage):
         self.num_frozen -= position < self.num_frozen
 
     def share(self, positions: slice) -> ListStorage:
-        # Nobody writes into the items themselves, so a new list of them is enough.
+        # Items are never written into, so a new list of them is enough.
         items = self.values[positions]
         shared = ListStorage(items if len(items) else [], nested=self.nested)
         if self.num_frozen >= len(self.values):
@@ -271,7 +271,7 @@ class ObjectStorage(Storage):
         try:
             if self._are_empty():
                 return list(map(dict.copy, items))
-        except (TypeError, ValueError):  # they are not all dicts
+        except (TypeError, ValueError):  # some are not dicts
             pass
         return list(map(fresh, items))
 
@@ -319,6 +319,6 @@ def map_infos(copy: Callable[[Any], Any], infos: Sequence[Any]) -> list[Any]:
     try:
         if not any(infos):  # as most are
             return list(map(dict.copy, infos))
-    except (TypeError, ValueError):  # they are not all dicts
+    except (TypeError, ValueError):  # some are not dicts
         pass
     return list(map(copy, infos))

@@ -31,7 +31,7 @@ _MOST_DOTS = 60
 @final
 @dataclass(frozen=True)
 class Panel:
-    """What is drawn into one axes: lines of a column, or one part of it that consists of images."""
+    """The contents of one axes: lines of a column, or one part of it that consists of images."""
 
     column: str
     title: str
@@ -70,7 +70,7 @@ def plot(episode: SingleAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
 
 
 def ending_of(episode: Any) -> str:
-    """Return how an episode ended, empty if it has not."""
+    """Return how an episode ended, an empty string if it is running."""
     flags = (("terminated", episode.is_terminated), ("truncated", episode.is_truncated))
     return ", ".join(name for name, flag in flags if flag)
 
@@ -78,20 +78,20 @@ def ending_of(episode: Any) -> str:
 def check_columns(episode_id: str, columns: Sequence[object], known: list[str]) -> None:
     """Raise `EpisodeKeyError` unless all `columns` are among the known ones."""
     for column in columns:
-        # What cannot be hashed is no name either.
+        # An object that cannot be hashed is not a name either.
         if not isinstance(column, str) or column not in known:
             raise EpisodeKeyError(
                 f"episode {episode_id!r}: found the column {column!r}, expected one of {known}. Pass such names."
             )
 
 
-# --- What is drawn ---------------------------------------------------------------------------------------------------
+# --- Contents ------------------------------------------------------------------------------------------------------
 
 
 def _panels(episode: SingleAgentEpisode, columns: Sequence[str]) -> list[Panel]:
     known = columns_of(episode)
     check_columns(episode.id_, columns, list(known))
-    # What is drawn by default is left out where there is nothing to draw; rewards are always numbers.
+    # A default column without numbers is left out; rewards are always numbers.
     asked = columns or [
         column for column in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS) if _numbers(known[column])[0]
     ]
@@ -113,7 +113,7 @@ def _panels_of(episode: SingleAgentEpisode, name: str, column: LookbackBuffer) -
 
 
 def _numbers(column: LookbackBuffer) -> tuple[list[tuple[str, np.ndarray]], str]:
-    """Return the parts of a column that consist of numbers, and why there are none."""
+    """Return the parts of a column that consist of numbers, and the reason if there are no such parts."""
     try:
         stored: Any = column.stacked()
     except ValueError as error:  # items that do not stack
@@ -149,7 +149,7 @@ def _draw_lines(axes: Any, panel: Panel) -> None:
 
 
 def draw_line(axes: Any, times: Sequence[int] | np.ndarray, values: np.ndarray, **style: Any) -> None:
-    """Draw one line: numbers that count are steps, others go straight from one to the next; short ones have dots."""
+    """Draw one line: as steps for integers, straight for floats, and with dots if it is short."""
     if "label" in style:
         style["label"] = plotting.plain(style["label"])
     marker = "." if len(values) <= _MOST_DOTS else ""
@@ -158,7 +158,7 @@ def draw_line(axes: Any, times: Sequence[int] | np.ndarray, values: np.ndarray, 
 
 
 def mark_time(axes: Any, first_t: int, now: int, last_t: int) -> None:
-    """Let `axes` show all time steps from `first_t` to `last_t`, those before `now` shaded."""
+    """Show all time steps from `first_t` to `last_t` in `axes`, those before `now` shaded."""
     axes.set_xlim(first_t - 0.5, last_t + 0.5)
     plotting.count(axes.xaxis)
     if first_t < now:

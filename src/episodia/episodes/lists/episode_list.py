@@ -1,4 +1,4 @@
-"""Many episodes, and questions about a column of all of them at once."""
+"""Lists of episodes, which return a column of all their episodes at once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ else:
 
 @final
 class _Counts:
-    """What is counted once of a list, because nobody can change its episodes without being handed one.
+    """Counts of a list that are kept, because its episodes do not change before one of them is read.
 
     `lengths` are the numbers of steps. `extents` has, by the number of rows after the steps, where the rows of each episode
     begin, and how many it has.
@@ -67,7 +67,7 @@ class _Counts:
 
 
 class EpisodeList(Sequence[AnyEpisode_co]):
-    """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
+    """A sequence of episodes, all single-agent or all multi-agent, that returns a column of all of them at once.
 
     Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
     apart by position, so two chunks of one episode may be in one list. There is a row for each step, as a learner wants
@@ -124,8 +124,8 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             episodes: The list to use.
             is_multi_agent: Of which kind they are.
             is_current: Whether there is one row for each agent that is to act.
-            copies_on_access: Whether an episode is forked when somebody asks for it.
-            counts: Where to keep what is counted; None to count each time.
+            copies_on_access: Whether an episode is forked when it is read.
+            counts: Where to keep counts; None to count each time.
             handed_out: Which episodes have been forked.
             modules: Which rows belong to which module, if that is known.
             part_of: Of a group of forks: the list that makes them, and which of its rows these are.
@@ -155,7 +155,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
     def forked(self) -> EpisodeList[AnyEpisode_co]:
         """Return an equal list whose episodes can be changed without changing ours.
 
-        An episode is forked when it is handed out; most never are.
+        An episode is forked when it is read; most never are.
         """
         return self._like(list(self._episodes), self.is_multi_agent, copies_on_access=True, counts=_Counts())
 
@@ -200,7 +200,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         return iter(self._episodes)
 
     def _fork_part(self) -> None:
-        """See to it that who gets an episode of a group of forks gets a fork."""
+        """Replace the episodes of a group of forks by forks, before one is read."""
         if self._part_of is not None:
             (whole, positions), self._part_of = self._part_of, None
             rows = whole.agent_episodes
@@ -466,7 +466,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         """Return time steps, flags or ids, which no episode stores, at `shifts` from each row: leaves `[N, K]`; see `windows`.
 
         Flags stand at steps, the flag of an episode at its last one. Time steps and ids stand at observations, so there is one
-        more of them, and the present moment has them too. None of them needs a lookback.
+        more of them, and the present moment has them too. They need no lookback.
 
         >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0)
         >>> EpisodeList([walk]).computed_windows("t", shifts=[-1, 0], fills=Fills((-1, -1))).values.tolist()
@@ -505,14 +505,14 @@ def listed(episodes: Iterable[Any]) -> list[Any]:
     """Return a new list of `episodes`.
 
     Raises:
-        EpisodeError: If they are no collection, such as a single episode.
+        EpisodeError: If they are not a collection, such as a single episode.
     """
     try:
         return list(episodes)
     except TypeError as error:
-        # An array without axes says that it can be iterated over, too.
+        # An array without axes claims to be iterable, too.
         given: Any = episodes
-        if isinstance(given, Iterable) and not isinstance(given, np.ndarray):  # what makes them has failed
+        if isinstance(given, Iterable) and not isinstance(given, np.ndarray):  # the iterator itself has failed
             raise
         raise EpisodeError(
             f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."

@@ -26,7 +26,7 @@ class Stretches:
     """Where the items of each episode are in a flat batch, and which rows are asked for; all fields are int64 [B].
 
     `lookbacks` items of the past come first, then `counts` items from index 0 on, which is at time step `t_started`. The
-    result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are no
+    result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are not
     neighbours.
     """
 
@@ -92,7 +92,7 @@ def window_positions(stretches: Stretches, shifts: Sequence[int]) -> tuple[np.nd
 def _check_not_dropped(
     positions: np.ndarray, first: np.ndarray, zero: np.ndarray, t_started: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Refuse windows over items that were once there: to fill them would be to guess."""
+    """Reject windows over items that were dropped: to fill them would be to guess."""
     birth = zero - t_started
     dropped = (positions < np.repeat(first, rows)[:, None]) & (positions >= np.repeat(birth, rows)[:, None])
     if dropped.any():

@@ -31,7 +31,7 @@ from episodia.types import Item
 
 Rows = list[SingleAgentEpisode]
 
-# What every episode stores, and how it is reached.
+# The columns that every episode stores, and how to get them.
 STORED: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
     Columns.OBS: attrgetter("observations"),
     Columns.INFOS: attrgetter("infos"),
@@ -39,7 +39,7 @@ STORED: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
     Columns.REWARDS: attrgetter("rewards"),
 }
 
-# What `flat` computes.
+# Columns that `flat` computes.
 DERIVED = (Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.T)
 
 _NOTHING = LookbackBuffer()
@@ -49,7 +49,7 @@ def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:
     """Return a stored column, or an extra model output, of each episode.
 
     Raises:
-        EpisodeKeyError: If an episode does not have it, unless it has no step yet, and others have it.
+        EpisodeKeyError: If an episode with steps does not have it, or no episode has it.
     """
     check_name(column)
     if column in STORED:
@@ -101,7 +101,7 @@ def not_yet(column: str) -> NotYetError:
 
 
 def check_started(rows: Rows, column: str, columns: list[LookbackBuffer]) -> None:
-    """Refuse episodes that have no item in a column of observations or infos.
+    """Reject episodes without an item in a column of observations or infos.
 
     Raises:
         EpisodeIndexError: If there is such an episode.
@@ -133,7 +133,7 @@ def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.nd
 
 
 def check_kept(lookbacks: np.ndarray, t_started: np.ndarray) -> None:
-    """Refuse chunks that begin in the middle of an episode and know nothing of the step before.
+    """Reject chunks that begin in the middle of an episode and do not have the step before.
 
     Raises:
         DroppedHistoryError: If there is such a chunk.
@@ -208,7 +208,7 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
 def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
     """Return all items of each column as one batch, if these are arrays of just so many rows; None if they are not.
 
-    This is how most columns are, and they are joined for each batch, so nothing is done here twice. A column that stores no
+    Most columns are like this, and they are joined for each batch, so nothing is done twice. A column that stores no
     more than it is asked for has no lookback.
     """
     storages = [column.storage for column in columns]
@@ -264,7 +264,7 @@ def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
 def _latest_rows(columns: Sequence[LookbackBuffer]) -> Any:
     """Return the last items if all are known to be arrays of one space, as they are while episodes run; else None.
 
-    A module acts on them at every step, so there is one look at each column, and none at the items.
+    A module acts on them at every step, so each column is checked once, and items are not checked.
     """
     space, items = columns[0].space, []
     if columns[0].row_shape is None:
@@ -323,7 +323,7 @@ IDS: dict[str, Callable[[SingleAgentEpisode], Any]] = {
 
 FLAGS = frozenset({Columns.TERMINATEDS, Columns.TRUNCATEDS})
 
-# What no episode stores, because it follows from what the episode is.
+# Columns that episodes do not store, because they follow from ids, flags and time steps.
 COMPUTED = frozenset({Columns.T, *FLAGS, *IDS})
 
 
@@ -331,7 +331,7 @@ _FARTHEST = 2**31
 
 
 def check_name(column: Hashable) -> None:
-    """Refuse what can be the name of no column.
+    """Reject an object that cannot be the name of a column.
 
     Raises:
         EpisodeKeyError: If it cannot be looked up.
@@ -351,7 +351,7 @@ def position_in(count: int, index: SupportsIndex) -> int:
     """Return the position of the episode at `index` in a list of `count`.
 
     Raises:
-        EpisodeIndexError: If there is none.
+        EpisodeIndexError: If it is out of range.
     """
     try:
         return range(count)[index]
@@ -364,11 +364,11 @@ def position_in(count: int, index: SupportsIndex) -> int:
 
 
 def check_asked(column: Hashable, tail: object) -> None:
-    """Refuse a name or a flag that is none.
+    """Reject a wrong name or flag.
 
     Raises:
-        EpisodeKeyError: If `column` is no name.
-        EpisodeError: If `tail` is no flag.
+        EpisodeKeyError: If `column` is not a name.
+        EpisodeError: If `tail` is not a flag.
     """
     check_name(column)
     if tail is not False and tail is not True:
@@ -376,12 +376,12 @@ def check_asked(column: Hashable, tail: object) -> None:
 
 
 def check_windows(column: Hashable, shifts: object, tail: object, every: object) -> None:
-    """Refuse what describes no windows.
+    """Reject wrong arguments of windows.
 
     Raises:
-        EpisodeKeyError: If `column` is no name.
-        EpisodeError: If `tail` is no flag, or `every` is no number of steps.
-        IndexTypeError: If `shifts` is no list of integers.
+        EpisodeKeyError: If `column` is not a name.
+        EpisodeError: If `tail` is not a flag, or `every` is not a number of steps.
+        IndexTypeError: If `shifts` is not a list of integers.
     """
     check_asked(column, tail)
     if type(every) is not int or not 1 <= every < _FARTHEST:
@@ -397,7 +397,7 @@ def _check_every(every: Any) -> None:
 
 
 def _check_shifts(shifts: Any) -> None:
-    """Refuse shifts that are no integers, or so far away that no episode is so long."""
+    """Reject shifts that are not integers, or longer than any episode."""
     try:
         given: Any = shifts if type(shifts) is list else as_list(shifts)
         far = [shift for shift in given if not -_FARTHEST < as_int(shift) < _FARTHEST]

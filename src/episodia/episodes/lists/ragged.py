@@ -20,13 +20,13 @@ class Ragged:
     """Rows of several stretches, each as long as its episode, in one flat batch.
 
     A *track* (`tail=1`) keeps one row more for each stretch: the one after the last step, such as the last of an episode's
-    T + 1 observations. It is out of sight of whoever asks for steps, but `map` treats it like all others, so a value can be
+    T + 1 observations. It is not one of the steps, but `map` treats it like all rows, so a value can be
     bootstrapped from it without an artificial time step.
 
     A *sparse* column (`every=n`) has a row only for the steps 0, n, 2n, ... of each stretch, and its tail: one for each
     sequence of n steps that a recurrent module learns from.
 
-    Leaves are NumPy arrays or tensors. They belong to whoever made them: nothing here writes into them.
+    Leaves are NumPy arrays or tensors. A `Ragged` never writes into them.
 
     >>> column = Ragged(np.array([10, 11, 12, 20, 21]), np.array([0, 3, 5]), tail=1)
     >>> len(column), column.lengths.tolist(), column.items()
@@ -161,7 +161,7 @@ def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def counted(count: int) -> np.ndarray:
-    """Return 0, 1, 2, ... up to `count`, which is left out: one array for all who ask, so nobody can write into it.
+    """Return 0, 1, 2, ... up to `count`, which is left out: one shared, read-only array.
 
     >>> counted(3)
     array([0, 1, 2])

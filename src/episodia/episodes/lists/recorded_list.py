@@ -1,4 +1,4 @@
-"""What a recorder has handed out, as a list that reads columns from the block and makes episodes when asked for them."""
+"""The list that a recorder returns: columns are read from the block, and episodes are made when one is read."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
 
 @final
 class RecordedList(EpisodeList[SingleAgentEpisode]):
-    """Chunks that a recorder handed out together.
+    """Chunks that a recorder returned together.
 
-    To make an episode of a chunk costs some twenty microseconds, which is as much as many of its steps. So that happens when
-    somebody asks for an episode, and for all of them. Until then nobody can have changed one, and whole columns are taken
-    from the block in one gather; afterwards this is a list of episodes like any other.
+    Making an episode of a chunk takes about ten microseconds, as long as many of its steps. All episodes are made when the
+    first one is read. Until then they cannot have changed, and whole columns are taken from the block in one gather;
+    afterwards this is a list of episodes like any other.
     """
 
     __slots__ = ("__weakref__", "_listed", "_origin", "_recording", "_storages")
 
     def __init__(self, chunks: list[Chunk], layout: RecorderLayout, storages: list[Prepared]) -> None:
-        """Adopt what a recorder hands out: chunks that it will not go on with, and what cannot be read from their block."""
+        """Adopt chunks that the recorder has finished, and the columns that cannot be read from their block."""
         recording = _Recording(chunks, layout)
         self._open(recording, storages, None)
-        # Episodes that somebody has already, or that cannot be read from one block, cannot wait.
+        # Episodes that users have already, or that cannot be read from one block, are made at once.
         if recording.num_blocks > 1 or any(storages) or any(chunk.episode is not None for chunk in chunks):
             self.list_episodes()
         this = ref(self)
@@ -50,7 +50,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
             chunk.handed_to = this
 
     def _open(self, recording: _Recording, storages: list[Prepared], origin: RecordedList | None) -> None:
-        """Read from `recording`; `origin` is the list whose episodes are forked when somebody asks for ours."""
+        """Read from `recording`; `origin` is the list whose episodes are forked when ours are read."""
         self._recording = recording
         self._storages = storages
         self._origin = origin
@@ -59,7 +59,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nobody has asked for an episode yet."""
+        """Whether no episode has been read yet."""
         return self._listed is None and (self._origin is None or self._origin.is_untouched)
 
     @property
@@ -99,7 +99,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         return forked
 
     def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
-        # Also after an episode was asked for: this list sees forks as they are made.
+        # Also after an episode was read: this list sees forks as they are made.
         return self
 
     # --- Answers without episodes -----------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         found, offsets = self._recording.layout.column(column), self._extent(1)[0]
         lookbacks = self._recording.places.lookbacks(found)
         check_kept(lookbacks, self.t_started)
-        # Where there is no step before, this is another lane's row, and overwritten.
+        # Without a step before, this is a row of another lane, and is overwritten below.
         taken = _taken(found, self._recording.chunks[0].block.leaves(found), self._recording.places.rows(1) - 1)
         begins = offsets[:-1][lookbacks == 0]
         map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
@@ -213,7 +213,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
 
 @final
 class _Recording:
-    """What a recorder has handed out, for the list of it and the forks of that list."""
+    """The chunks that a recorder returned, shared by their list and its forks."""
 
     __slots__ = ("_held", "chunks", "layout", "modules", "num_blocks", "places")
 
@@ -224,13 +224,13 @@ class _Recording:
         self.modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
         blocks = {chunk.block for chunk in chunks}
         self.num_blocks = len(blocks)
-        # A block is used again when nobody holds its arrays; views on them come only with the episodes.
+        # A block is reused when its arrays have no readers; views on them are made with the episodes only.
         self._held = [array for block in blocks for array in block.arrays()]
 
 
 @final
 class _Places:
-    """Where chunks that a recorder has handed out are in their block, counted once for all columns.
+    """The places of chunks in their block, counted once for all columns.
 
     Lanes and slots are one axis here. `zeros` are the rows of the chunks' first steps, `lengths` the numbers of their steps;
     both int64 [B].

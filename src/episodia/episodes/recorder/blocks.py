@@ -49,7 +49,7 @@ class LeafArray:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody else reads the memory: every view on an array, of whatever depth, holds a reference to it."""
+        """Whether the memory has no other reader: every view on an array, of any depth, holds a reference to it."""
         return sys.getrefcount(self.array) <= self._own_references + len(self._rows or ())
 
     def write_all(self, values: Item, slot: int) -> None:
@@ -100,7 +100,7 @@ class Block:
         return self._columns[column]
 
     def arrays(self) -> list[np.ndarray]:
-        """Return all arrays; who holds them keeps the block from being used again."""
+        """Return all arrays; a block is not reused while its arrays are referenced."""
         return [leaf.array for leaves in self._columns.values() for leaf in leaves]
 
     def rows(self, column: RecorderColumn, lane: int, start: int, stop: int) -> Any:
@@ -136,7 +136,7 @@ class Block:
     def copy_last(self, other: Block, columns: Iterable[RecorderColumn], cursors: np.ndarray, keep: int) -> None:
         """Copy into the first `keep + 1` slots, for each lane, the slots of `other` up to its cursor.
 
-        Where a lane has not so many, anything may stand in front.
+        Where a lane has fewer slots, the slots in front are undefined.
         """
         slots = np.maximum(cursors[:, None] + np.arange(-keep, 1), 0)
         lanes = np.arange(self.num_lanes)[:, None]
@@ -152,7 +152,7 @@ class Block:
             self._entry_of[:, : keep + 1] = np.where(used > 0, numbers, 0)[places].reshape(slots.shape)
 
     def is_free(self, slots: int, columns: list[RecorderColumn]) -> bool:
-        """Tell whether the memory can be used again for such a block: nobody reads it, and it is as large."""
+        """Tell whether the memory can be reused for such a block: it has no readers, and about this size."""
         return (
             slots <= self.slots <= 2 * slots
             and self._columns.keys() == set(columns)
@@ -160,14 +160,14 @@ class Block:
         )
 
     def reused(self) -> Block:
-        """Return a new block on the same arrays, which nobody else must have."""
+        """Return a new block on the same arrays, which must have no other reader."""
         return Block(self.num_lanes, self.slots, self._columns)
 
 
-# How many blocks that were handed out are kept in view, in case that their readers let them go.
+# How many returned blocks are kept in view, to be reused when they have no more readers.
 _MOST_SPARE_BLOCKS = 2
-# A block may be so many times as long as usual, if hand-outs are, and if it has no more bytes than these: whoever keeps one
-# of its episodes keeps all of it.
+# How many times its usual length a block may have if samples are long, and how many bytes then: an episode that is kept
+# keeps its whole block.
 _MOST_LENGTHS, _MOST_BYTES = 16, 2**22
 
 
@@ -192,12 +192,12 @@ class Tape:
     )
 
     def __init__(self, num_lanes: int, block_steps: int) -> None:
-        """Make an empty tape; `block_steps` is how many steps a block takes, unless much more is handed out at once."""
+        """Make an empty tape; `block_steps` is how many steps a block takes, unless much more is taken at once."""
         self._block_steps = block_steps
         self._first = -1  # where the cursors were when the block was begun
         self._highest = -1  # no cursor is beyond this
         self._cursors = np.full(num_lanes, -1)
-        self._chained: list[Block] = []  # since the last hand-out; chunks may refer to them
+        self._chained: list[Block] = []  # since the last `take`; chunks may refer to them
         self._steps_chained = 0  # how many steps they have
         self._spare: list[Block] = []
         self.cursor: int | None = -1
@@ -216,7 +216,7 @@ class Tape:
 
     @property
     def has_chained(self) -> bool:
-        """Whether there are blocks before the current one that were not handed out."""
+        """Whether there are blocks before the current one that were not returned yet."""
         return bool(self._chained)
 
     def cursor_of(self, lane: int) -> int:
@@ -228,7 +228,7 @@ class Tape:
         if self.cursor is not None:
             return self.cursor + 1 < self.block.slots
         if self._highest + 1 >= self.block.slots:
-            # It may be too high, because it is not lowered by who does not step.
+            # It may be too high, because lanes that do not step do not lower it.
             self._highest = int(self._cursors.max())
         return self._highest + 1 < self.block.slots
 
@@ -271,7 +271,7 @@ class Tape:
         Args:
             columns: What to make room for.
             lookback: How many slots before the current one are needed, as far as there are any.
-            fitted: Make it about as large as what is handed out now, because the next hand-out will be alike.
+            fitted: Make it about as large as the present sample, because the next sample will be alike.
         """
         cursors = self.cursors
         used = self._steps_chained + self._steps_here()
@@ -290,7 +290,7 @@ class Tape:
         self.cursor = self._first = cursor
 
     def release(self, still_read: Collection[Block] = ()) -> None:
-        """Let the blocks before the current one, but `still_read`, be used again once nobody reads what was handed out."""
+        """Allow reuse of the blocks before the current one, except `still_read`, once they have no more readers."""
         released = [block for block in self._chained if block not in still_read]
         self._spare = [*self._spare, *released][-_MOST_SPARE_BLOCKS:]
         self._chained = [block for block in self._chained if block in still_read]

@@ -1,5 +1,5 @@
 # ruff: noqa: D102  # What a storage method promises stands once, in the abstract class.
-"""The columns of an episode that is being recorded: windows on a lane, which see new rows without being told."""
+"""Columns of an episode that is being recorded: windows on a lane, in which new rows show up by themselves."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from episodia.types import Item
 class LaneWindow(Storage):
     """The rows of one column of a chunk that is being recorded, read where they are.
 
-    The first write gives the column a storage of its own (`detach`), in which anything fits that fits into the column of
-    an episode that was built by hand; the recorder's rows stay as they were. From then on `catch_up` appends what was
-    recorded since.
+    The first write gives the column a storage of its own (`detach`), which takes the same items as a column of
+    a hand-built episode; the recorder's rows do not change. From then on `catch_up` appends the rows that were recorded
+    since.
 
     `buffer` is the column. The row at position 0 belongs to time step `_first_t`, and there is a row of the last
     observation if the column is a track.
@@ -56,7 +56,7 @@ class LaneWindow(Storage):
         return own
 
     def catch_up(self) -> None:
-        """Append to the column, which has a storage of its own, what has been recorded since."""
+        """Append new rows to the column, which has a storage of its own."""
         buffer, stop = self.buffer, len(self)
         start = buffer.len_incl_lookback()
         if type(buffer.storage) is ArrayStorage:
@@ -106,7 +106,7 @@ class LaneWindow(Storage):
     def _reject(self) -> NoReturn:
         raise EpisodeError(
             "found a change in the length of an episode that is being recorded, expected steps from its recorder only. "
-            "Change a copy of it (`copy.copy(episode)`), or wait until it is handed out."
+            "Change a copy of it (`copy.copy(episode)`), or wait until `take` returns it."
         )
 
 

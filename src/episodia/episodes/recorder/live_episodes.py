@@ -20,8 +20,8 @@ from episodia.types import Item
 class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     """The episodes of all lanes of a recorder at the present moment; see `EpisodeList.current`.
 
-    The latest items of a column are read from the recorder as they are. Episodes are looked at one by one only if somebody
-    asks for one, which costs a few microseconds each. Call `refresh` after each step.
+    The latest items of a column are read from the recorder as they are. Handles of episodes are made when the first one is
+    read, and kept between steps. Call `refresh` after each step.
 
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
@@ -33,8 +33,8 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     __slots__ = ("_listed", "_offsets", "_recorder")
 
     def __init__(self, recorder: Recorder) -> None:
-        """List what `recorder` records, which must have been reset when somebody asks."""
-        # The base counts its episodes, which is not the time to look at the recorder.
+        """List the episodes of `recorder`, which must be reset before the list is read."""
+        # The base counts its episodes, and the recorder may not be reset yet.
         self._listed: list[SingleAgentEpisode] | None = []
         super().__init__()
         self.is_current = True
@@ -45,7 +45,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         self._group = self
 
     def refresh(self) -> None:
-        """Take note that the recorder has recorded something."""
+        """Make the list follow the recorder, which has recorded something."""
         self._listed = None
 
     @property
@@ -56,13 +56,13 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     @_episodes.setter
     def _episodes(self, episodes: list[Any]) -> None:
-        """Ignore what the constructor of the base lists: episodes come from the recorder."""
+        """Ignore the list of the base: episodes come from the recorder."""
 
     def __len__(self) -> int:
         return self._recorder.num_lanes
 
     def current(self) -> EpisodeList[SingleAgentEpisode]:
-        """Return this list, which speaks of the present moment anyway."""
+        """Return this list, which is current already."""
         return self
 
     def has_in_observations(self, key: str) -> bool:
@@ -82,7 +82,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane, read-only."""
-        # After a write, the episodes that are listed already know better than the blocks.
+        # After a write, the column differs from the rows in the blocks.
         return super().latest(column) if self._recorder.was_written(column) else self._recorder.latest(column)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:

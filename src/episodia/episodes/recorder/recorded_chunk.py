@@ -40,7 +40,7 @@ class Chunk:
     chunk that outgrew a block has its earlier rows in `parts`, and in the last block only what comes after `seam`, the
     slot of the observation with which the part before ended.
 
-    `cursor` is what the chunk knows of the recorder's cursor: it is brought up to date when somebody looks.
+    `cursor` is a copy of the recorder's cursor, which is brought up to date when the chunk is read.
     """
 
     __slots__ = (
@@ -84,12 +84,12 @@ class Chunk:
         self.start_time: float | None = None
         self.last_step_time: float | None = None
         self.weights_versions: versions.Versions = ()
-        # The episode that users see, if anybody asked for it; in list form until it is handed out.
+        # The episode that users see, once it was asked for; in list form until `take` returns it.
         self.episode: SingleAgentEpisode | None = None
         self.detached: list[LaneWindow] = []  # of the columns of `episode` that have a storage of their own
         self.layout: RecorderLayout | None = None  # whose columns `episode` has; None before its first step
         self.is_handed_out = False
-        self.handed_to: ref[Any] | None = None  # the list that it was handed out in
+        self.handed_to: ref[Any] | None = None  # the list that `take` returned it in
 
     @property
     def t(self) -> int:
@@ -107,17 +107,17 @@ class Chunk:
         return self.is_terminated or self.is_truncated
 
     def is_only_in(self, block: Block) -> bool:
-        """Tell whether the last rows are in `block`, all columns from the same slot on, and nobody can have changed them."""
+        """Tell whether the last rows are in `block`, of all columns from the same slot on, and were not returned."""
         return self.block is block and not (self.is_handed_out or self.shorter)
 
     # --- Rows -------------------------------------------------------------------------------------------------------
 
     def lookback_of(self, column: RecorderColumn) -> int:
-        """Return how many rows of the past `column` has: fewer than others if it came into being later."""
+        """Return how many rows of the past `column` has: fewer than other columns if it was added later."""
         return self.shorter.get(column, self.lookback) if self.shorter else self.lookback
 
     def add_without_past(self, column: RecorderColumn) -> None:
-        """Take note of a column that comes into being with the next step, which is the first of this chunk."""
+        """Register a column that begins with the next step, the first of this chunk."""
         if self.lookback:
             self.shorter[column] = 0
 

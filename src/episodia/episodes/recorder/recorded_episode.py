@@ -1,4 +1,4 @@
-"""The episodes of a recorder: growing ones that look into its blocks, and finalized ones that are handed out."""
+"""The episodes of a recorder: growing ones that read its blocks, and finalized ones that `take` returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 from episodia.errors import EpisodiaError
 from episodia.trees import map_batch
 
-# What the columns of an episode will be stored in when it is handed out.
+# The storages of the columns of an episode when `take` returns it.
 Prepared: TypeAlias = dict[RecorderColumn, Storage]
 
 
@@ -29,9 +29,9 @@ Prepared: TypeAlias = dict[RecorderColumn, Storage]
 
 
 def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[SingleAgentEpisode]:
-    """Return the episode of each of `chunks` in list form, as far as the chunk knows of it; always the same object.
+    """Return the episode of each of `chunks` in list form, up to the chunk's cursor; always the same object.
 
-    This is done for all lanes at each step at which somebody looks at episodes, so what does not change is left alone.
+    This runs for all lanes at each step at which a connector reads episodes, so it touches only what changes.
     """
     episodes = []
     for chunk in chunks:
@@ -120,21 +120,21 @@ def columns_of(episode: SingleAgentEpisode, layout: RecorderLayout) -> list[tupl
     return pairs + [(extras[name], column) for name, column in layout.extras.items() if name in extras]
 
 
-# --- Handing out ----------------------------------------------------------------------------------------------------
+# --- Finished -------------------------------------------------------------------------------------------------------
 
 
 def prepared(chunks: Iterable[Chunk], layout: RecorderLayout, *, copied: bool) -> list[Prepared]:
-    """Return for each chunk what cannot simply be read from a block when it is handed out, without changing anything.
+    """Return for each chunk the columns that cannot be read from one block; nothing is changed.
 
-    Those are columns that somebody wrote into, and all columns of a chunk that has to be joined from several blocks.
+    Those are columns that a user wrote into, and all columns of a chunk that has to be joined from several blocks.
 
     Args:
-        chunks: What is to be handed out.
+        chunks: The chunks that `take` will return.
         layout: The columns.
-        copied: Whether all columns are to be copied, so that nobody keeps the blocks.
+        copied: Whether to copy all columns, so that episodes do not keep the blocks.
 
     Raises:
-        ShapeError: If somebody wrote items into the episode that do not fit together.
+        ShapeError: If a user wrote items into the episode that do not fit together.
     """
     return [
         _prepared(chunk, layout, copied=copied) if copied or chunk.parts or chunk.detached else {} for chunk in chunks
@@ -166,7 +166,7 @@ def _storage_of(chunk: Chunk, column: RecorderColumn, storages: Prepared) -> Sto
 
 
 def handed_out(chunk: Chunk, layout: RecorderLayout, storages: Prepared) -> SingleAgentEpisode:
-    """Return the finalized episode of `chunk`: the object that users already have, if anybody asked for it."""
+    """Return the finalized episode of `chunk`: the object that users have already, if they asked for it."""
     episode = chunk.episode
     if episode is None:
         episode = chunk.episode = _new_episode(chunk, layout)
@@ -196,14 +196,14 @@ def _give_columns(episode: SingleAgentEpisode, chunk: Chunk, layout: RecorderLay
 
 
 def _fixed_infos(chunk: Chunk) -> LazyInfos:
-    """Return infos that do not change with the chunk, and do not hold it."""
+    """Return infos that do not follow the chunk and do not keep it alive."""
     return LazyInfos(chunk.infos(), chunk.num_infos())
 
 
 def continue_episode(chunk: Chunk, following: Chunk, layout: RecorderLayout, lookback: int) -> None:
-    """Give `following` the continuation of the episode of `chunk`, which somebody has asked for; before it is handed out.
+    """Give `following` the continuation of the episode of `chunk`, which a user has; before `take` returns that.
 
-    What users wrote into the episode, or keep with it, goes on with it.
+    Items that users wrote into the episode, and their custom data, are carried over.
     """
     [before] = growing_episodes((chunk,), layout)
     following.episode = episode = before.cut(lookback)

@@ -1,4 +1,4 @@
-"""Recording vector steps of many lanes at once, and handing them out as episodes without taking them apart."""
+"""The recorder: takes vector steps of many lanes, and returns them as episodes without taking them apart."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
 
 @final
 class Recorder:
-    """Takes the steps of a vector environment as they come, and gives them back as episodes.
+    """Records the steps of a vector environment, and returns them as episodes.
 
-    Each lane is one environment. A vector step is one write for each column; episodes are views on what was written. Those
-    that run can be looked at with `episodes`; `take` hands out all that was recorded since the last time.
+    Each lane is one environment. A vector step is one write for each column; episodes are views on these arrays.
+    `episodes` shows the running ones; `take` returns everything that was recorded since the last `take`.
 
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
@@ -77,8 +77,8 @@ class Recorder:
             action_space: The space of one lane's actions.
             num_lanes: How many environments there are.
             lookback: How many steps of the past a chunk has in front that continues an episode.
-            block_steps: How many steps a block takes; more if rows are small and much is handed out at once. What does not
-                fit into one block is joined by a copy when it is handed out.
+            block_steps: How many steps a block takes; more if rows are small and much is taken at once. An episode that
+                does not fit into one block is joined by a copy when it is taken.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
 
         Raises:
@@ -149,7 +149,7 @@ class Recorder:
     def reset(self, observations: Item, infos: VectorInfos = None, *, lanes: Lanes = None) -> None:
         """Begin an episode in each of `lanes`.
 
-        If one of them is in the middle of an episode, what it has recorded is handed out as it is, not done.
+        If a lane is in the middle of an episode, the next `take` returns its steps so far, as an episode that is not done.
 
         Args:
             observations: A batch with one row for each of `lanes`.
@@ -202,7 +202,7 @@ class Recorder:
             infos: A dict in the vector form of gymnasium, or one dict for each of `lanes`.
             extras: Batches of what else the module computed, by name.
             lanes: Indices or a boolean mask; all by default.
-            resets: A mask of those among `lanes` for which this is no step but the first observation of the next episode
+            resets: A mask of those among `lanes` that do not step, but show the first observation of the next episode
                 (gymnasium's autoreset mode NEXT_STEP): their action, reward and extras are ignored.
 
         Raises:
@@ -227,7 +227,7 @@ class Recorder:
             self._last_time = perf_counter()
 
     def _step_carefully(self, step: StepInput, lanes: Lanes, began: list[int]) -> None:
-        """Record a step for which there is no plan, or that does not look as planned."""
+        """Record a step without a plan, or one that differs from the plan."""
         chosen, numbers = chosen_lanes(lanes, self._num_lanes)
         if not numbers:
             return
@@ -243,7 +243,7 @@ class Recorder:
             self._plan = StepPlan.of(self._layout, self._tape)
 
     def _outcome(self, numbers: Sequence[int], flags: Flags, infos: VectorInfos, began: list[int]) -> _Outcome:
-        """Return what a step brings beside its columns, checked."""
+        """Return the infos and the ends of a step, checked."""
         terminateds, truncateds = flags
         rows = (terminateds | truncateds).nonzero()[0].tolist()
         ends = [(numbers[row], terminateds.item(row), truncateds.item(row)) for row in rows]
@@ -256,7 +256,7 @@ class Recorder:
         return InfoEntry.of(infos, numbers), ends
 
     def _commit(self, chosen: np.ndarray | None, outcome: _Outcome, began: list[int]) -> None:
-        """Make the step visible that was written after the cursors; this cannot fail."""
+        """Make the written step visible by moving the cursors; this cannot fail."""
         entry, ends = outcome
         if entry is not None:
             self._tape.write_infos(entry, chosen)
@@ -304,7 +304,7 @@ class Recorder:
         self._layout, self._plan = layout, None
 
     def _make_room(self) -> None:
-        """See to it that all lanes can take a slot more: chain another block if they cannot."""
+        """Chain another block if a lane has no slot left."""
         if self._tape.has_room():
             return
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=False)
@@ -327,27 +327,27 @@ class Recorder:
         return chunk
 
     def _known(self, lane: int) -> Chunk:
-        """Return the chunk of `lane`, which may not know yet how far it has come."""
+        """Return the chunk of `lane`; its cursor may be out of date."""
         chunk = self._chunks[lane]
         if chunk is None:
             raise EpisodeError(f"recorder: found lane {lane} without an episode, expected a reset. Call `reset` first.")
         return chunk
 
     def _bring_up_to_date(self, chunks: Iterable[Chunk]) -> None:
-        """Let running chunks know how far their lanes have come; there may be hundreds of them."""
+        """Set the cursors of running chunks, of which there may be hundreds."""
         cursor, cursor_of, last_time = self._tape.cursor, self._tape.cursor_of, self._last_time
         for chunk in chunks:
             chunk.cursor = cursor_of(chunk.lane) if cursor is None else cursor
             if chunk.t_at_slot_0 + chunk.cursor > chunk.t_started:
                 chunk.last_step_time = last_time
 
-    # --- Looking at what is recorded --------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------------------------
 
     def episode(self, lane: int) -> SingleAgentEpisode:
         """Return the episode of one lane as it is now: growing while it runs, without a copy.
 
-        It is always the same object for one chunk, and is brought up to date by this call, not by steps. When it is handed
-        out by `take`, that very object becomes finalized. What is written into it is what later readers see.
+        It is always the same object for one chunk, and is brought up to date by this call, not by steps. `take` finalizes and
+        returns that object. Later readers see what is written into it.
         """
         return self._episodes_of((self._up_to_date(lane),))[0]
 
@@ -356,7 +356,7 @@ class Recorder:
         for chunk in chunks:
             listed = None if chunk.handed_to is None else chunk.handed_to()
             if listed is not None:
-                listed.list_episodes()  # it is one of them, and the caller may change it
+                listed.list_episodes()  # the episode is one of them, and the caller may change it
         return growing_episodes(chunks, self._layout)
 
     def list_episodes(self) -> list[SingleAgentEpisode]:
@@ -371,7 +371,7 @@ class Recorder:
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane: a read-only batch, without a copy if lanes step together.
 
-        Where somebody wrote into an episode, it is what was written.
+        Items that were written into an episode replace the recorded ones.
 
         Raises:
             EpisodeKeyError: If there is no such column.
@@ -391,7 +391,7 @@ class Recorder:
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
     def was_written(self, column: str) -> bool:
-        """Tell whether somebody has written into `column` of an episode, so that it is not what the blocks hold."""
+        """Tell whether `column` of an episode was written into, so that it differs from the blocks."""
         return column != Columns.INFOS and bool(self._layout.column(column).written)
 
     def _all_have(self, column: RecorderColumn) -> bool:
@@ -405,7 +405,7 @@ class Recorder:
         """Return the items of `column` at `shifts` from the last observation of each lane: leaves `[lanes, K, ...]`.
 
         Returns:
-            None where episodes have to be asked: the items are not in the block, or somebody wrote into an episode.
+            None if only episodes have the items: they are not in the block, or an episode was written into.
         """
         found, block = self._column_in_block(column), self._tape.block
         known = [chunk for chunk in self._chunks if chunk is not None]
@@ -432,17 +432,17 @@ class Recorder:
         column = layout.column(name)
         return None if column.written or any(leaf.dtype.hasobject for leaf in column.leaves) else column
 
-    # --- Handing out ------------------------------------------------------------------------------------------------
+    # --- Taking -----------------------------------------------------------------------------------------------------
 
     def take(self) -> EpisodeList[SingleAgentEpisode]:
-        """Hand out all that was recorded since the last time: finished episodes, and what there is of running ones.
+        """Return everything that was recorded since the last call: finished episodes, and the steps of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
         rows that fill several blocks are copied, and the blocks used again. Running episodes go on in a new block, with their
         lookback in front. An episode without a step stays here.
 
         Raises:
-            ShapeError: If somebody wrote items into an episode that do not fit together; nothing is handed out then.
+            ShapeError: If items that were written into an episode do not fit together; then nothing is taken.
         """
         going_on = self._running()
         running = [chunk for chunk in going_on if chunk.num_steps]
@@ -468,9 +468,9 @@ class Recorder:
         return episodes
 
     def take_finished(self) -> EpisodeList[SingleAgentEpisode]:
-        """Hand out the episodes that have ended since the last time, those with large rows as copies; running ones stay whole.
+        """Return the episodes that have ended since the last call, with large rows as copies; running ones stay whole.
 
-        No slot that was handed out is written again, but its block is, until it is full or `take` is called.
+        Their slots are not written again, but the block is, until it is full or `take` is called.
 
         Raises:
             ShapeError: See `take`.
@@ -486,7 +486,7 @@ class Recorder:
     def truncate(self, lanes: Iterable[int]) -> list[str]:
         """End the running episodes of `lanes` with the last step that they have: truncated. The lanes are idle then.
 
-        Return the ids of those that leave something to hand out; an episode without a step since the last time does not.
+        Return the ids of those with steps since the last `take`; the others leave nothing to return.
 
         >>> recorder = Recorder(None, None, num_lanes=1, seed=0)
         >>> recorder.reset(np.zeros(1))
@@ -510,7 +510,7 @@ class Recorder:
     def drop(self, lanes: Iterable[int]) -> dict[str, int]:
         """Forget the running episodes of `lanes`, which are idle then; return for the id of each how many steps are lost.
 
-        Steps that were handed out before are not among them.
+        Steps that were returned before do not count.
         """
         lost = {}
         for lane in lanes:
@@ -525,26 +525,26 @@ class Recorder:
         return self._up_to_date(lane).id_
 
     def steps_waiting(self) -> int:
-        """Return how many steps were recorded and not handed out yet."""
+        """Return how many steps were recorded and not returned yet."""
         if not self._has_steps:
             return 0
         chunks = [*self._finished, *self._running()]
         return sum(chunk.num_steps for chunk in chunks)
 
     def episodes_here(self) -> dict[str, SingleAgentEpisode]:
-        """Return the episodes by their ids that are running, or have ended and not been handed out, in list form."""
+        """Return, by id and in list form, the episodes that are running, or have ended and were not returned yet."""
         chunks = [*self._finished, *self._running()]
         return {episode.id_: episode for episode in growing_episodes(chunks, self._layout)}
 
     def is_surely_finite(self) -> bool:
-        """Tell whether there is no NaN or infinite number in the observations and rewards since the last hand-out.
+        """Tell whether there is no NaN or infinite number in the observations and rewards since the last `take`.
 
         It looks at whole blocks, which costs little. It may say no without reason: slots that were never written count, too.
         """
         tape, layout = self._tape, self._layout
         if tape.cursor is None or tape.has_chained or layout.observations is None or layout.rewards is None:
             return False
-        # A sum may overflow where all terms are finite: then somebody takes a closer look.
+        # A sum may overflow although all terms are finite; the caller then checks them one by one.
         with np.errstate(all="ignore"):
             return all(
                 leaf.is_object
@@ -555,7 +555,7 @@ class Recorder:
             )
 
     def is_whole(self, lane: int) -> bool:
-        """Tell whether nothing of the running episode of `lane` was handed out yet."""
+        """Tell whether `lane` has a running episode of which no chunk was returned yet."""
         return lane not in self._idle and self._up_to_date(lane).t_started == 0
 
     def episode_numbers(self) -> list[int]:
@@ -563,7 +563,7 @@ class Recorder:
         return list(self._numbers)
 
     def set_episode_numbers(self, seed: int, numbers: list[int]) -> None:
-        """Let the ids of the next episodes consist of `seed`, their lane, and the number of that lane.
+        """Derive the ids of the next episodes from `seed`, their lane, and the number of that lane.
 
         Raises:
             EpisodeError: If there is not one number for each lane.

@@ -1,4 +1,4 @@
-"""What one column of a recorder takes: its nesting, and the dtype and shape of each leaf, fixed by the first data."""
+"""Columns of a recorder: their nesting, and the dtype and shape of each leaf, fixed by the first data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RecorderColumn:
     """The layout of one column, for all lanes and all blocks.
 
     `is_track` tells whether its rows belong to observations (one more than steps). `written` are the lanes whose episode
-    was changed by somebody (a plugin's `set_observations`): what is in the blocks is not what the column is there.
+    was written into (a plugin's `set_observations`): there, the column differs from the blocks.
 
     >>> column = RecorderColumn.from_first("obs", spaces.Discrete(3), np.array([0, 2]), is_track=True)
     >>> column.flat(np.array([1, 1]), 2)
@@ -104,7 +104,7 @@ class RecorderColumn:
         return [self._fitting(leaf, value, count) for leaf, value in zip(self.leaves, found, strict=True)]
 
     def collected(self, batch: Item) -> list[Any]:
-        """Return what `batch` has at the leaves, whatever that is; only the nesting is checked."""
+        """Return the leaves of `batch`; only the nesting is checked."""
         found: list[Any] = []
         _collect(self._nesting, batch, found, self.name)
         return found
@@ -158,7 +158,7 @@ class RecorderLayout:
         if found is None:
             raise EpisodeKeyError(
                 f"recorder: found the column {name!r}, expected one of {[column.name for column in self.columns()]}. "
-                "Observations are there after the first reset, all others after the first step."
+                "Observations are known after the first reset, all other columns after the first step."
             )
         return found
 
@@ -185,7 +185,7 @@ class RecorderLayout:
     def has_large_rows(self) -> bool:
         """Whether the memory of a step matters more than the time in which it is copied.
 
-        An episode that goes on in another block is joined by a copy, and is there twice as long as somebody keeps the block.
+        An episode that continues in another block is joined by a copy, and is stored twice while the block is kept.
         """
         return bytes_of_row(self.columns()) >= _LARGE_ROW
 

@@ -1,4 +1,4 @@
-"""The vector step: what a recorder is given, checked before anything is recorded, and the plan by which it is written."""
+"""Vector steps of a recorder: checks before anything is recorded, and the plan that writes them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _Writer(NamedTuple):
 
 @final
 class StepPlan:
-    """All that is known of the next step, worked out once for a block.
+    """The plan of the next step, made once for a block: where each leaf goes, and its dtype and shape.
 
-    What does not look exactly as planned is left to the careful way, which says what is wrong or converts it. Nothing is
-    visible of a step before the cursor moves, so a plan may stop in the middle.
+    A step that differs from the plan is left to the checks, which say what is wrong or convert it. A step is invisible
+    before the cursor moves, so a plan may stop in the middle.
     """
 
     __slots__ = ("_collectors", "_extras", "_is_plain", "_kinds", "_last_cursor", "_plain_extras", "_rows", "_writers")
@@ -78,7 +78,7 @@ class StepPlan:
     def write(self, tape: Tape, step: Step, extras: Mapping[str, Item] | None) -> bool:
         """Write a step of all lanes, and return whether everything was as planned.
 
-        Every step of every runner comes by here, so what every step has is not left to a loop.
+        Every step of every runner runs this code, so the columns that every step has are written without a loop.
 
         Args:
             tape: Where the lanes stand.
@@ -250,10 +250,10 @@ def stepped(layout: RecorderLayout, step: StepInput, count: int, *, is_first: bo
     """Return the leaves of a step by column, and the layout, in which the first data fixes a column.
 
     Args:
-        layout: What is known so far.
-        step: What was given.
+        layout: The columns so far.
+        step: The arguments.
         count: How many lanes step.
-        is_first: Whether this is the first step since the last hand-out, with which extra columns may change.
+        is_first: Whether this is the first step since the last `take`, at which extra columns may change.
 
     Raises:
         EpisodeError: If something does not fit.

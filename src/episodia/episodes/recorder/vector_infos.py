@@ -1,5 +1,5 @@
 # ruff: noqa: D102  # What a storage method promises stands once, in the abstract class.
-"""Infos in the vector form of gymnasium, `{key: array, _key: mask}`, taken apart only when someone asks for one.
+"""Infos in the vector form of gymnasium, `{key: array, _key: mask}`, taken apart only when one is read.
 
 A block keeps one entry for each vector step that had infos, and for each lane and slot the number of its entry.
 """
@@ -94,7 +94,7 @@ def _row_of(infos: Mapping[Any, Any], row: int, count: int) -> dict[Any, Any]:
 
 @final
 class LazyInfos(ObjectStorage):
-    """Infos that are made when they are first asked for; from then on an ordinary list.
+    """Infos that are made when they are first read; from then on an ordinary list.
 
     The slot `_items` of the base is left empty until then: Python calls `__getattr__` only for what is missing.
     """
@@ -102,14 +102,14 @@ class LazyInfos(ObjectStorage):
     __slots__ = ("_length", "_make")
 
     def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: int) -> None:
-        """Let `make` return the infos, of which there are `length`, when they are first read."""
+        """Keep `make`, which returns the `length` infos when they are first read."""
         self._make = make
         self._length = length
         self._num_empty = 0
 
     @property
     def is_made(self) -> bool:
-        """Whether somebody has asked for the infos."""
+        """Whether the infos have been read."""
         try:
             object.__getattribute__(self, "_items")
         except AttributeError:
@@ -119,7 +119,7 @@ class LazyInfos(ObjectStorage):
     def __getattr__(self, name: str) -> Any:
         if name != "_items":
             raise AttributeError(name)
-        # What was given to make them is let go: it may hold a whole block.
+        # Dropped, because it may keep a whole block alive.
         make, self._make = self._make, list
         self._items = make()
         return self._items
@@ -133,6 +133,6 @@ class LazyInfos(ObjectStorage):
     def share(self, positions: slice) -> ObjectStorage:
         if self.is_made:
             return super().share(positions)
-        # What is recorded does not change, so it may be made later, and by each for itself.
+        # Recorded infos do not change, so each list may make its own later.
         make = self._make
         return LazyInfos(lambda: make()[positions], len(range(len(self))[positions]))

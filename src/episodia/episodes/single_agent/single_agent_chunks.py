@@ -17,7 +17,7 @@ from episodia.trees import describe, equal, map_batch
 if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
-# Makes the column of a chunk of the column of an episode.
+# Turns a column of an episode into the column of a chunk.
 ColumnPart: TypeAlias = Callable[[LookbackBuffer], LookbackBuffer]
 
 
@@ -39,7 +39,7 @@ def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpi
 
 
 def _tail(column: LookbackBuffer, lookback: int, current: int) -> LookbackBuffer:
-    """Return the last `current` items of `column` with `lookback` items in front of them, as far as there are so many."""
+    """Return the last `current` items of `column` with `lookback` items in front of them, or as many as there are."""
     size = column.len_incl_lookback()
     start = max(0, size - lookback - current)
     return column.share(slice(start, size), max(0, size - current - start))
@@ -143,7 +143,7 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
         custom_data = copy.deepcopy(other.custom_data)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}: the chunks do not fit together: {error}") from error
-    # Everything fits: from here on nothing can fail.
+    # Everything fits: nothing can fail below.
     episode.infos.set(other.infos.get(0), at_indices=-1)
     episode.observations.push_all(observations)
     episode.actions.push_all(actions)
@@ -182,7 +182,7 @@ def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> 
 
 
 def _stored(column: LookbackBuffer, index: int) -> Any:
-    """Return the item at `index` for a comparison: as it is stored, because handing one out makes all read-only."""
+    """Return the item at `index` for a comparison, as it is stored: reading an item makes all items read-only."""
     position = column.lookback + index
     items = column.lend(slice(position, position + 1))
     return items[0] if isinstance(items, list) else map_batch(lambda leaf: leaf[0], items)
@@ -229,7 +229,7 @@ def _column_of(items: list[Any], finalized: bool) -> LookbackBuffer:
 
 
 def _zero_like(column: LookbackBuffer) -> Any:
-    """Return an item of zeros; of None for what is not a number."""
+    """Return an item of zeros, with None at leaves that are not numbers."""
     if not column.len_incl_lookback():
         return 0.0
     item = column.get(0) if len(column) else column.get(-1)

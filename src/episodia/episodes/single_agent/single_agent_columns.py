@@ -78,7 +78,7 @@ def _reward_column(data: Any, lookback: int, finalized: bool) -> LookbackBuffer:
     if isinstance(data, LookbackBuffer):
         check_rewards(data.data)
     elif type(data) is list and countOf(map(type, data), float) == len(data):
-        # Nobody has to look at them a second time.
+        # Floats need no further check.
         data = LookbackBuffer.adopt(ListStorage(list(data), nested=False), lookback, REWARD_SPACE, finalized=False)
     else:
         check_rewards(data)
@@ -128,7 +128,7 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
 
 
 def check_lengths(episode: SingleAgentEpisode) -> None:
-    """Refuse columns of different lengths."""
+    """Reject columns of different lengths."""
     steps = len(episode.rewards)
     observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
     expected = [
@@ -160,7 +160,7 @@ def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer
 
 
 def are_finalized(episode: SingleAgentEpisode) -> bool:
-    """Tell whether all columns are arrays; somebody may have finalized some of them alone."""
+    """Tell whether all columns are arrays; a user may have finalized some columns only."""
     return (
         episode.observations.finalized
         and episode.actions.finalized
@@ -227,7 +227,7 @@ def as_extras(extras: object) -> Mapping[str, Any]:
 def extra_columns(episode: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
     """Return the columns for the extra model outputs of a step.
 
-    A chunk may start with other columns than the chunk before it had: those that are gone go with their lookback. Within a
+    A chunk may start with other columns than the chunk before: a column that ends takes its lookback with it. Within a
     chunk, columns have no holes.
     """
     known = episode.extra_model_outputs

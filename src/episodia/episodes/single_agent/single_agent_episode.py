@@ -164,7 +164,7 @@ class SingleAgentEpisode:
     def _begin(
         self, id_: str, ids: tuple[Any, Any, str | None], spaces: tuple[Space[Any] | None, Space[Any] | None]
     ) -> None:
-        """Set what does not depend on the data: names (agent, module, multi-agent episode), spaces (observations, actions)."""
+        """Set names (agent, module, multi-agent episode) and spaces (observations, actions)."""
         self.id_ = id_
         self.agent_id, self.module_id, self.multi_agent_episode_id = ids
         self._observation_space, self._action_space = spaces
@@ -177,7 +177,7 @@ class SingleAgentEpisode:
         start_time: float | None = None,
         last_step_time: float | None = None,
     ) -> None:
-        """Set what is known beside the columns: weights, the user's data, and the times of the reset and the last step."""
+        """Set the versions of the weights, the user's data, and the times of the reset and the last step."""
         self._weights_versions = weights_versions
         self._custom_data = custom_data
         self._start_time = start_time
@@ -247,8 +247,8 @@ class SingleAgentEpisode:
         ):
             self._add_with_care(observation, action, reward, infos, extras, (terminated, truncated))
             return
-        # Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions. What
-        # is not like the steps before is taken back and added with care.
+        # Every step of every hand-built episode runs this code, so frequent cases are handled without calls. A step unlike
+        # the steps before is removed again, and added with care.
         try:
             push, shape = column.push, column.row_shape
             if (
@@ -293,7 +293,7 @@ class SingleAgentEpisode:
         extras: Any,
         ends: tuple[Any, Any],
     ) -> None:
-        """Store one step of any kind, or refuse it and say where it is wrong.
+        """Store one step of any kind, or reject it and say where it is wrong.
 
         An array may change its dtype when it takes an item, so all columns admit their items before any of them stores one.
         """
@@ -399,10 +399,10 @@ class SingleAgentEpisode:
         rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
         if isinstance(rewards, np.ndarray):
             rewards = rewards.tolist()
-        # Beginning with a float, so that no narrow number of NumPy's is added to another.
+        # Starts with a float, so that no narrow NumPy number is added to another.
         total = sum(rewards, 0.0)
-        # Anything but a float comes of NumPy's scalars, which add up in a precision of their own: the sum is that of
-        # Python's floats in both forms, however the rewards were stored.
+        # A total of another type comes from NumPy scalars, which add up in their own precision. Python floats give the same
+        # sum in both forms of an episode.
         return total if type(total) is float else sum(map(float, rewards), 0.0)
 
     def set_observations(
@@ -452,7 +452,7 @@ class SingleAgentEpisode:
             known = names(self.extra_model_outputs)
             raise EpisodeKeyError(
                 f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {known}. "
-                "Extra columns come into being with `add_env_step(extra_model_outputs=...)`."
+                "Extra columns are created by `add_env_step(extra_model_outputs=...)`."
             ) from None
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
@@ -576,7 +576,7 @@ class SingleAgentEpisode:
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
-    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    # An episode is not a sequence of items. Without this, Python would iterate over it with `__getitem__`.
     __iter__ = __reversed__ = __contains__ = None
 
     def __len__(self) -> int:
@@ -677,7 +677,7 @@ class SingleAgentEpisode:
 
     @classmethod
     def _without_subclass(cls, id_: str, **kwargs: Any) -> SingleAgentEpisode:
-        """Return an episode that the constructor of a subclass, which may take other arguments, has not seen."""
+        """Return an episode without calling the constructor of a subclass, which may take other arguments."""
         episode = cls.__new__(cls)
         SingleAgentEpisode.__init__(episode, id_, **kwargs)
         return episode

@@ -85,7 +85,7 @@ def _check_fields(state: dict[str, Any]) -> None:
             raise EpisodeError(f"found the weights version {describe(entry)} in a state, expected `[t, version]`.")
 
 
-# What a field of a state is, beside those with checks of their own.
+# The types of the fields of a state that have no check of their own.
 _KINDS: dict[str, Any] = {
     "extra_model_outputs": dict,
     "custom_data": dict,
@@ -108,7 +108,7 @@ def _check_column(name: str, column: Any) -> None:
 
 
 def check_keys(state: object, keys: tuple[str, ...], what: str) -> None:
-    """Refuse a state that is not a dict with all `keys`."""
+    """Reject a state that is not a dict with all `keys`."""
     missing = [key for key in keys if key not in state] if isinstance(state, dict) else list(keys)
     if missing:
         raise EpisodeError(f"found {what} without {missing}, expected what `get_state()` returns.")
@@ -141,12 +141,12 @@ def _contiguous(column: LookbackBuffer) -> Any:
         return stored
     if column.finalized:
         return map_batch(np.ascontiguousarray, stored)
-    # The form belongs to the episode: one that is being recorded grows as a list, but its items are rows of arrays.
+    # A recorded episode is in list form while it grows, but its items are rows of arrays.
     return _pack(stored if isinstance(stored, list) else unstack(stored))
 
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
-    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
+    """Return the episode that was pickled, on the arrays of the pickle, which also holds the attributes of a subclass."""
     return _build(cls._without_subclass, state, _adopted_storage, state["custom_data"])
 
 
@@ -191,7 +191,7 @@ def _build(
 ) -> SingleAgentEpisode:
     observation_space = decode_space(state["_observation_space"])
     action_space = decode_space(state["_action_space"])
-    # An empty episode brings the fields that a state does not have, such as the space of rewards.
+    # An empty episode has the fields that a state lacks, such as the space of rewards.
     episode = make(state["id_"], observation_space=observation_space, action_space=action_space)
     for field in _FIELDS:
         setattr(episode, field, state[field])
