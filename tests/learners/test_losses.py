@@ -290,5 +290,5 @@ def test_a_loss_or_a_metric_with_axes_is_refused(part):
             logp = EvaluatedSteps(module, batch).logp()
             return (logp, {}) if part == "loss" else (logp.mean(), {"metric": logp})
 
-    with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], and not that of one number"):
+    with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], not that of one number"):
         gradients(Wide(), batch())

@@ -102,7 +102,7 @@ def test_two_optimizers_for_one_parameter_are_an_error():
 def test_a_shared_module_has_one_optimizer_under_all_its_names():
     shared = mlp()
 
-    with pytest.raises(LearnerError, match="which optimizer 0 is responsible for already"):
+    with pytest.raises(LearnerError, match="which optimizer 0 trains already"):
         learner(
             OptimizerConfig(components=("left",)),
             OptimizerConfig(components=("right",)),

@@ -127,7 +127,7 @@ class ThrowsGlobalDice(Right):
         return (each * torch.from_numpy(np.random.rand(len(each)))).mean()  # noqa: NPY002  # the fault
 
 
-@breaks("it_runs", "depend on none of the weights")
+@breaks("it_runs", "do not depend on any trained weight")
 class DetachesTheLoss(Right):
     def of_all(self, each):
         return each.mean().detach()

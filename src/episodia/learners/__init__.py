@@ -1,4 +1,4 @@
-"""Learners: from episodes to better weights; and algorithms, each a frozen config with a loss."""
+"""Learners: from episodes to updated weights; and algorithms, each a frozen config with a loss."""
 
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.learners.algorithms.a2c import A2CConfig

@@ -1,4 +1,4 @@
-"""The learner pipeline that an algorithm gets unless someone says otherwise."""
+"""The default learner pipeline of an algorithm."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def default_pipeline(
 
     Args:
         config: The algorithm.
-        observation_space: Of the environment.
-        action_space: Of the environment.
-        custom: Pieces to put in front: those that the runner has in front of the module.
+        observation_space: The observation space of the environment.
+        action_space: The action space of the environment.
+        custom: Pieces to put in front: the pieces that the runner has in front of the module.
         stateful: Whether a module is recurrent.
-        device: Where the modules are, for pieces that ask them.
+        device: The device of the modules, for pieces that call them.
         module: The module, or modules by their ids, whose `views` are added.
 
     >>> from episodia.learners import ReinforceConfig

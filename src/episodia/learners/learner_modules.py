@@ -1,4 +1,4 @@
-"""The parameters of several modules, each under a name."""
+"""The modules of a learner: names of their parameters, weights, and buffers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from episodia.modules.modes import mode
 class LearnerModules:
     """The modules of a learner, and the names of their parameters.
 
-    A parameter is named as in its module, `actor.tower.0.weight`; if there is a dict of modules, with the module's id in front,
-    `left.actor.tower.0.weight`. What modules share has a name in each of them.
+    A parameter has its name in the module, `actor.tower.0.weight`; in a dict of modules the module's id comes first,
+    `left.actor.tower.0.weight`. A shared parameter has a name in each of its modules.
 
     Args:
         modules: One module, or modules by their ids.
 
     Raises:
-        ModuleError: If something is not a module.
-        LearnerError: If the names would not tell the modules apart.
+        ModuleError: If an object is not a module.
+        LearnerError: If parameters of two modules could have the same name.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
@@ -43,18 +43,18 @@ class LearnerModules:
         self.is_single = not _is_mapping(modules)
         given: Any = {DEFAULT_MODULE_ID: modules} if self.is_single else modules
         given = dict(given.items()) if isinstance(given, nn.ModuleDict) else given
-        # A container of our own may say which of its members do not learn.
+        # A `MultiModule` names its frozen members.
         self.modules = given if isinstance(given, MultiModule) else MultiModule(given)
         _check_ids(list(self.modules))
 
     @property
     def rl_module(self) -> Module | MultiModule:
-        """What pipelines are given: the one module, or all of them."""
+        """The argument `rl_module` of pipelines: the only module, or all modules."""
         return self.modules[DEFAULT_MODULE_ID] if self.is_single else self.modules
 
     @property
     def torch_modules(self) -> dict[str, nn.Module]:
-        """Those modules that can have weights, by id."""
+        """The modules that can have weights, by id."""
         return {module_id: module for module_id, module in self.modules.items() if isinstance(module, nn.Module)}
 
     @property
@@ -64,7 +64,7 @@ class LearnerModules:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters that want gradients, by name; none of frozen modules."""
+        """All parameters that require gradients, by name, without those of frozen modules."""
         return {
             self.name(module_id, name): parameter
             for module_id, module in self.torch_modules.items()
@@ -74,7 +74,7 @@ class LearnerModules:
         }
 
     def chosen(self, names: Collection[str]) -> dict[str, dict[str, Parameter]]:
-        """Return the parameters with these names, by module; modules with none of them are left out."""
+        """Return the parameters with these names, by module; modules without such parameters are left out."""
         found: dict[str, dict[str, Parameter]] = {}
         for module_id, module in self.torch_modules.items():
             full = {self.name(module_id, name): parameter for name, parameter in module.named_parameters()}
@@ -82,11 +82,11 @@ class LearnerModules:
         return {module_id: parameters for module_id, parameters in found.items() if parameters}
 
     def learning(self, module_ids: Iterable[str]) -> AbstractContextManager[None]:
-        """Let these modules be in the mode in which they learn, within a `with` block; all others act."""
+        """Return a context in which these modules are in training mode; all others stay as they are."""
         return mode([self.modules[module_id] for module_id in module_ids], training=True)
 
     def name(self, module_id: str, parameter_name: str) -> str:
-        """Return the name that a module's parameter has here."""
+        """Return the full name of a module's parameter."""
         return parameter_name if self.is_single else f"{module_id}.{parameter_name}"
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
@@ -116,30 +116,31 @@ class LearnerModules:
                 )
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Give all modules these weights, see `check_weights`; they are copied."""
+        """Copy these weights into all modules, see `check_weights`."""
         self.check_weights(weights)
         for module_id, module in self.torch_modules.items():
             module.load_state_dict(dict(weights[module_id]))
 
 
 def _check_ids(module_ids: list[str]) -> None:
-    """Check that no id is the beginning of another one up to a dot, as then their parameters could have the same names."""
+    """Check that no id is a prefix of another one up to a dot: their parameters could have the same names."""
     for short in module_ids:
         longer = [module_id for module_id in module_ids if module_id.startswith(f"{short}.")]
         if longer:
             raise LearnerError(
-                f"learner: found the module ids {short!r} and {longer[0]!r}, expected that none begins with another one and a "
-                f"dot: is `{longer[0]}.weight` a parameter of the one or of the other? Write {longer[0].replace('.', '_')!r}."
+                f"learner: found the module ids {short!r} and {longer[0]!r}, expected ids that do not begin with "
+                f"another id and a dot: `{longer[0]}.weight` could belong to either. Write "
+                f"{longer[0].replace('.', '_')!r}."
             )
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    # What is no tensor has no shape that would be the right one.
+    # None never equals the shape of a weight.
     return {name: tuple(value.shape) if isinstance(value, Tensor) else None for name, value in weights.items()}
 
 
 def _is_mapping(modules: object) -> bool:
-    # A container of torch's, `nn.ModuleDict`, is a dict of modules, though no `Mapping`.
+    # `nn.ModuleDict` is not a `Mapping`.
     return isinstance(modules, (Mapping, nn.ModuleDict))
 
 
@@ -149,7 +150,7 @@ Kept: TypeAlias = dict[str, list[Tensor]]
 
 @final
 class NetworkBuffers:
-    """The buffers of some modules that are a part of their states. Forward passes write into them, whatever comes of the loss.
+    """The buffers of some modules that belong to their states. Forward passes write into them, even if the loss fails.
 
     Args:
         modules: The modules, by id.
@@ -163,7 +164,7 @@ class NetworkBuffers:
         self._modules = {module_id: module for module_id, module in modules.items() if _buffers(module)}
 
     def kept(self, module_ids: Collection[str]) -> Kept:
-        """Return copies of the buffers of these modules; nothing for those that have none."""
+        """Return copies of the buffers of these modules; modules without buffers are left out."""
         return {
             module_id: [buffer.clone() for buffer in _buffers(module)]
             for module_id, module in self._modules.items()
@@ -171,7 +172,7 @@ class NetworkBuffers:
         }
 
     def restore(self, kept: Kept, module_ids: Iterable[str] | None = None) -> None:
-        """Let these modules, or all, have the buffers again of which `kept` has copies."""
+        """Copy `kept` back into the buffers of these modules, or of all."""
         for module_id in kept if module_ids is None else [each for each in module_ids if each in kept]:
             with torch.no_grad():
                 for buffer, copied in zip(_buffers(self._modules[module_id]), kept[module_id], strict=True):

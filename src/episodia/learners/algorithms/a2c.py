@@ -1,4 +1,4 @@
-"""A2C: what turned out better than expected becomes more probable, and expectations follow what happened."""
+"""A2C: actions that turn out better than expected become more probable, and the values follow the returns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from episodia.types import Batch
 @final
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(AlgorithmConfig):
-    """Advantage actor-critic: one gradient step for each batch is what it is meant for.
+    """Advantage actor-critic, meant for one gradient step per batch.
 
     Args:
-        lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
-        standardize_advantages: Give the advantages mean 0 and standard deviation 1. Where nothing is left to learn, that makes
-            large steps of small differences, and one gradient step for each batch has nothing that would hold them back.
-        value_coefficient: How much the squared error of the values counts.
-        entropy_coefficient: How much the entropy of the policy counts.
+        lambda_: The parameter of generalised advantage estimation, from one-step differences (0) to whole returns (1).
+        standardize_advantages: Whether advantages get mean 0 and standard deviation 1. Near the end of learning this turns
+            small differences into large steps, which one gradient step per batch does not limit.
+        value_coefficient: The weight of the squared error of the values.
+        entropy_coefficient: The weight of the entropy of the policy.
 
     >>> A2CConfig(entropy_coefficient=0.0).lambda_
     0.95
@@ -54,14 +54,14 @@ class A2CConfig(AlgorithmConfig):
             check_within(where, name, getattr(self, name), 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return what computes advantages and value targets."""
+        """Return the pieces that compute advantages and value targets."""
         estimation = GeneralAdvantageEstimation(
             gamma=self.gamma, lambda_=self.lambda_, max_seq_len=self.max_seq_len, device=device
         )
         return [estimation, *([Standardize()] if self.standardize_advantages else [])]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
-        """Return those of the values and of the entropy."""
+        """Return the coefficients of the values and of the entropy."""
         return {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
 
     def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:

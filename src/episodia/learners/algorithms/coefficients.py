@@ -1,4 +1,4 @@
-"""The numbers in a loss that change during training: by schedule, or by what was measured."""
+"""Coefficients of losses that change during training: by schedule, or by measured metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from episodia.schedules import Schedule, as_schedule
 
 @runtime_checkable
 class Adaptive(Protocol):
-    """A rule for a coefficient that follows from the one before and from what an update has measured. It has no memory."""
+    """A rule without memory: the next coefficient follows from the last one and from the metrics of an update."""
 
     @property
     def initial(self) -> float:
@@ -30,10 +30,10 @@ Coefficient: TypeAlias = float | Schedule | Adaptive
 
 @final
 class Coefficients:
-    """The coefficients of each module's loss. Those that adapt are remembered for each module on its own.
+    """The coefficients of each module's loss. Adaptive ones are kept for each module separately.
 
     Args:
-        rules: What each coefficient follows, by name: a number, a `Schedule`, or an `Adaptive`.
+        rules: The rule of each coefficient, by name: a number, a `Schedule`, or an `Adaptive`.
         module_ids: The modules.
 
     >>> from episodia.learners import AdaptiveKL
@@ -60,31 +60,31 @@ class Coefficients:
         return {name: rule.at(t) for name, rule in self._schedules.items()} | self._remembered[module_id]
 
     def adapt(self, module_id: str, metrics: Mapping[str, float]) -> None:
-        """Let the coefficients of a module follow what its last update has measured."""
+        """Adapt the coefficients of a module to the metrics of its last update."""
         found = self._remembered[module_id]
         try:
             following = {name: float(rule.after(found[name], metrics)) for name, rule in self._adaptives.items()}
-        except Exception as error:  # whatever a rule of someone else raises
+        except Exception as error:  # foreign rules raise anything
             raise LearnerError(
-                f"coefficients of {module_id!r}: found that a rule failed ({type(error).__name__}: {error}), expected the next "
-                "coefficient. Correct `after`; the coefficients are as they were."
+                f"coefficients of {module_id!r}: found a rule that failed ({type(error).__name__}: {error}), expected the next "
+                "coefficient. Correct `after`; the coefficients stay unchanged."
             ) from error
         if not all(math.isfinite(number) for number in following.values()):
             raise LearnerError(
-                f"coefficients of {module_id!r}: found that a rule has returned {following}, expected finite numbers. Correct "
-                "`after`; the coefficients are as they were."
+                f"coefficients of {module_id!r}: found a rule that returned {following}, expected finite numbers. Correct "
+                "`after`; the coefficients stay unchanged."
             )
         self._remembered[module_id] = following
 
     def get_state(self) -> dict[str, dict[str, float]]:
-        """Return the coefficients that adapt, by module."""
+        """Return the adaptive coefficients, by module."""
         return {module_id: dict(found) for module_id, found in self._remembered.items()}
 
     def check_state(self, state: Mapping[str, Mapping[str, float]]) -> None:
-        """Check that `state` is one of these coefficients.
+        """Check that `state` fits these coefficients.
 
         Raises:
-            LearnerError: If it has other modules or other coefficients.
+            LearnerError: If modules or coefficients differ.
         """
         names = {module_id: sorted(found) for module_id, found in state.items()}
         expected = {module_id: sorted(found) for module_id, found in self._remembered.items()}
@@ -95,7 +95,7 @@ class Coefficients:
             )
 
     def set_state(self, state: Mapping[str, Mapping[str, float]]) -> None:
-        """Go on from the coefficients in `state`, see `check_state`."""
+        """Continue from the coefficients in `state`, see `check_state`."""
         self.check_state(state)
         self._remembered = {
             module_id: {name: float(value) for name, value in found.items()} for module_id, found in state.items()
@@ -105,15 +105,15 @@ class Coefficients:
 @final
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveKL:
-    """The coefficient rises where the policy has moved too far in an update, and falls where it hardly has.
+    """A coefficient that rises after an update that moved the policy too far, and falls after one that hardly moved it.
 
     Args:
         initial: The coefficient before the first update.
-        target: The divergence to aim at, in nats per step.
-        tolerance: How many times more or less than the target is close enough.
-        factor: What the coefficient is multiplied by, or divided by.
-        lowest: The coefficient does not fall below this, so that it can rise again soon after a time without progress.
-        highest: The coefficient does not rise above this.
+        target: The desired divergence, in nats per step.
+        tolerance: The factor above or below the target that is close enough.
+        factor: The coefficient is multiplied or divided by this.
+        lowest: The lower limit of the coefficient, from which it can soon rise again.
+        highest: The upper limit of the coefficient.
 
     Raises:
         LearnerError: If a number is out of its range.

@@ -1,4 +1,4 @@
-"""What configs are made of, as plain data, so that they can be saved; only what the library knows is made again."""
+"""Parts of configs as plain data, so that they can be saved; only parts that the library knows can be loaded."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 
 
-def _refused(value: Any) -> Any:
+def _rejected(value: Any) -> Any:
     raise LearnerError(
-        f"config: found {value!r}, expected numbers, texts, and what `episodia.learners` has to put configs together: others "
-        "cannot be saved. Pass the config again where it is loaded."
+        f"config: found {value!r}, expected numbers, strings, and parts of configs from `episodia.learners`: other values "
+        "cannot be saved. Pass the config again when you load."
     )
 
 
-def encoded(value: object, otherwise: Callable[[Any], Any] = _refused) -> Any:
+def encoded(value: object, otherwise: Callable[[Any], Any] = _rejected) -> Any:
     """Return JSON values that `decoded` understands.
 
     Args:
         value: A part of a config, or a list of them.
-        otherwise: What is put in the place of functions and of other parts that have no name; by default they are refused.
+        otherwise: Called with functions and other parts without a name; its result replaces them. By default it raises.
 
     Raises:
         LearnerError: If there is such a part.
@@ -71,11 +71,11 @@ def _argument(value: Any, otherwise: Callable[[Any], Any]) -> Any:
 
 
 def decoded(data: object) -> Any:
-    """Return what `encoded` turned into `data`; lists become tuples.
+    """Return the value that `encoded` turned into `data`; lists become tuples.
 
     Raises:
-        LearnerError: If it is something else, or if a number is out of its range.
-        PipelineError: If a schedule is none.
+        LearnerError: If `data` is not such data, or if a number is out of its range.
+        PipelineError: If a schedule is invalid.
 
     >>> decoded({"part": "OptimizerConfig", "optimizer": "SGD", "options": {"momentum": 0.9}}).options
     {'momentum': 0.9}
@@ -97,7 +97,7 @@ def decoded(data: object) -> Any:
         return made(**{name: _decoded_argument(made, name, value) for name, value in arguments.items()})
     except TypeError as error:
         raise LearnerError(
-            f"config: found {data[KEY]} with {arguments}, expected more ({error}). Give it what is missing."
+            f"config: found {data[KEY]} with {arguments}, expected all its arguments ({error}). Add the missing ones."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a module says now about steps that were taken before: the common part of all losses."""
+"""Recorded steps, evaluated by the module as it is now: the common part of all losses."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from episodia.modules.protocol import DistributionModule, Module
 from episodia.trees import map_batch
 from episodia.types import Batch, Item
 
-# Under which observations hold the mask of allowed actions, if they do; `GetActions` looks there too.
+# The key of the mask of allowed actions in observations; `GetActions` uses the same one.
 _MASK_KEY = "action_mask"
 
 
 @final
 class EvaluatedSteps:
-    """The steps of a batch that count for the loss, one after another, and what the module puts out for them.
+    """The steps of a batch that count for the loss, one after another, with the module's current outputs for them.
 
-    Padding, burn-in and whatever else `loss_mask` excludes is left out before anything is computed of it. So a loss is written
-    once, for columns `[N, ...]`, whether the module is recurrent or not. What a loss multiplies or subtracts has the shape
-    `[N]`, and that is checked: of `[N]` and `[N, 1]` torch makes `[N, N]`, and a loss that looks like one.
+    Steps that `loss_mask` excludes, such as padding and burn-in, are left out first. So a loss is written once, for columns
+    `[N, ...]`, for recurrent and other modules. The numbers that a loss multiplies or subtracts are checked to have the
+    shape `[N]`, because torch broadcasts `[N]` and `[N, 1]` to `[N, N]` without an error.
 
     Args:
         module: The module; its `forward_train` is called once, with gradients.
         batch: Its columns.
 
     Raises:
-        BatchError: If `batch` is no dict of columns.
-        LearnerError: If `module` is none.
-        NonFiniteError: If what the module puts out is NaN.
+        BatchError: If `batch` is not a dict of columns.
+        LearnerError: If `module` is not a `DistributionModule`.
+        NonFiniteError: If the module's outputs are NaN.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
@@ -61,18 +61,18 @@ class EvaluatedSteps:
         self.distribution = self.distribution_of(flat)
 
     def column(self, name: str, writer: str = "a piece of the learner pipeline") -> Item:
-        """Return a column of the batch; `writer` is what usually puts it there.
+        """Return a column of the batch; `writer` is the piece that usually adds it, for messages.
 
         Raises:
-            LearnerError: If it is not there.
+            LearnerError: If it is missing.
         """
         return map_batch(self._flat, _needed(self._batch, name, writer))
 
     def numbers(self, name: str, writer: str = "a piece of the learner pipeline") -> Tensor:
-        """Return a column of the batch that has one number for each step, see `column`.
+        """Return a column with one number for each step, see `column`.
 
         Raises:
-            LearnerError: If it is not there, or has another shape.
+            LearnerError: If it is missing, or has another shape.
         """
         return self._one_each(self.column(name, writer), f"the column {name!r}")
 
@@ -82,13 +82,13 @@ class EvaluatedSteps:
 
     @property
     def values(self) -> Tensor:
-        """How good the module takes each step's observation to be."""
+        """The module's value of each step's observation."""
         writer = f"`{type(self._module).__name__}.forward_train`"
         found = self._flat(_needed(self._outputs, Columns.VF_PREDS, writer))
         return self._one_each(found, f"{Columns.VF_PREDS!r} of {writer}")
 
     def logp(self) -> Tensor:
-        """Return the log-probability that the actions have now."""
+        """Return the current log-probability of each action."""
         actions = self.column(Columns.ACTIONS, "`AddColumnsFromEpisodesToTrainBatch`")
         return self._one_each(self.distribution.logp(actions), "the log-probabilities of actions")
 
@@ -122,8 +122,8 @@ class EvaluatedSteps:
             return found
         raise LearnerError(
             f"loss: found {describe_column(found)} as {what}, expected a tensor with one number for each of the "
-            f"{self._num_steps} steps that count, [{self._num_steps}]. Take away the axes that are too many, by "
-            "`.squeeze(-1)` for example, where it is made."
+            f"{self._num_steps} steps that count, [{self._num_steps}]. Remove surplus axes where it is "
+            "computed, for example by `.squeeze(-1)`."
         )
 
     def _flat(self, leaf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""REINFORCE: what was followed by a large return becomes more probable."""
+"""REINFORCE: actions with large returns become more probable."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from episodia.types import Batch
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(AlgorithmConfig):
-    """The policy gradient, with whole returns: collect whole episodes for it, as nothing is bootstrapped.
+    """The policy gradient with whole returns. It does not bootstrap, so collect whole episodes.
 
     Args:
-        standardize_returns: Give the returns mean 0 and standard deviation 1, which takes the place of a baseline.
-        entropy_coefficient: How much the entropy of the policy counts.
+        standardize_returns: Whether returns get mean 0 and standard deviation 1, which replaces a baseline.
+        entropy_coefficient: The weight of the entropy of the policy.
 
     >>> ReinforceConfig(learning_rate=1e-2).gamma
     0.99
@@ -44,12 +44,12 @@ class ReinforceConfig(AlgorithmConfig):
         check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return what computes returns-to-go."""
+        """Return the pieces that compute returns-to-go."""
         standardize = [Standardize(column=Columns.RETURNS_TO_GO)] if self.standardize_returns else []
         return [ComputeReturnsToGo(gamma=self.gamma), *standardize]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
-        """Return that of the entropy."""
+        """Return the coefficient of the entropy."""
         return {"entropy_coefficient": self.entropy_coefficient}
 
     def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:

@@ -1,4 +1,4 @@
-"""Gradients: computed for a batch, put where optimizers look for them."""
+"""The backward pass: losses and gradients of a batch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 
-# By parameter name; parameters that a loss does not depend on are left out.
+# By parameter name, without parameters that the loss does not depend on.
 Gradients: TypeAlias = dict[str, Tensor]
 
 Named = TypeVar("Named")
 
 
 class BackwardPass(NamedTuple):
-    """What a backward pass gave, by module: gradients by name, the loss, and metrics.
+    """The results of a backward pass, by module: gradients by name, the loss, and metrics.
 
-    Where what a module puts out is NaN already, its loss is NaN, and there are no gradients.
+    If a module's outputs are NaN, its loss is NaN, and it has no gradients.
     """
 
     gradients: dict[str, Gradients]
@@ -37,15 +37,15 @@ def compute(
     batch: Mapping[str, dict[str, Any]],
     coefficients: Mapping[str, Mapping[str, float]],
 ) -> BackwardPass:
-    """Return losses, and gradients of all `parameters`; nothing is changed.
+    """Return losses, and gradients of all `parameters`, which stay unchanged.
 
-    One backward pass serves all modules, unless they share parameters: then each has its own, since its steps may have to
-    be weighted on their own later.
+    One backward pass serves all modules, unless they share parameters: then each module has its own pass, because its
+    gradients may get their own weight later.
 
     Args:
         modules: The modules, by id.
-        parameters: What is trained of each module, by name.
-        config: Whose loss it is.
+        parameters: The trained parameters of each module, by name.
+        config: The algorithm, which has the loss.
         batch: The columns of each module that learns.
         coefficients: The numbers in the loss of each module.
     """
@@ -70,20 +70,20 @@ def compute(
             gradients |= _backward({module_id: losses[module_id] for module_id in group}, parameters)
         except EpisodiaError:
             raise
-        except Exception as error:  # whatever autograd, or a function of someone else in it, raises
+        except Exception as error:  # autograd, and foreign functions in it, raise anything
             raise LearnerError(
-                f"gradients of {group}: found that the loss of `{type(config).__name__}` cannot be differentiated "
-                f"({type(error).__name__}: {error}), expected one of which torch knows how it came about, and weights that "
-                "want gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
+                f"gradients of {group}: found a loss of `{type(config).__name__}` that cannot be differentiated "
+                f"({type(error).__name__}: {error}), expected one computed by torch from weights that require "
+                "gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
             ) from error
     return BackwardPass(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
 
 
 def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any], error: Exception) -> LearnerError:
-    """Return an error with what the message of a network or of torch lacks: whose loss it was, and of what."""
+    """Return an error that names the module and its columns, which the messages of torch lack."""
     shapes = {name: describe_column(column) for name, column in columns.items()}
     return LearnerError(
-        f"loss of {module_id!r}: found that `{type(config).__name__}.loss` failed ({type(error).__name__}: {error}) with the "
+        f"loss of {module_id!r}: found a failure of `{type(config).__name__}.loss` ({type(error).__name__}: {error}) with the "
         f"columns {shapes}, expected a loss and a dict of metrics. Correct the loss, the module or the learner pipeline."
     )
 
@@ -91,14 +91,14 @@ def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any],
 def _pair(found: object) -> tuple[Any, Mapping[str, Any]]:
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
         return found
-    raise TypeError(f"it returned {type(found).__name__}, and not a loss and a dict of metrics")
+    raise TypeError(f"it returned {type(found).__name__}, not a loss and a dict of metrics")
 
 
 def _without_axes(name: str, number: object) -> Tensor:
     if not isinstance(number, Tensor):
-        raise TypeError(f"{name!r} is {number!r}, and no tensor")
+        raise TypeError(f"{name!r} is {number!r}, not a tensor")
     if number.dim():
-        raise ValueError(f"{name!r} has the shape {list(number.shape)}, and not that of one number, []")
+        raise ValueError(f"{name!r} has the shape {list(number.shape)}, not that of one number, []")
     return number
 
 
@@ -114,12 +114,12 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
         if len(differentiable) > 1
         else next(iter(differentiable.values()))
     )
-    # Without touching `.grad`, so that computing gradients changes nothing.
+    # `autograd.grad` leaves `.grad` alone, so that computing gradients changes nothing.
     found = torch.autograd.grad(total, [parameters[i][name] for i, name in wanted], allow_unused=True)
     gradients: dict[str, Gradients] = {module_id: {} for module_id in losses}
     for (module_id, name), gradient in zip(wanted, found, strict=True):
         if gradient is not None:
-            # One number that stands for many, as autograd gives it for sums, is no memory that optimizers can work with.
+            # Autograd expands one number for sums; optimizers need an element for each weight.
             dense = gradient.to_dense() if gradient.is_sparse else gradient
             gradients[module_id][name] = dense.contiguous()
     _check_learned(losses, gradients)
@@ -127,16 +127,16 @@ def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str
 
 
 def _check_learned(losses: Mapping[str, Tensor], gradients: Mapping[str, Gradients]) -> None:
-    """Check that losses depend on weights: one that does not would be learned from for ever, without any effect.
+    """Check that losses depend on weights: learning from any other loss would have no effect.
 
-    One that is 0 may say that there is nothing to learn from in these steps.
+    A loss of 0 is accepted: these steps may hold nothing to learn from.
     """
     without = [module_id for module_id in losses if not gradients[module_id]]
     idle = [module_id for module_id in without if bool(losses[module_id].isfinite()) and bool(losses[module_id] != 0)]
     if idle:
         raise LearnerError(
-            f"loss: found that those of {idle} depend on none of the weights that are trained, expected that they do. Do not "
-            "detach what a loss is made of, and give the components that it depends on an optimizer."
+            f"loss: found losses of {idle} that do not depend on any trained weight, expected that they do. Do not "
+            "detach the tensors of a loss, and give the components that it depends on an optimizer."
         )
 
 
@@ -146,7 +146,7 @@ def _are_disjoint(parameters: Mapping[str, Mapping[str, Parameter]]) -> bool:
 
 
 def flattened(by_module: Mapping[str, Mapping[str, Named]]) -> dict[str, Named]:
-    """Return what is kept by module and name under the name alone; names of different modules differ.
+    """Return values by name alone instead of by module and name; names of different modules differ.
 
     >>> flattened({"left": {"left.w": 1}, "right": {"right.w": 2}})
     {'left.w': 1, 'right.w': 2}
@@ -157,7 +157,7 @@ def flattened(by_module: Mapping[str, Mapping[str, Named]]) -> dict[str, Named]:
 def merged(
     gradients: Mapping[str, Gradients], parameters: Mapping[str, Parameter]
 ) -> dict[str, list[tuple[Parameter, Tensor]]]:
-    """Return each parameter with its whole gradient, by module; what modules share belongs to the first of them."""
+    """Return each parameter with its whole gradient, by module; a shared parameter belongs to its first module."""
     places: dict[int, tuple[str, int]] = {}
     result: dict[str, list[tuple[Parameter, Tensor]]] = {module_id: [] for module_id in gradients}
     for module_id, named in gradients.items():
