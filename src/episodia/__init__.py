@@ -13,7 +13,7 @@ from episodia.errors import EpisodiaError
 
 if _typing.TYPE_CHECKING:
     from episodia.connectors import ConnectorV2, EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
-    from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
+    from episodia.env_runners import EnvRunner, MultiAgentEnvRunner, SingleAgentEnvRunner
     from episodia.env_runners.collect import collect
     from episodia.episodes import (
         EpisodeList,
@@ -32,6 +32,7 @@ __version__ = _version("episodia")
 __all__ = [
     "Columns",
     "ConnectorV2",
+    "EnvRunner",
     "EnvToModulePipeline",
     "EpisodeList",
     "EpisodiaError",
@@ -57,7 +58,7 @@ _PACKAGE_OF = {
     name: package
     for package, names in {
         "connectors": ("ConnectorV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"),
-        "env_runners": ("MultiAgentEnvRunner", "SingleAgentEnvRunner"),
+        "env_runners": ("EnvRunner", "MultiAgentEnvRunner", "SingleAgentEnvRunner"),
         "env_runners.collect": ("collect",),
         "episodes": (
             "EpisodeList",

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import iterate
 from episodia.env_runners.envs.vector_batches import checked_observation
 from episodia.errors import EnvError, EpisodiaError, SpaceError
 from episodia.trees import describe
+from episodia.types import Item
 
 # In the info of the first observation after an environment was made anew: what had happened.
 RESTARTED = "env_restarted_after"
@@ -60,7 +61,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
             return self.begin_anew(error)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Item) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, or begin the next episode if that fails."""
         try:
             return self.env.step(action)
@@ -129,7 +130,7 @@ def check_flags(terminated: Any, truncated: Any) -> None:
             raise TypeError(f"{describe(flag)} is no flag")
 
 
-def checked_info(info: Any) -> dict[Any, Any]:
+def checked_info(info: object) -> dict[Any, Any]:
     """Return an info that is not empty.
 
     Raises:
@@ -140,7 +141,7 @@ def checked_info(info: Any) -> dict[Any, Any]:
     return info
 
 
-def no_step(lane: int, found: Any, error: Exception) -> EnvError:
+def no_step(lane: int, found: object, error: Exception) -> EnvError:
     """Return what to say about something that an environment has returned as a step."""
     if isinstance(error, EnvError):
         return error
@@ -164,7 +165,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         return checked_observation(self.observation_space, self._lane, observation), info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Item) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, and return it with a copy of the observation.
 
         Raises:
@@ -180,7 +181,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             raise no_step(self._lane, made, error) from error
 
 
-def check_action(space: Space[Any], action: Any, owner: str, error: Exception) -> None:
+def check_action(space: Space[Any], action: Item, owner: str, error: Exception) -> None:
     """Check that an environment that has raised `error` was given an action of its space.
 
     Args:
@@ -201,7 +202,7 @@ def check_action(space: Space[Any], action: Any, owner: str, error: Exception) -
         ) from error
 
 
-def check_actions(env: VectorEnv[Any, Any, Any], actions: Any, ignored: Sequence[int], error: Exception) -> None:
+def check_actions(env: VectorEnv[Any, Any, Any], actions: Item, ignored: Sequence[int], error: Exception) -> None:
     """Do the same for a vector environment, apart from the lanes whose actions are not looked at.
 
     Raises:
@@ -228,7 +229,7 @@ def env_error(env: VectorEnv[Any, Any, Any], error: Exception) -> EpisodiaError:
     )
 
 
-def is_outside(space: Space[Any], action: Any) -> bool:
+def is_outside(space: Space[Any], action: Item) -> bool:
     """Tell whether `action` does not belong to `space`; a number of another precision may.
 
     >>> is_outside(spaces.Box(0.0, 0.7, ()), np.float64(0.7)), is_outside(spaces.Discrete(2), 2)

@@ -14,6 +14,7 @@ from episodia.env_runners.envs.env_crashes import NO_STEP, GuardedEnv, check_fla
 from episodia.env_runners.envs.vector_batches import observation_batch
 from episodia.errors import EnvError, EnvRunnerError
 from episodia.spaces import short_name
+from episodia.types import Item
 
 Make = Callable[[], gym.Env[Any, Any]]
 
@@ -65,7 +66,7 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         self._ended = set()
         return self._observations.batch(), infos
 
-    def step(self, actions: Any) -> Step:
+    def step(self, actions: Item) -> Step:
         """Take a step in each lane, or begin its next episode if the last one has ended."""
         infos = {}
         ended = self._ended

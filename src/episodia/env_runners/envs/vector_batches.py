@@ -15,13 +15,14 @@ from episodia.errors import EnvError, EpisodiaError
 from episodia.space_rules import admission
 from episodia.spaces import ARRAY_SPACES
 from episodia.trees import describe
+from episodia.types import Item
 
 
 class ObservationBatch(ABC):
     """A batch whose memory is used again for each step: read it before the next one."""
 
     @abstractmethod
-    def put(self, lane: int, observation: Any) -> None:
+    def put(self, lane: int, observation: Item) -> None:
         """Let `observation` be that of `lane`.
 
         Raises:
@@ -45,7 +46,7 @@ def observation_batch(space: Space[Any], num_lanes: int) -> ObservationBatch:
     return _Plain(space, num_lanes) if isinstance(space, ARRAY_SPACES) else _Nested(space, num_lanes)
 
 
-def checked_observation(space: Space[Any], lane: int, observation: Any) -> Any:
+def checked_observation(space: Space[Any], lane: int, observation: Item) -> Any:
     """Return a private copy of `observation`, if structure, shape and dtype are those of `space`.
 
     Raises:
@@ -103,7 +104,7 @@ class _Nested(ObservationBatch):
         return self._out
 
 
-def taken_rows(space: Space[Any], batch: Any, lanes: Sequence[int]) -> Any:
+def taken_rows(space: Space[Any], batch: Item, lanes: Sequence[int]) -> Any:
     """Return the batch of some lanes: a copy.
 
     >>> taken_rows(spaces.Discrete(9), np.array([5, 6, 7]), [2, 0])
@@ -112,7 +113,7 @@ def taken_rows(space: Space[Any], batch: Any, lanes: Sequence[int]) -> Any:
     return _mapped(space, lambda leaf: leaf[list(lanes)], lambda items: tuple(items[lane] for lane in lanes), batch)
 
 
-def with_rows(space: Space[Any], batch: Any, lanes: Sequence[int], items: Sequence[Any]) -> Any:
+def with_rows(space: Space[Any], batch: Item, lanes: Sequence[int], items: Sequence[Any]) -> Any:
     """Return a copy of `batch` that has `items` in the rows of `lanes`.
 
     >>> with_rows(spaces.Discrete(9), np.array([5, 6, 7]), [1], [0])

@@ -19,8 +19,7 @@ from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent import single_agent_state as episode_state
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.trees import freeze, leaves, map_batch
-
-State = dict[str, Any]
+from episodia.types import State
 
 _COLUMNS = ("observations", "actions", "rewards", "infos")
 _EXTRAS = "extra_model_outputs"

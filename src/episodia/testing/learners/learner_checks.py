@@ -46,8 +46,7 @@ from episodia.testing.learners.learner_subject import (
 )
 from episodia.testing.modules.module_memory import global_seed
 from episodia.trees import map_batch
-
-Batch = dict[str, dict[str, Any]]
+from episodia.types import ModuleBatch
 
 # Inputs of the module are not changed, because they also affect other steps.
 _SHOWN = frozenset({Columns.OBS, Columns.STATE_IN, Columns.SEQ_LENS, Columns.LOSS_MASK, Columns.ACTIONS})
@@ -82,7 +81,7 @@ def callers_data_stay_as_they_are(subject: LearnerSubject, episodes: Sequence[An
         raise AssertionError(f"{law}: found the columns {changed} of the batch changed, expected none. Work on copies.")
 
 
-def _prints(batch: Batch) -> dict[str, Any]:
+def _prints(batch: ModuleBatch) -> dict[str, Any]:
     return {
         f"{module_id}.{name}": fingerprint(column)
         for module_id, columns in batch.items()
@@ -170,14 +169,14 @@ def modules_learn_apart(subject: LearnerSubject, episodes: Sequence[Any]) -> Non
     compare_gradients("modules learn apart", alone, together, "all modules together")
 
 
-def _batch_of(subject: LearnerSubject, episodes: Sequence[Any]) -> tuple[Any, Batch]:
+def _batch_of(subject: LearnerSubject, episodes: Sequence[Any]) -> tuple[Any, ModuleBatch]:
     learner = subject.learner()
     needs(learner, "batch_of", "compute_gradients", "num_steps_of")
     counts = learner.num_steps_of(batch := learner.batch_of(episodes))
     return learner, {module_id: columns for module_id, columns in batch.items() if counts.get(module_id)}
 
 
-def _some_rows(batch: Batch, rows: Callable[[dict[str, Any]], np.ndarray]) -> Batch:
+def _some_rows(batch: ModuleBatch, rows: Callable[[dict[str, Any]], np.ndarray]) -> ModuleBatch:
     return {module_id: taken(columns, rows(columns)) for module_id, columns in batch.items()}
 
 
