@@ -118,6 +118,8 @@ def test_a_bad_observation_while_rewards_are_waited_for_is_told_at_once():
 
 def test_numbers_whose_sum_is_too_large_are_finite():
     class Huge(Counting):
+        observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
         def step(self, action):
             observation, *rest = super().step(action)
             return observation * 0 + np.float32(3e38), *rest

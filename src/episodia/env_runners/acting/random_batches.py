@@ -8,7 +8,9 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.connectors import ActionDecoder, ConnectorV2, ModuleToEnvPipeline, NormalizeAndClipActions
 from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.pipelines.piece_lookup import leaves as piece_leaves
 from episodia.episodes import MultiAgentEpisode
 from episodia.modules.random_actions import Range, random_actions
 from episodia.spaces import ARRAY_SPACES
@@ -61,6 +63,16 @@ class RandomActions:
 
 # Under which an observation or an info holds the mask of allowed actions, as in PettingZoo's games.
 ACTION_MASK = "action_mask"
+
+
+def pieces_for_random_actions(module_to_env: ModuleToEnvPipeline) -> list[ConnectorV2]:
+    """Return the pieces that bring random actions from the units of the module to those of the environment.
+
+    Exploration and pieces of users do not run on random actions.
+    """
+    places = piece_leaves(module_to_env)
+    return [place.piece for place in places if isinstance(place.piece, (ActionDecoder, NormalizeAndClipActions))]
+
 
 Owners = Sequence[tuple[int, Any]]
 

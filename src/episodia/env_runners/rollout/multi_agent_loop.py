@@ -11,9 +11,9 @@ from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import MultiAgentTotals
-from episodia.env_runners.rollout.finite_numbers import cannot_act_on, check_finite, is_finite
 from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
+from episodia.env_runners.rollout.observation_checks import BoundsWatch, cannot_act_on, check_finite, is_finite
 from episodia.env_runners.rollout.returned_chunks import Harvest
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
 from episodia.env_runners.runner_metrics import RunnerMetrics
@@ -57,6 +57,7 @@ class MultiAgentLoop:
         self._num_begun = 0
         self._harvest = Harvest()
         self._bulk = BulkRecording(actor)
+        self._bounds = BoundsWatch()
         self._checks_finite = checks_finite
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._mode = SampleMode(at_random=False, explore=True)
@@ -97,12 +98,14 @@ class MultiAgentLoop:
             if goal.episodes is not None:
                 self._play_episodes(goal.episodes)
                 on_complete()
+                self._bounds.warn()
                 return self._harvest.take_whole(goal.episodes, self._metrics)
             self._play_steps(goal, on_complete)
             self._bulk.flush()
             self._cut_running()
             complete = len(self._harvest)
             self._settle_rewards(reward_delay)
+            self._bounds.warn()
             return self._harvest.take_first(complete, self._metrics)
         finally:
             self._bulk.flush()
@@ -267,7 +270,7 @@ class MultiAgentLoop:
     def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
         """Finalize a chunk, count it, and let it wait to be handed out; one that cannot be handed out is dropped."""
         try:
-            chunk.finalize()
+            self._bounds.finalize(chunk)
             if self._checks_finite:
                 check_finite(chunk, lane.index)
         except EpisodiaError:

@@ -12,7 +12,7 @@ from episodia.connectors import RewardShaper
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals, MultiAgentTotals, Summary, summaries
-from episodia.env_runners.rollout.finite_numbers import is_finite
+from episodia.env_runners.rollout.observation_checks import BoundsWatch, is_finite
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
@@ -38,6 +38,7 @@ class HandOut:
         self._totals = totals
         self._on_cut = on_cut
         self._check_finite = check_finite
+        self._bounds = BoundsWatch()
         self._waiting: list[EpisodeList] = []
         self._is_finite = False  # whether that is known of all that waits
 
@@ -115,6 +116,8 @@ class HandOut:
     def _check_and_count(self, chunks: EpisodeList) -> None:
         if self._check_finite and not self._is_finite:
             self._check(chunks)
+        self._bounds.look_at(chunks)
+        self._bounds.warn()
         if self._faults.reasons:
             for chunk in chunks:
                 self._faults.mark(chunk)

@@ -17,8 +17,8 @@ from episodia.env_runners.envs.env_crashes import check_actions, env_error
 from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.rollout.crashed_lanes import Faults
-from episodia.env_runners.rollout.finite_numbers import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.horizons import Horizons, check_resets_lanes
+from episodia.env_runners.rollout.observation_checks import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, SampleMode
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for
