@@ -64,7 +64,7 @@ def seen(to_module, env_id, steps=20):
     env.action_space.seed(0)
     episode = SingleAgentEpisode("seen")
     episode.add_env_reset(env.reset(seed=3)[0])
-    filters = [piece for piece in to_module if hasattr(piece, "commit")]
+    filters = [piece for piece in to_module if isinstance(piece, MeanStdFilter)]
     for _ in range(steps):
         for piece in filters:
             piece(rl_module=None, batch={}, episodes=EpisodeList([episode]).current())

@@ -13,7 +13,7 @@ from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners import multi_agent_runner_state as runner_state
 from episodia.env_runners.acting.multi_agent_assembly import Acting, EpisodeMaker, new_actor
 from episodia.env_runners.acting.multi_agent_modules import as_modules, load_weights, weights_of
-from episodia.env_runners.acting.runner_pipelines import Pieces, commit, delay_of, shapers_of
+from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
 from episodia.env_runners.callbacks import Listeners, notify
 from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
 from episodia.env_runners.multi_agent_settings import checked_count, source_of
@@ -249,7 +249,8 @@ class MultiAgentEnvRunner:
 
     def _commit(self) -> None:
         """Let pieces use the statistics that they have collected; during one call they stay as they are."""
-        commit([self.env_to_module, self.module_to_env])
+        self.env_to_module.commit()
+        self.module_to_env.commit()
 
     # --- Beside sampling --------------------------------------------------------------------------------------------
 

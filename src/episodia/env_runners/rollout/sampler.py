@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import final
 
-from episodia.env_runners.acting.runner_pipelines import commit, delay_of, shapers_of
+from episodia.env_runners.acting.runner_pipelines import delay_of, shapers_of
 from episodia.env_runners.rollout.handing_out import HandOut
 from episodia.env_runners.rollout.rollout import Manner, Rollout
 from episodia.env_runners.rollout.sampling import Wanted
@@ -91,8 +91,8 @@ class Sampler:
         waiting.settle(rollout.recorder, rollout.actor.shapers)
 
     def _commit(self) -> None:
-        actor = self._rollout.actor
-        commit((actor.env_to_module, actor.module_to_env))
+        self._rollout.actor.env_to_module.commit()
+        self._rollout.actor.module_to_env.commit()
 
     def _handed_out(self, goal: Wanted) -> EpisodeList:
         rollout, waiting = self._rollout, self._hand_out
