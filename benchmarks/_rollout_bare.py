@@ -126,13 +126,13 @@ class BareLSTM(BareList):
 
     Args:
         env: The environments.
-        module: With an encoder, an LSTM, and a head for the actions.
+        module: With a trunk of linear layers and an LSTM, and a head for the actions.
         steps: How many steps one call plays in each lane.
     """
 
     def __init__(self, env: Any, module: Any, steps: int) -> None:
-        super().__init__(env, nn.Sequential(*module.encoder), steps)
-        self._lstm, self._head = module.lstm, module.actor_head
+        super().__init__(env, nn.Sequential(*module.trunk.tower), steps)
+        self._lstm, self._head = module.trunk.memory, module.actor_head
         size = (1, len(env), self._lstm.hidden_size)
         self._state = torch.zeros(size), torch.zeros(size)
         self.columns |= {name: np.zeros((steps, *size[1:]), np.float32) for name in ("h", "c")}

@@ -80,7 +80,7 @@ def recurrent(num_envs: int) -> Play:
 def single_by_hand(kind: str, num_envs: int) -> Play:
     """Return the same by hand: of both ways to step environments one by one, the one that is faster with so many."""
     module, steps = _mlp(), FRAGMENTS[num_envs]
-    network = nn.Sequential(*module.actor, module.actor_head)
+    network = nn.Sequential(*module.actor.tower, module.actor_head)
     if kind == "sync":
         return BareList(sync_envs(num_envs), network, steps)
     return BareVector(vectorised_env(num_envs), network, steps)

@@ -1,4 +1,4 @@
-"""Multi-agent PPO: two agents with one network learn to meet, each seeing only where both are.
+"""Multi-agent PPO: two agents share one network and learn to meet; each sees the positions of both.
 
 python examples/multi_agent_ppo.py
 """
@@ -17,7 +17,7 @@ SIZE = 7
 
 
 class Meeting(MultiAgentEnv):
-    """Two agents on a line of seven fields; both get 1 for each of eight steps after which they stand on the same one."""
+    """Two agents on a line of seven fields; in each of eight steps both get 1 if they end on the same field."""
 
     possible_agents = agents = ("left", "right")
     observation_spaces = dict.fromkeys(agents, spaces.Box(-1.0, 1.0, (2,), np.float32))
@@ -46,10 +46,10 @@ class Meeting(MultiAgentEnv):
 
 
 def best_return(game):
-    """Return what both agents could have earned from where they began."""
+    """Return the best possible sum of both agents' rewards from their first positions."""
     left, right = game.agent_episodes["left"].get_observations(0)
     distance = round((right - left) / 2.0 * (SIZE - 1))
-    # They meet after half of the way, rounded up; from then on each step counts for both.
+    # The agents meet after half of the way, rounded up; from then on each step pays both.
     return 2.0 * (8 - (distance + 1) // 2 + 1)
 
 
@@ -64,14 +64,14 @@ def main(arguments=None):
     module = default_module(
         Meeting.observation_spaces["left"], Meeting.action_spaces["left"], hidden=(32, 32), generator=generator
     )
-    # One module acts for both, and learns from both.
+    # One module acts for both agents and learns from both.
     runner = MultiAgentEnvRunner(Meeting, module, num_envs=8, seed=options.seed)
     learner = Learner(module, PPOConfig(entropy_coefficient=0.01), seed=options.seed)
 
     steps = 0
     while steps < options.steps:
         learner.update(runner.sample(num_timesteps=512), num_epochs=10, minibatch_size=256)
-        played = runner.get_metrics().common
+        played = runner.get_metrics()
         if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
             print(f"{steps + played.num_env_steps:>7} steps  return {np.mean(played.episode_returns):5.2f}")
         steps += played.num_env_steps

@@ -1,4 +1,4 @@
-"""PPO on CartPole, as a plain loop: collect, update, hand over the weights.
+"""PPO on CartPole, as a plain loop: collect and update.
 
 python examples/ppo.py --steps 40000
 """
@@ -21,12 +21,12 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
 
-    torch.set_num_threads(1)  # The fastest for small networks.
+    torch.set_num_threads(1)  # One thread is fastest for small networks.
     env = gym.make(options.env)
     module = default_module(
         env.observation_space, env.action_space, generator=torch.Generator().manual_seed(options.seed)
     )
-    # Runner and learner share the module: weights that are updated are used with the next step.
+    # Runner and learner share the module, so the runner acts with updated weights at once.
     runner = SingleAgentEnvRunner(options.env, module, num_envs=8, seed=options.seed)
     learner = Learner(module, PPOConfig(), seed=options.seed)
 

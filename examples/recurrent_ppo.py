@@ -1,6 +1,6 @@
-"""Recurrent PPO on a memory task: a cue is shown once, and has to be named ten steps later.
+"""Recurrent PPO on a memory task: the agent sees a cue once and has to name it ten steps later.
 
-A network without a memory cannot do better than chance, which is 50 %:
+A network without a memory stays at chance, which is 50 %:
 
 python examples/recurrent_ppo.py
 python examples/recurrent_ppo.py --memory none
@@ -18,7 +18,7 @@ from episodia.modules import default_module
 
 
 class Recall(gym.Env):
-    """Shows one of two cues at first, then nothing for `delay` steps; the last action should be the cue."""
+    """Shows one of two cues, then no cue for `delay` steps; the last action should be the cue."""
 
     observation_space = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -41,7 +41,7 @@ class Recall(gym.Env):
         shown = np.zeros(3, np.float32)
         if self.t == 0:
             shown[self.cue] = 1.0
-        shown[2] = float(self.t == self.delay)  # Now is the time.
+        shown[2] = float(self.t == self.delay)  # Marks the step at which the cue has to be named.
         return shown
 
 
@@ -61,7 +61,7 @@ def main(arguments=None):
         generator=torch.Generator().manual_seed(options.seed),
     )
     runner = SingleAgentEnvRunner(Recall, module, num_envs=16, seed=options.seed)
-    # Sequences as long as an episode: what is learned at its end reaches back to the cue.
+    # Sequences are as long as an episode, so gradients from the end reach the cue.
     learner = Learner(module, PPOConfig(max_seq_len=11, entropy_coefficient=0.01), seed=options.seed)
 
     steps, right = 0, []

@@ -1,6 +1,6 @@
-"""A learned player beside a rule: rock, paper, scissors against someone who always beats what you did last.
+"""A learned player against a rule: rock, paper, scissors against an opponent that always beats your last move.
 
-The opponent has no weights, and nothing in it needs torch. Played at random, the score is 0; the best possible is 10.
+The opponent has no weights and does not need torch. A random player scores 0; the best possible score is 10.
 
 python examples/rule_based_opponent.py
 """
@@ -19,7 +19,7 @@ ROUNDS = 10
 
 
 class RockPaperScissors(MultiAgentEnv):
-    """Ten rounds; each player sees what the other did last. 0 is rock, 1 paper, 2 scissors, and 3 at the beginning: nothing."""
+    """Ten rounds; each player sees both last moves: 0 is rock, 1 paper, 2 scissors, 3 no move yet."""
 
     possible_agents = agents = ("player", "opponent")
     observation_spaces = dict.fromkeys(agents, spaces.MultiDiscrete([4, 4]))  # own last move, the other's last move
@@ -38,7 +38,7 @@ class RockPaperScissors(MultiAgentEnv):
 
 
 def beat_the_last(observations):
-    """Return, for each row, what beats the other's last move; rock at first."""
+    """Return, for each row, the move that beats the other player's last move; rock at first."""
     return (observations[:, 1] + 1) % 4 % 3
 
 
@@ -62,11 +62,9 @@ def main(arguments=None):
     while steps < options.steps:
         learner.update(runner.sample(num_timesteps=400), num_epochs=10, minibatch_size=200)
         played = runner.get_metrics()
-        if (steps + played.common.num_env_steps) // 5_000 > steps // 5_000:
-            print(
-                f"{steps + played.common.num_env_steps:>7} steps  return {np.mean(played.agent_returns['player']):5.2f}"
-            )
-        steps += played.common.num_env_steps
+        if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
+            print(f"{steps + played.num_env_steps:>7} steps  return {np.mean(played.agent_returns['player']):5.2f}")
+        steps += played.num_env_steps
 
     games = runner.evaluate(50)
     score = float(np.mean([game.agent_episodes["player"].get_return() for game in games]))

@@ -1,10 +1,10 @@
-"""Two networks that learn at once: a speaker sees which door has the prize, a listener has to open it.
+"""Two networks that learn at once: a speaker sees which door has the prize, a listener has to open that door.
 
-Each role has spaces and a network of its own, and neither can earn anything alone: the speaker has to say something different
-for each door, and the listener has to find out what it means. At random one door in two is right.
+Each role has its own spaces and network, and needs the other role to earn a reward: the speaker has to say a different word
+for each door, and the listener has to learn what the words mean. At random one door in two is right.
 
-A known limit: with three or four doors these settings sometimes end in two doors that share a word, which neither can leave
-alone; two doors are what every seed has learned.
+A known limit: with three or four doors these settings sometimes end with two doors that share a word, which neither network
+can correct alone; with two doors every seed has learned the task.
 
 python examples/two_networks.py
 """
@@ -23,12 +23,12 @@ DOORS, ROUNDS = 2, 5
 
 
 class Doors(MultiAgentEnv):
-    """Five rounds: the speaker says a word, the listener, who has heard it, opens a door; both get 1 if it is right."""
+    """Five rounds: the speaker says a word, the listener hears it and opens a door; both get 1 if the door is right."""
 
     possible_agents = agents = ("speaker", "listener")
     observation_spaces = {  # noqa: RUF012  # the same for all
         "speaker": spaces.Discrete(DOORS),  # where the prize is
-        "listener": spaces.Discrete(DOORS + 1),  # the last word; the last number is silence
+        "listener": spaces.Discrete(DOORS + 1),  # the last word; the highest number is silence
     }
     action_spaces = {"speaker": spaces.Discrete(DOORS), "listener": spaces.Discrete(DOORS)}  # noqa: RUF012  # the same
 
@@ -64,20 +64,20 @@ def main(arguments=None):
             for role in Doors.agents
         }
     )
-    # Agents are mapped to the modules of their own names.
+    # Each agent is mapped to the module of its name.
     runner = MultiAgentEnvRunner(Doors, modules, num_envs=8, seed=options.seed)
-    # What a role does pays off in this round, not later.
+    # An action pays off in its own round only.
     learner = Learner(modules, PPOConfig(gamma=0.0, entropy_coefficient=0.05), seed=options.seed)
 
     steps = 0
     while steps < options.steps:
         metrics = learner.update(runner.sample(num_timesteps=512), num_epochs=10, minibatch_size=128)
         played = runner.get_metrics()
-        if (steps + played.common.num_env_steps) // 5_000 > steps // 5_000:
+        if (steps + played.num_env_steps) // 5_000 > steps // 5_000:
             right = np.mean(played.agent_returns["listener"]) / ROUNDS
             entropies = ", ".join(f"{role} {metrics[role]['entropy']:.2f}" for role in Doors.agents)
-            print(f"{steps + played.common.num_env_steps:>7} steps  {right:4.0%} right  entropy: {entropies}")
-        steps += played.common.num_env_steps
+            print(f"{steps + played.num_env_steps:>7} steps  {right:4.0%} right  entropy: {entropies}")
+        steps += played.num_env_steps
 
     games = runner.evaluate(100)
     score = float(np.mean([game.agent_episodes["listener"].get_return() for game in games])) / ROUNDS

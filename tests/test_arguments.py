@@ -53,5 +53,7 @@ def test_an_integer_that_no_float_can_hold_is_no_number():
 
 
 def test_a_refusal_names_who_was_given_what():
-    with pytest.raises(LearnerError, match=r"^update: found `num_epochs=0`, expected an integer of at least 1\. Pass"):
+    with pytest.raises(
+        LearnerError, match=r"^update: found `num_epochs=0`, expected an integer of at least 1\. Correct"
+    ):
         arguments.checked_whole(LearnerError, "update", "num_epochs", 0, 1)

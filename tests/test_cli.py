@@ -13,9 +13,9 @@ import pytest
 
 from episodia import SingleAgentEpisode, cli
 from episodia.checkpoints import load_state
-from episodia.cli import collecting_verb as collecting
+from episodia.cli import collect_verb as collecting
 from episodia.cli import drawing
-from episodia.cli import training_verbs as training
+from episodia.cli import train_verbs as training
 from episodia.learners import ClipByNorm
 from episodia.training import load_training, train
 
@@ -147,7 +147,7 @@ def test_what_was_collected_can_be_saved_and_read_back(tmp_path, capsys):
 
 def test_nothing_that_is_there_is_overwritten(tmp_path, capsys):
     assert cli.main(["collect", "--out", str(tmp_path)]) == 2
-    assert "not there yet" in capsys.readouterr().err
+    assert "expected the name of a new folder" in capsys.readouterr().err
 
 
 def test_without_a_verb_the_help_is_shown(capsys):
@@ -327,7 +327,7 @@ def test_eval_refuses_an_environment_with_other_spaces_and_names_one_that_fails(
     broken = registered("Broken-v0", entry_point=lambda: _Broken(gym.make("CartPole-v1").unwrapped))
     capsys.readouterr()
 
-    for env, complaint in ((other, "expected that of the policy"), (broken, "ValueError: out of order")):
+    for env, complaint in ((other, "which the policy was trained with"), (broken, "ValueError: out of order")):
         assert cli.main(["eval", "run", "--env", env]) == 2
         assert complaint in capsys.readouterr().err
     assert (folder / "run").is_dir()

@@ -1,5 +1,7 @@
 """What a user installs: dependencies, public names, what an import costs, and the README's two commands."""
 
+import ast
+import importlib
 import importlib.metadata
 import importlib.resources
 import json
@@ -14,8 +16,19 @@ import episodia
 
 ROOT = Path(__file__).resolve().parent.parent
 # The one file that may: its bytes are those of an object that it has just pickled itself.
-PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "pickled_copies.py"
+PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "law_checking.py"
 SOURCES = sorted({*(ROOT / "src" / "episodia").rglob("*.py")} - {PICKLED_COPIES})
+PACKAGES = [
+    "checkpoints",
+    "connectors",
+    "env_runners",
+    "episodes",
+    "learners",
+    "modules",
+    "policies",
+    "testing",
+    "training",
+]
 HEAVY = {"hypothesis", "matplotlib", "pytest", "ray", "torch"}
 # Reading a file with one of these can run code that is in the file.
 UNSAFE = re.compile(
@@ -73,12 +86,20 @@ def test_constraints_pin_every_dependency_of_the_tests_exactly():
         "nbclient",
         "ruff",
         "mypy",
+        "basedpyright",
         "import-linter",
     }
 
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
     assert wanted <= {_name_of(pin) for pin in pins}
     assert "torch==2.13.0" in pins
+
+
+def test_importing_takes_less_than_0_4_seconds():
+    code = "import time; begin = time.perf_counter(); import episodia; print(time.perf_counter() - begin)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
+
+    assert min(float(run.stdout) for run in runs) < 0.4
 
 
 def test_the_installed_package_is_typed():
@@ -90,6 +111,39 @@ def test_public_names_are_sorted_and_importable():
 
     assert names == sorted(set(names), key=_ruff_order)
     assert all(getattr(episodia, name) is not None for name in names)
+
+
+def test_completion_shows_public_names_only():
+    shown = dir(episodia)
+
+    assert set(episodia.__all__) <= set(shown)
+    assert all(not name.startswith("_") or name == "__version__" for name in shown)
+    assert all(getattr(episodia, name) is not None for name in shown)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_completion_in_a_package_shows_what_it_exports(package):
+    module = importlib.import_module(f"episodia.{package}")
+
+    assert dir(module) == sorted(module.__all__)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+
+
+def test_type_checkers_and_users_find_each_name_of_the_root_in_the_same_place():
+    tree = ast.parse(Path(episodia.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+
+    assert set(seen) | {"Columns", "EpisodiaError"} == set(episodia.__all__)
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(module), name) is getattr(episodia, name)
+
+
+def test_all_errors_are_in_one_module():
+    named = re.compile(r"^class ([A-Z]\w*)\(.*(?:Error|Exception)\b.*\):", re.MULTILINE)
+    found = {path.name: named.findall(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+    assert {name for name, classes in found.items() if classes} <= {"errors.py"}
 
 
 def test_the_readme_has_two_commands_for_the_quick_start():

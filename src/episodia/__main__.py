@@ -7,6 +7,6 @@ from episodia.cli import main
 
 if __name__ == "__main__":
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may have characters that the terminal has not; that is no reason to fail.
+        # The terminal may lack characters of file names; printing them must not fail.
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main())

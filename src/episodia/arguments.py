@@ -1,26 +1,27 @@
-"""What settings have to be: numbers within their limits, flags, one of a few words. They are checked at the door, once.
+"""Checks of arguments: integers, numbers in a range, flags, choices, paths, lists of keys.
 
-Each part of the library has an error of its own, which is the first argument of all checks. `where` is who was given the
-setting, `name` is what it is called there.
+The first argument of each check is the error class to raise, because each part of the library has its own. `where` names the
+class or function that was given the argument, `name` names the argument.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from episodia.errors import EpisodiaError
+from episodia.errors import EpisodiaError, UnknownArgumentError
 
 Error: TypeAlias = type[EpisodiaError]
 
 
-def is_whole(value: object) -> bool:
-    """Tell whether `value` is an integer of Python or NumPy; True and False are none.
+def is_whole(value: object) -> TypeGuard[int | np.integer]:
+    """Tell whether `value` is a Python or NumPy integer; bools do not count.
 
     >>> is_whole(3), is_whole(np.int64(3)), is_whole(True), is_whole(3.0)
     (True, True, False, False)
@@ -28,8 +29,8 @@ def is_whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
-    """Tell whether `value` is a real number of Python or NumPy; infinity is one, NaN is not, nor are True and False.
+def is_number(value: object) -> TypeGuard[int | float | np.integer | np.floating]:
+    """Tell whether `value` is a real Python or NumPy number; infinity counts, NaN and bools do not.
 
     >>> is_number(3), is_number(np.float32(0.5)), is_number(math.inf), is_number(math.nan), is_number("3")
     (True, True, True, False, False)
@@ -38,15 +39,15 @@ def is_number(value: object) -> bool:
         return False
     try:
         return not math.isnan(float(value))
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer beyond the range of floats
         return False
 
 
-def checked_whole(error: Error, where: str, name: str, value: Any, least: int, *, below: int | None = None) -> int:
-    """Return `value` if it is an integer from `least` on, and less than `below`.
+def checked_whole(error: Error, where: str, name: str, value: object, least: int, *, below: int | None = None) -> int:
+    """Return `value` if it is an integer of at least `least` and below `below`.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
 
     >>> from episodia.errors import PipelineError
     >>> checked_whole(PipelineError, "NStepReturns", "n", 3, least=1)
@@ -55,137 +56,137 @@ def checked_whole(error: Error, where: str, name: str, value: Any, least: int, *
     if not is_whole(value) or value < least or (below is not None and value >= below):
         limit = "" if below is None else f" and below {below}"
         raise error(
-            f"{where}: found `{name}={value!r}`, expected an integer of at least {least}{limit}. Pass such a number."
+            f"{where}: found `{name}={value!r}`, expected an integer of at least {least}{limit}. Correct the value."
         )
     return int(value)
 
 
-def checked_seed(error: Error, where: str, value: Any) -> int | None:
-    """Return `value` if it is None, or an integer that all random generators can begin with.
+def checked_seed(error: Error, where: str, value: object) -> int | None:
+    """Return `value` if it is None, or an integer that all random generators accept as a seed.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
     """
     return None if value is None else checked_whole(error, where, "seed", value, 0, below=2**64)
 
 
 def checked_number(
-    error: Error, where: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf
+    error: Error, where: str, name: str, value: object, low: float = -math.inf, high: float = math.inf
 ) -> float:
     """Return `value` if it is a number from `low` to `high`.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
 
     >>> from episodia.errors import PipelineError
     >>> checked_number(PipelineError, "ClipRewards", "low", -1)
     -1.0
     """
     if not is_number(value) or not low <= value <= high:
-        raise error(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Pass such a number.")
+        raise error(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Correct the value.")
     return float(value)
 
 
 def range_of(low: float, high: float) -> str:
-    """Return in words which numbers lie from `low` to `high`.
+    """Return the range from `low` to `high` in words.
 
     >>> range_of(0.0, 1.0), range_of(0.0, math.inf), range_of(-math.inf, math.inf)
-    ('a number from 0 to 1', 'a number from 0 on', 'a number')
+    ('a number from 0 to 1', 'a number of at least 0', 'a number')
     """
     if math.isfinite(high):
         return f"a number from {low:g} to {high:g}"
-    return f"a number from {low:g} on" if math.isfinite(low) else "a number"
+    return f"a number of at least {low:g}" if math.isfinite(low) else "a number"
 
 
-def checked_flag(error: Error, where: str, name: str, value: Any) -> bool:
-    """Return `value` if it is True or False: any other object, such as "no", would count as one of them too.
+def checked_flag(error: Error, where: str, name: str, value: object) -> bool:
+    """Return `value` if it is a bool; other values, such as "no", are rejected although Python accepts them as conditions.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise error(f"{where}: found `{name}={value!r}`, expected True or False. Pass one of these.")
+        raise error(f"{where}: found `{name}={value!r}`, expected True or False. Pass one of them.")
     return bool(value)
 
 
-def checked_choice(error: Error, where: str, name: str, value: Any, choices: Collection[str]) -> str:
-    """Return `value` if it is one of a few words.
+def checked_choice(error: Error, where: str, name: str, value: object, choices: Collection[str]) -> str:
+    """Return `value` if it is one of `choices`.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
 
     >>> from episodia.errors import LearnerError
     >>> checked_choice(LearnerError, "PPOConfig", "on_non_finite", "skip", ("skip", "raise"))
     'skip'
     """
     if not isinstance(value, str) or value not in choices:
-        raise error(f"{where}: found `{name}={value!r}`, expected one of {list(choices)}. Choose one of these.")
+        raise error(f"{where}: found `{name}={value!r}`, expected one of {list(choices)}. Choose one of them.")
     return value
 
 
 def checked_each(
-    error: Error, where: str, name: str, values: Any, is_one: Callable[[Any], bool], wanted: str
+    error: Error, where: str, name: str, values: object, is_one: Callable[[Any], bool], wanted: str
 ) -> list[Any]:
-    """Return what is in `values` if that is a list or a tuple of what `is_one` is true of, which `wanted` says in words.
+    """Return `values` as a list if it is a list or a tuple, and `is_one` holds for each value; `wanted` says that in words.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
 
     >>> from episodia.errors import TrainingError
     >>> checked_each(TrainingError, "run", "watchers", [print], callable, "functions")
     [<built-in function print>]
     """
     if not isinstance(values, (list, tuple)) or not all(map(is_one, values)):
-        raise error(f"{where}: found `{name}={values!r}`, expected a list of {wanted}. Put a single one into brackets.")
+        raise error(
+            f"{where}: found `{name}={values!r}`, expected a list of {wanted}. Put a single value into brackets."
+        )
     return list(values)
 
 
-def checked_registered_name(error: Error, where: str, value: Any) -> str:
-    """Return `value` if a class can be registered under it by the decorator `where`.
+def checked_registered_name(error: Error, where: str, value: object) -> str:
+    """Return `value` if it is a valid name for the decorator `where`, which registers a class.
 
     Raises:
-        EpisodiaError: The given one, if it is no string, or an empty one.
+        EpisodiaError: The given error, if it is not a string, or empty.
 
     >>> from episodia.errors import ModuleError
     >>> checked_registered_name(ModuleError, "register_module", "my_game.Patient")
     'my_game.Patient'
     """
     if not isinstance(value, str) or not value:
-        raise error(f"{where}: found {value!r} as the name, expected a string. Write `@{where}('my_package.MyClass')`.")
+        raise error(f"{where}: found {value!r} as the name, expected a name. Write `@{where}('my_package.MyClass')`.")
     return value
 
 
-def checked_path(error: Error, where: str, name: str, value: Any) -> Path:
-    """Return `value` if it is the name of a file or a directory.
+def checked_path(error: Error, where: str, name: str, value: object) -> Path:
+    """Return `value` as a `Path` if it is a valid name of a file or a directory.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given error, if it is not.
 
     >>> from episodia.errors import CheckpointError
     >>> checked_path(CheckpointError, "save", "path", "runs/mine").name
     'mine'
     """
-    # The empty string would be the present directory, which is rarely meant.
+    # The empty string would be the current directory, which is rarely meant.
     if not isinstance(value, (str, Path)) or str(value) == "" or not _is_name(str(value)):
-        raise error(
-            f"{where}: found `{name}={value!r}`, expected a path, as a string or a `pathlib.Path`. Pass such a one."
-        )
+        raise error(f"{where}: found `{name}={value!r}`, expected a path, as a string or a `pathlib.Path`. Correct it.")
     return Path(value)
 
 
 def _is_name(path: str) -> bool:
-    """Tell whether there can be a file of this name: none holds the character 0, or half a character."""
+    """Tell whether a file can have this name; null characters and lone surrogates are not possible."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
         return False
 
 
-def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:
-    """Return the ids or keys in `value` as a list; a string is one key, and not a collection of them.
+def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any]:
+    """Return the ids or keys in `value` as a list; a string is one key, not a collection of keys.
 
     Raises:
-        EpisodiaError: The given one, if it is no collection.
+        EpisodiaError: The given error, if it is not a collection.
 
     >>> from episodia.errors import PipelineError
     >>> checked_keys(PipelineError, "FlattenObservations", "agent_ids", ("left", 1))
@@ -195,3 +196,20 @@ def checked_keys(error: Error, where: str, name: str, value: Any) -> list[Any]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Collection) or has_no_items:
         raise error(f"{where}: found `{name}={value!r}`, expected a list of keys. Pass `[{value!r}]`.")
     return list(value)
+
+
+def check_known(where: str, given: Collection[str], known: Collection[str]) -> None:
+    """Check that all names in `given` are among the arguments that are `known`.
+
+    Raises:
+        UnknownArgumentError: If one is not; the message proposes the known name that is most alike.
+
+    >>> check_known("FrameStacking", ["num_frames"], ["num_frames", "axis"])
+    """
+    for name in given:
+        if name not in known:
+            alike = difflib.get_close_matches(name, known, n=1)
+            proposal = f"Did you mean `{alike[0]}`?" if alike else "Leave it out."
+            raise UnknownArgumentError(
+                f"{where}: found the argument `{name}`, expected one of {', '.join(f'`{one}`' for one in known)}. {proposal}"
+            )

@@ -1,4 +1,4 @@
-"""The names of the columns that episodes and batches are made of."""
+"""The names of the columns of episodes and batches."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ class Columns:
     Axes: `T` time steps of one episode, `B` rows of a batch.
     """
 
-    # What an environment and a module produce; `obs` and `infos` have T + 1 items, all others T.
+    # From environment and module; `obs` and `infos` have T + 1 items, all others T.
     OBS: Final = "obs"
     INFOS: Final = "infos"
     ACTIONS: Final = "actions"  # the action that `action_logp` refers to
@@ -19,7 +19,7 @@ class Columns:
     TRUNCATEDS: Final = "truncateds"
     NEXT_OBS: Final = "new_obs"
 
-    # Where a row comes from.
+    # The origin of a row.
     EPS_ID: Final = "eps_id"
     AGENT_ID: Final = "agent_id"
     MODULE_ID: Final = "module_id"
@@ -41,13 +41,17 @@ class Columns:
     VF_PREDS: Final = "vf_preds"
     VALUES_BOOTSTRAPPED: Final = "values_bootstrapped"
 
-    # What learner connectors compute.
+    # Computed by learner connectors.
     ADVANTAGES: Final = "advantages"
     VALUE_TARGETS: Final = "value_targets"
     INTRINSIC_REWARDS: Final = "intrinsic_rewards"
     RETURNS_TO_GO: Final = "returns_to_go"
-    DISCOUNTS: Final = "discounts"  # how much a value after the step (or the n steps) counts
+    DISCOUNTS: Final = "discounts"  # the factor of the value after the step (or the n steps)
     LOSS_MASK: Final = "loss_mask"
 
 
 COLUMN_NAMES: Final = frozenset(value for name, value in vars(Columns).items() if name.isupper())
+
+
+DEFAULT_MODULE_ID: Final = "default_policy"
+"""The id of the module of agents that are mapped to no other module."""

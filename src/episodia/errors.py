@@ -9,6 +9,10 @@ class EpisodiaError(Exception):
     """Root of all errors that the library raises on purpose."""
 
 
+class UnknownArgumentError(EpisodiaError, TypeError):
+    """A class or function was given a keyword argument that it does not know; the message proposes the nearest name."""
+
+
 class EpisodeError(EpisodiaError, ValueError):
     """An episode was asked for something that its state or the given data does not allow."""
 
@@ -41,6 +45,21 @@ class EpisodeKeyError(EpisodiaError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class DroppedHistoryError(EpisodeIndexError):
+    """A window reaches further back than the lookback of a chunk, into steps that the episode had."""
+
+    def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
+        super().__init__(
+            f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "
+            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. Cut with "
+            "`cut(len_lookback_buffer=pipeline.lookback)`."
+        )
+
+
+class NotYetError(EpisodeKeyError):
+    """A column was asked for at the present moment, and only the next step will add it."""
+
+
 class ModuleError(EpisodiaError, ValueError):
     """A module or the distribution of its actions was given something that it cannot work with."""
 
@@ -59,6 +78,10 @@ class PieceLookupError(PipelineError, KeyError, IndexError):
     def __str__(self) -> str:
         # KeyError would show the repr of its message.
         return str(self.args[0]) if self.args else ""
+
+
+class PluginError(PipelineError):
+    """A plugin cannot be imported, is not a connector, or has the name of another one."""
 
 
 class ConnectorStateError(EpisodiaError, ValueError):

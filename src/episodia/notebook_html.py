@@ -1,13 +1,15 @@
-"""What notebooks show: small pieces of HTML without scripts, in the colours of whatever theme surrounds them.
+"""HTML for notebooks: rows, tables and foldable blocks, without scripts and without colours.
 
-Everything that comes from outside goes through `text`, which cuts it short and escapes it. No colour is ever named: lines are
-drawn in the colour of the text, so they can be seen on dark and on light pages.
+Data passes through `text`, which shortens and escapes it. Lines have the colour of the text, so they are visible on dark and
+light pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+
+from episodia.trees import shortened
 
 LONGEST_TEXT = 120
 
@@ -19,11 +21,6 @@ def text(value: str, longest: int = LONGEST_TEXT) -> str:
     ('&lt;b&gt;', 'xxxxx...')
     """
     return escape(shortened(value, longest))
-
-
-def shortened(value: str, longest: int = LONGEST_TEXT) -> str:
-    """Return `value`, or the begin of it and three dots."""
-    return value if len(value) <= longest else f"{value[: longest - 3]}..."
 
 
 def bytes_text(count: int) -> str:
@@ -41,27 +38,27 @@ def bytes_text(count: int) -> str:
 
 
 def row(cells: Iterable[str]) -> str:
-    """Return a row of a table; the cells are any text."""
+    """Return a row of a table; `cells` are plain text."""
     return "<tr>" + "".join(f"<td style='{_CELL}'>{text(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def folded_row(summary: str, inside: str, width: int) -> str:
-    """Return a row over `width` columns that shows `summary`, any text, and when it is opened `inside`, which is HTML."""
+    """Return a row over `width` columns that shows the text `summary`, and the HTML `inside` when it is opened."""
     return f"<tr><td style='{_CELL}' colspan='{width}'>{folded(summary, inside)}</td></tr>"
 
 
 def folded(summary: str, inside: str) -> str:
-    """Return what shows `summary`, any text, and when it is opened `inside`, which is HTML."""
+    """Return a block that shows the text `summary`, and the HTML `inside` when it is opened."""
     return f"<details><summary>{text(summary)}</summary>{inside}</details>"
 
 
 def table(titles: Sequence[str], rows: Iterable[str], hidden: str = "") -> str:
-    """Return a table of rows that `row` and `folded_row` have made.
+    """Return a table of rows from `row` and `folded_row`.
 
     Args:
-        titles: What stands above the columns.
+        titles: The titles of the columns.
         rows: The rows, as HTML.
-        hidden: What is left out, such as "3 more agents"; empty if nothing is.
+        hidden: The rows that are left out, such as "3 more agents"; empty if all rows are shown.
     """
     head = "".join(f"<th style='{_CELL}'>{text(title)}</th>" for title in titles)
     more = f"<p>... and {text(hidden)}</p>" if hidden else ""
@@ -69,9 +66,9 @@ def table(titles: Sequence[str], rows: Iterable[str], hidden: str = "") -> str:
 
 
 def block(headline: str, *parts: str) -> str:
-    """Return parts, which are HTML, under a headline, which is any text; what is too wide can be scrolled."""
+    """Return the HTML `parts` under the text `headline`; wide parts can be scrolled."""
     return f"<div style='overflow-x:auto'><b>{text(headline, 2 * LONGEST_TEXT)}</b>{''.join(parts)}</div>"
 
 
-# Spaces at the begin of a cell are indentation.
+# Leading spaces of a cell are indentation.
 _CELL = "text-align:left;white-space:pre"

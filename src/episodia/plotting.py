@@ -1,7 +1,7 @@
-"""matplotlib, which is optional: this is the only file that imports it, and not before something is drawn.
+"""Figures of matplotlib, which is optional: only this file imports it, when a figure is drawn.
 
-Figures are made without pyplot, which would choose a window system and remember each of them for ever. They are ordinary
-figures that can be drawn into and saved, and notebooks show them.
+Figures are made without pyplot, which would open a window system and keep every figure in memory. They can be edited and
+saved like other figures, and notebooks show them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from episodia.errors import EpisodeError, MissingExtraError
+from episodia.trees import shortened
 
 _DOTS_PER_INCH = 110
 
@@ -21,25 +22,25 @@ _DOTS_PER_INCH = 110
 def panels(
     titles: Sequence[str], ax: Any = None, *, heights: Sequence[float] | None = None, width: float = 8.0
 ) -> tuple[Any, list[Any]]:
-    """Return a figure, and one axes of it for each of `titles`, from top to bottom.
+    """Return a figure with one axes per title, from top to bottom.
 
     Args:
-        titles: What the panels show; they are not written into them, messages name them.
-        ax: Draw here: an axes, or as many as there are titles. By default a new figure is made.
-        heights: Of each panel, in inches.
-        width: Of the figure, in inches.
+        titles: The names of the panels in error messages; they are not drawn.
+        ax: One axes, or one per title, to draw into. None makes a new figure.
+        heights: The height of each panel, in inches.
+        width: The width of the figure, in inches.
 
     Raises:
         MissingExtraError: If matplotlib is not installed.
-        EpisodeError: If `ax` is something else.
+        EpisodeError: If `ax` is not as many axes as there are titles.
     """
     kind = _matplotlib("axes").Axes
     if ax is not None:
         given = [ax] if isinstance(ax, kind) else _listed(ax)
         if len(given) != len(titles) or not all(isinstance(axes, kind) for axes in given):
             raise EpisodeError(
-                f"plot: found `ax={ax!r}`, expected {len(titles)} axes of matplotlib, for {', '.join(titles)}. Pass as many, "
-                "or say which columns to draw: `plot('rewards', ax=ax)`."
+                f"plot: found `ax={ax!r}`, expected {len(titles)} matplotlib axes, for {', '.join(titles)}. Pass as many, "
+                "or choose columns: `plot('rewards', ax=ax)`."
             )
         return given[0].figure, given
     heights = [2.0] * len(titles) if heights is None else heights
@@ -49,7 +50,7 @@ def panels(
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure, with its size in inches.
+    """Return an empty figure of this size, in inches.
 
     Raises:
         MissingExtraError: If matplotlib is not installed.
@@ -59,19 +60,17 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write `figure` into the file `path`, as PNG."""
+    """Write `figure` to the file `path`, as PNG."""
     path.write_bytes(_png(figure))
 
 
 def plain(label: object, longest: int = 40) -> str:
-    """Return text for a figure: matplotlib takes what is between dollar signs for a formula, and fails if it is none."""
-    text = str(label)
-    text = text if len(text) <= longest else f"{text[: longest - 3]}..."
-    return text.replace("$", r"\$")
+    """Return `label` as text with escaped dollar signs, which matplotlib would read as the limits of a formula."""
+    return shortened(str(label), longest).replace("$", r"\$")
 
 
 def count(axis: Any) -> None:
-    """Let the ticks of `axis`, one of an axes, be whole numbers."""
+    """Place the ticks of `axis`, such as `axes.xaxis`, at integers."""
     axis.set_major_locator(_matplotlib("ticker").MaxNLocator("auto", integer=True))
 
 
@@ -84,14 +83,14 @@ def _listed(ax: Any) -> list[Any]:
 
 def _png(figure: Any) -> bytes:
     file = BytesIO()
-    # Figures made without pyplot have a canvas that writes every format.
+    # Figures without pyplot have a canvas that writes all formats.
     figure.savefig(file, format="png")
     return file.getvalue()
 
 
 @cache
 def _shown_by_notebooks(figure: type[Any]) -> type[Any]:
-    """Return a kind of figure that notebooks show as a picture; those of pyplot are the only ones that they know otherwise."""
+    """Return a subclass of `figure` that notebooks show as a picture, which they do only for pyplot otherwise."""
     return type("Figure", (figure,), {"_repr_png_": _png, "__module__": __name__})
 
 
@@ -100,5 +99,5 @@ def _matplotlib(name: str) -> Any:
         return importlib.import_module(f"matplotlib.{name}")
     except ImportError as error:
         raise MissingExtraError(
-            'plot: found no matplotlib, expected it to be installed. Run `pip install "episodia[plot]"`.'
+            'plot: found that matplotlib is not installed, expected it. Run `pip install "episodia[plot]"`.'
         ) from error

@@ -1,10 +1,10 @@
 """Estimators over many episodes at once: discounted sums, returns-to-go, n-step returns, GAE, standardisation.
 
 All of them take a *ragged batch*: flat arrays `[N]` of the steps of `B` episodes, one after another, and `offsets` `[B + 1]`,
-so that episode `i` is the rows `offsets[i]:offsets[i + 1]`. Episodes may be empty, and so may the batch. Nothing crosses from
-one episode into another, not even a NaN, and no step costs Python time.
+so that episode `i` is the rows `offsets[i]:offsets[i + 1]`. Episodes and the batch may be empty. Episodes do not
+affect each other, not even by NaN, and there is no Python loop over steps.
 
-Inputs may have any real dtype. Everything is computed and returned in float64: who makes tensors of it casts once, at the end.
+Inputs may have any real dtype. Results are computed and returned in float64; callers cast once, at the end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Rows that are scanned together. Fewer cost more calls; more leave the processor's cache and ask for fresh pages.
+# The number of rows that are scanned together. Fewer rows cost more calls; more rows do not fit into the processor's cache.
 _CHUNK = 8192
 
 
-class NStepReturns(NamedTuple):
+class NStepTargets(NamedTuple):
     """One n-step target per row: `returns + discounts * V(track[next_rows])`."""
 
     returns: Floats
@@ -39,16 +39,16 @@ class NStepReturns(NamedTuple):
 def discounted_sums(values: ArrayLike, discounts: ArrayLike, offsets: ArrayLike, bootstrap: ArrayLike = 0.0) -> Floats:
     """Return `x` with `x[t] = values[t] + discounts[t] * x[t + 1]`, where `x` after an episode's last row is its bootstrap.
 
-    It is the scan under all estimators here. V-trace is the same with `discounts` that carry its clipped ratios.
+    All estimators here use this scan. V-trace is the same scan with clipped ratios in `discounts`.
 
     Args:
-        values: What is summed, `[N]`.
+        values: The values to sum, `[N]`.
         discounts: One factor in [0, 1] for all rows, or one for each, `[N]`.
         offsets: Where the episodes begin and end, `[B + 1]`.
-        bootstrap: What follows each episode's last row, `[B]` or one number for all.
+        bootstrap: The value after each episode's last row, `[B]` or one number for all.
 
     Returns:
-        The sums, `[N]`. A value that is not finite shows in the rows of its own episode up to its own, and nowhere else.
+        The sums, `[N]`. A value that is not finite affects only its own row and the earlier rows of its episode.
 
     Raises:
         ReturnsError: Lengths do not fit together, or a discount lies outside [0, 1].
@@ -62,7 +62,7 @@ def discounted_sums(values: ArrayLike, discounts: ArrayLike, offsets: ArrayLike,
     if factors.size and not (factors.min() >= 0.0 and factors.max() <= 1.0):
         raise ReturnsError(
             f"`discounts`: found values from {factors.min()} to {factors.max()}, expected all of them in [0, 1]. "
-            f"Clip them, or put what is larger into `values`."
+            f"Clip them, or move the larger factors into `values`."
         )
     return _scan(flat, factors, bounds, _per("bootstrap", bootstrap, bounds.size - 1, "episode"))
 
@@ -94,10 +94,10 @@ def returns_to_go(rewards: ArrayLike, offsets: ArrayLike, discount: float, boots
 
 def n_step_returns(
     rewards: ArrayLike, offsets: ArrayLike, terminated: ArrayLike, *, n: int, discount: float
-) -> NStepReturns:
-    """Return for each row the discounted rewards of its next `k` steps, and what is needed to bootstrap after them.
+) -> NStepTargets:
+    """Return for each row the discounted rewards of its next `k` steps, and where and how much to bootstrap after them.
 
-    `k` is `n`, or what is left of the episode if that is less.
+    `k` is `n`, or the number of steps until the end of the episode if that is smaller.
 
     Args:
         rewards: The rewards, `[N]`.
@@ -130,7 +130,7 @@ def n_step_returns(
         discounts = np.power(factor, np.arange(widest + 1))[widths]
     discounts[np.repeat(flags, lengths) & (widths == left)] = 0.0
     next_rows = np.arange(flat.size) + widths + np.repeat(np.arange(lengths.size), lengths)
-    return NStepReturns(returns, discounts, next_rows)
+    return NStepTargets(returns, discounts, next_rows)
 
 
 def advantages(
@@ -145,13 +145,13 @@ def advantages(
 ) -> tuple[Floats, Floats]:
     """Return generalised advantage estimates (GAE) and the value targets that go with them.
 
-    An episode that terminated is followed by nothing, also if it was truncated in the same step; all others, those that
-    were only cut among them, are followed by their bootstrap value.
+    The value after a terminated episode is 0, even if it was truncated in the same step. After all other episodes, those that
+    were only cut included, it is the bootstrap value.
 
     Args:
         rewards: The rewards, `[N]`.
         values: V(obs[t]) of each row, `[N]`.
-        bootstrap_values: V(obs[T]) of each episode, `[B]`. Not read where `terminated`, so it may be anything there.
+        bootstrap_values: V(obs[T]) of each episode, `[B]`. Not read for terminated episodes.
         terminated: Which episodes ended in a terminal state, `[B]`.
         offsets: Where the episodes begin and end, `[B + 1]`.
         discount: The factor per step, in [0, 1].
@@ -176,10 +176,10 @@ def advantages(
     ends, filled = _ends(bounds)
     values_tp1 = np.empty_like(values_t)
     values_tp1[:-1] = values_t[1:]
-    # Written, not multiplied: what is not read must not turn into NaN by 0 × NaN.
+    # Assigned, not multiplied: 0 × NaN would be NaN.
     values_tp1[ends] = np.where(flags, 0.0, bootstraps)[filled]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        # In place: fresh memory costs more than the arithmetic.
+        # In place: allocating memory costs more than the arithmetic.
         deltas_t = np.multiply(values_tp1, gamma, out=values_tp1)
         deltas_t += rewards_t
         deltas_t -= values_t
@@ -189,16 +189,16 @@ def advantages(
 
 
 def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4) -> Floats:
-    """Return `values` with mean 0 and standard deviation 1 over the rows that count, and 0 in all others.
+    """Return `values` with mean 0 and standard deviation 1 over the values that count, and 0 for all others.
 
     Args:
         values: Numbers in any shape.
-        mask: True for what counts, in the same shape (a `loss_mask`); None if everything does. What does not count is not
-            read, so it may be anything.
-        epsilon: The least that is divided by, so that rounding errors are not blown up to signals.
+        mask: True for values that count, in the same shape (a `loss_mask`); None if all values count. Other values are not
+            read, so they may be NaN.
+        epsilon: The smallest divisor, so that rounding errors are not amplified.
 
     Returns:
-        An array in the shape of `values`. If all that counts is the same number, everything is exactly 0.
+        An array in the shape of `values`. If all values that count are equal, the result is exactly 0.
 
     Raises:
         ReturnsError: The mask has another shape or is not boolean, or epsilon is not above 0.
@@ -246,7 +246,7 @@ def _scan(values: Floats, factors: Floats, bounds: Ints, bootstrap: Floats, out:
             first, last = ends.searchsorted(rows.start), ends.searchsorted(rows.stop)
             inner, after = ends[first:last] - start, following[first:last]
             if rows.stop < values.size and (first == last or ends[last - 1] != rows.stop - 1):
-                # An episode that goes on after the chunk: what follows is known already, like a bootstrap.
+                # An episode continues after the chunk; its next sum is known already, like a bootstrap.
                 inner, after = np.append(inner, rows.stop - start - 1), np.append(after, result[rows.stop])
             result[rows] = _chunk_sums(values[rows], factors[rows], inner, after, longest)
     return result
@@ -259,10 +259,10 @@ def _chunk_sums(values: Floats, factors: Floats, ends: Ints, after: Floats, long
     sums[ends] += following
     closed[ends] = 0.0
     found = _doubling_scan(sums, closed, min(longest, sums.size))
-    # One number that is not finite makes the sum of all so.
+    # One number that is not finite makes the total not finite.
     if np.isfinite(found.sum()):
         return found
-    # 0 × NaN is NaN: a factor of 0 at the ends does not stop what is not finite, a mask does.
+    # 0 × NaN is NaN: a factor of 0 at the ends does not stop NaN, a mask does.
     sums = values.copy()
     sums[ends] += following
     left = _steps_left(np.concatenate(([0], ends + 1)))
@@ -270,9 +270,9 @@ def _chunk_sums(values: Floats, factors: Floats, ends: Ints, after: Floats, long
 
 
 def _doubling_scan(sums: Floats, factors: Floats, longest: int) -> Floats:
-    """Let each row see 1, 2, 4, … rows ahead; `sums` and `factors` are overwritten, factors are 0 at the ends.
+    """Add the rows 1, 2, 4, … ahead to each row; `sums` and `factors` are overwritten, factors are 0 at the ends.
 
-    Factors are only ever multiplied, so a small discount fades to 0 and nothing is divided by it.
+    Factors are only multiplied, never divided, so a small discount safely becomes 0.
     """
     scratch, spare = np.empty_like(sums), np.empty_like(sums)
     reach = 1
@@ -288,7 +288,7 @@ def _doubling_scan(sums: Floats, factors: Floats, longest: int) -> Floats:
 
 
 def _masked_scan(sums: Floats, factors: Floats, left: Ints, longest: int) -> Floats:
-    """Do what `_doubling_scan` does, without looking at all at what lies behind an end."""
+    """Return the result of `_doubling_scan` without reading rows after the end of an episode."""
     reach = 1
     while reach < longest:
         near = sums[:-reach]
@@ -301,7 +301,7 @@ def _masked_scan(sums: Floats, factors: Floats, left: Ints, longest: int) -> Flo
 def _windowed_sums(rewards: Floats, discount: float, left: Ints, width: int) -> Floats:
     """Return the discounted sums of `width` rows, or of as many as are left, in log2(width) rounds.
 
-    `power` holds the sums of `reach` rows; those of them whose bits make up `width` are put one behind the other.
+    `power` holds the sums of `reach` rows; the powers in the binary form of `width` are added one after another.
     """
     sums, power = np.zeros_like(rewards), rewards.copy()
     done, reach = 0, 1
@@ -316,24 +316,24 @@ def _windowed_sums(rewards: Floats, discount: float, left: Ints, width: int) -> 
 
 
 def _add_ahead(sums: Floats, others: Floats, ahead: int, discount: float, left: Ints) -> None:
-    """Add to each row what `others` holds `ahead` rows later, if the episode lasts as long."""
+    """Add to each row the row of `others` that lies `ahead` rows later, if it belongs to the same episode."""
     near = sums[: sums.size - ahead]
     np.add(near, discount**ahead * others[ahead:], out=near, where=left[: near.size] > ahead)
 
 
 def _ends(bounds: Ints) -> tuple[Ints, Bools]:
-    """Return the last row of each episode that has one, and which episodes have one."""
+    """Return the last row of each episode that is not empty, and which episodes are not empty."""
     filled = bounds[1:] > bounds[:-1]
     return bounds[1:][filled] - 1, filled
 
 
 def _steps_left(bounds: Ints) -> Ints:
-    """Return for each row how many rows of its episode are left, itself included."""
+    """Return for each row the number of remaining rows of its episode, itself included."""
     left: Ints = np.repeat(bounds[1:], np.diff(bounds)) - np.arange(bounds[-1])
     return left
 
 
-# --- What may enter -------------------------------------------------------------------------------------------------
+# --- Checks of arguments -------------------------------------------------------------------------------------------------
 
 
 def _numbers(name: str, given: ArrayLike) -> Floats:
@@ -348,13 +348,13 @@ def _flat(name: str, given: ArrayLike, size: int | None = None, unit: str = "row
     if array.ndim != 1 or size not in {None, array.size}:
         expected = "[N]" if size is None else f"({size},)"
         raise ReturnsError(
-            f"`{name}`: found shape {array.shape}, expected {expected}. Give one number for each {unit}, flat."
+            f"`{name}`: found shape {array.shape}, expected {expected}. Pass a flat array with one number per {unit}."
         )
     return array
 
 
 def _per(name: str, given: ArrayLike, size: int, unit: str) -> Floats:
-    """Return one number for each row or episode, from as many or from one for all."""
+    """Return one number per row or episode; one number is repeated."""
     array = _numbers(name, given)
     return np.broadcast_to(array, size) if array.ndim == 0 else _flat(name, array, size, unit)
 
@@ -364,32 +364,32 @@ def _bounds(offsets: ArrayLike, rows: int) -> Ints:
     if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
         raise ReturnsError(
             f"`offsets`: found {array.dtype} of shape {array.shape}, expected integers of shape [B + 1]. "
-            f"Without episodes it is [0]."
+            f"Without episodes, pass [0]."
         )
     bounds: Ints = array.astype(np.int64, copy=False)
     if bounds[0] != 0 or bounds[-1] != rows or (bounds[1:] < bounds[:-1]).any():
         shown = np.array2string(bounds, threshold=8, edgeitems=3, separator=", ")
         raise ReturnsError(
-            f"`offsets`: found {shown}, expected to begin with 0, never to fall, and to end with {rows}, the "
-            f"number of rows. Give the cumulated lengths of the episodes."
+            f"`offsets`: found {shown}, expected a sequence that begins with 0, never decreases, and ends with {rows}, the "
+            f"number of rows. Pass the cumulative lengths of the episodes."
         )
     return bounds
 
 
 def _flags(name: str, given: ArrayLike, shape: tuple[int, ...], unit: str) -> Bools:
     array = np.asarray(given)
-    # An empty list has no dtype of its own.
+    # An empty list has no dtype.
     if array.shape != shape or (array.dtype != np.bool_ and array.size):
         raise ReturnsError(
             f"`{name}`: found {array.dtype} of shape {array.shape}, expected bool of shape {shape}. "
-            f"Give one flag for each {unit}."
+            f"Pass one flag per {unit}."
         )
     return array.astype(np.bool_, copy=False)
 
 
 def _fraction(name: str, given: float) -> float:
     if not 0.0 <= given <= 1.0:
-        raise ReturnsError(f"`{name}`: found {given}, expected a number in [0, 1]. 1 means that nothing fades.")
+        raise ReturnsError(f"`{name}`: found {given}, expected a number in [0, 1]. Pass 1 for no discount.")
     return float(given)
 
 

@@ -1,4 +1,4 @@
-"""Numbers that change with the steps taken: how much to explore, for example. They are pure functions of the step."""
+"""Schedules: numbers that are pure functions of the step, such as a decaying exploration rate; and their plain-data form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from episodia.errors import PipelineError
 
 
 class Schedule(ABC):
-    """A number for each step. It has no memory: the same step always gives the same number."""
+    """A number per step. Schedules have no state: the same step always gives the same number."""
 
     @abstractmethod
     def at(self, t: int) -> float:
@@ -24,7 +24,7 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def extremes(self) -> tuple[float, float]:
-        """The smallest and the largest number that the schedule can take."""
+        """The smallest and the largest number of the schedule."""
 
 
 @final
@@ -53,13 +53,13 @@ class ConstantSchedule(Schedule):
 
 @final
 class PiecewiseLinearSchedule(Schedule):
-    """Straight lines between given points; before the first and after the last one, its number stays.
+    """Straight lines between points; constant before the first and after the last point.
 
     Args:
-        points: Pairs of a step and the number at that step, steps in ascending order.
+        points: Pairs of a step and the number at that step, in ascending order of steps.
 
     Raises:
-        PipelineError: If there is no point, or if they are not in order.
+        PipelineError: If there is no point, or if the steps are not ascending.
 
     >>> epsilon = PiecewiseLinearSchedule([(0, 1.0), (100, 0.5)])
     >>> epsilon.at(0), epsilon.at(50), epsilon.at(1_000)
@@ -73,7 +73,7 @@ class PiecewiseLinearSchedule(Schedule):
         if not times or any(late <= early for early, late in pairwise(times)):
             raise PipelineError(
                 f"PiecewiseLinearSchedule: found `points={points!r}`, expected at least one pair of a step and a number, "
-                "with steps in ascending order. Sort them, and give each step one number."
+                "with steps in ascending order. Sort the points, and give each step one number."
             )
         self._times, self._values = np.array(self.points).T
 
@@ -92,12 +92,12 @@ class PiecewiseLinearSchedule(Schedule):
 
 @final
 class ExponentialSchedule(Schedule):
-    """From `start` towards `end`: in each half-life, half of what is left of the way.
+    """Exponential decay from `start` to `end`.
 
     Args:
         start: The number at step 0.
-        end: The number that is approached.
-        half_life: After how many steps half of the way is done.
+        end: The limit.
+        half_life: The number of steps after which the distance to `end` is halved.
 
     Raises:
         PipelineError: If `half_life` is not positive.
@@ -112,7 +112,7 @@ class ExponentialSchedule(Schedule):
         self.half_life = _finite("half_life", half_life)
         if self.half_life <= 0.0:
             raise PipelineError(
-                f"ExponentialSchedule: found `half_life={half_life}`, expected a positive number of steps. Pass one."
+                f"ExponentialSchedule: found `half_life={half_life}`, expected a positive number of steps. Correct it."
             )
 
     def at(self, t: int) -> float:
@@ -121,7 +121,7 @@ class ExponentialSchedule(Schedule):
 
     @property
     def extremes(self) -> tuple[float, float]:
-        """Both ends of the way."""
+        """Start and end, in ascending order."""
         return min(self.start, self.end), max(self.start, self.end)
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ def _is_pair(point: object) -> bool:
 
 
 def as_schedule(value: float | Schedule) -> Schedule:
-    """Return `value` if it is a schedule already, else the one that stays at this number.
+    """Return `value` if it is a schedule, else a `ConstantSchedule` of this number.
 
     >>> as_schedule(0.1)
     ConstantSchedule(0.1)
@@ -142,7 +142,7 @@ def as_schedule(value: float | Schedule) -> Schedule:
 
 
 def schedule_within(name: str, value: float | Schedule, low: float, high: float) -> Schedule:
-    """Return the schedule of a parameter whose numbers have to lie between `low` and `high`.
+    """Return `value` as a schedule, after checking that its numbers lie between `low` and `high`.
 
     Raises:
         PipelineError: If they do not.
@@ -150,12 +150,58 @@ def schedule_within(name: str, value: float | Schedule, low: float, high: float)
     schedule = as_schedule(value)
     smallest, largest = schedule.extremes
     if not low <= smallest <= largest <= high:
-        wanted = f"numbers from {low:g} to {high:g}" if math.isfinite(high) else f"numbers from {low:g} on"
+        wanted = f"numbers from {low:g} to {high:g}" if math.isfinite(high) else f"numbers of at least {low:g}"
         raise PipelineError(f"found `{name}={value!r}`, expected {wanted} at each step. Correct the schedule.")
     return schedule
 
 
 def _finite(name: str, value: Any) -> float:
     if not is_number(value) or math.isinf(value):
-        raise PipelineError(f"found {value!r} in `{name}` of a schedule, expected finite numbers. Pass such a number.")
+        raise PipelineError(f"found {value!r} in `{name}` of a schedule, expected finite numbers. Correct it.")
     return float(value)
+
+
+# Marks a dict as a schedule.
+SCHEDULE_KEY = "schedule"
+
+_SCHEDULES: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
+    "ConstantSchedule": (ConstantSchedule, ("value",)),
+    "ExponentialSchedule": (ExponentialSchedule, ("start", "end", "half_life")),
+    "PiecewiseLinearSchedule": (PiecewiseLinearSchedule, ("points",)),
+}
+
+
+def encoded_schedule(schedule: Schedule) -> dict[str, Any] | None:
+    """Return `schedule` as JSON values, which `decoded_schedule` reads; None for a class outside of the library.
+
+    >>> encoded_schedule(ExponentialSchedule(1.0, 0.0, half_life=10))
+    {'schedule': 'ExponentialSchedule', 'start': 1.0, 'end': 0.0, 'half_life': 10.0}
+    """
+    name = type(schedule).__name__
+    made, arguments = _SCHEDULES.get(name, (None, ()))
+    if made is not type(schedule):
+        return None
+    return {SCHEDULE_KEY: name, **{argument: _listed(getattr(schedule, argument)) for argument in arguments}}
+
+
+def _listed(value: Any) -> Any:
+    return [list(pair) for pair in value] if isinstance(value, tuple) else value
+
+
+def decoded_schedule(data: dict[str, Any]) -> Schedule:
+    """Return the schedule that `encoded_schedule` turned into `data`.
+
+    Raises:
+        PipelineError: If `data` is not from `encoded_schedule`.
+
+    >>> decoded_schedule({"schedule": "ConstantSchedule", "value": 0.5})
+    ConstantSchedule(0.5)
+    """
+    name = data.get(SCHEDULE_KEY)
+    made, arguments = _SCHEDULES.get(name, (None, ())) if isinstance(name, str) else (None, ())
+    if made is None or set(data) != {SCHEDULE_KEY, *arguments}:
+        raise PipelineError(
+            f"schedule: found {repr(data)[:80]}, expected one of {sorted(_SCHEDULES)} with its arguments, such as "
+            f"{{'schedule': 'PiecewiseLinearSchedule', 'points': [[0, 1.0], [1000, 0.1]]}}. Correct it."
+        )
+    return made(**{argument: data[argument] for argument in arguments})

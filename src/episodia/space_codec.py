@@ -1,4 +1,4 @@
-"""Spaces as plain data: JSON values and arrays, compact where bounds are constant, and no code when read back."""
+"""Spaces as plain data (JSON values and arrays), compact for constant bounds; reading them runs no code."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from episodia.trees import frozen
 
 
 def encode_space(space: Space[Any] | None) -> Any:
-    """Return `space` as plain data; a space of a kind that gymnasium does not ship is returned as it is.
+    """Return `space` as plain data; a space of a class outside of gymnasium is returned unchanged.
 
-    Random states of spaces are not kept.
+    The random state of the space is dropped.
 
     >>> encode_space(spaces.Box(0, 255, (84, 84, 4), np.uint8))
     {'space': 'Box', 'low': 0, 'high': 255, 'shape': [84, 84, 4], 'dtype': 'uint8'}
@@ -29,7 +29,7 @@ def encode_space(space: Space[Any] | None) -> Any:
 
 
 def encoded_once(space: Space[Any] | None) -> Any:
-    """Return what `encode_space` returns, worked out once for each space object: not to be changed."""
+    """Return the result of `encode_space`, computed once per space object; callers must not change it."""
     if space is None or type(space) not in _ENCODERS:
         return space
     rules = rules_of(space)
@@ -38,10 +38,10 @@ def encoded_once(space: Space[Any] | None) -> Any:
     return rules.encoded
 
 
-def decode_space(data: Any) -> Space[Any] | None:
+def decode_space(data: object) -> Space[Any] | None:
     """Return the space that `encode_space` turned into `data`; its bounds are read-only.
 
-    Equal data gives the same object, as episodes of one environment share its spaces, unless someone has changed its parts.
+    Equal data gives the same object, because episodes of one environment share its spaces, unless its parts were changed.
     """
     return None if data is None else _decode_any(data)
 
@@ -63,7 +63,7 @@ def _hashable(data: Any) -> Any:
 
 
 class _Encoded(tuple[Any, ...]):
-    """The entries of an encoded space, so that equal spaces are made only once: making them costs more than reading."""
+    """The entries of an encoded space as a cache key, because making a space costs more than reading it."""
 
 
 @lru_cache(maxsize=256)
@@ -83,16 +83,16 @@ def _decode(data: Any) -> Space[Any]:
     if decoder is None:
         raise EpisodeError(
             f"found {data!r}, expected a space made by `encode_space`, one of {sorted(_DECODERS)}. "
-            "The state was written by something else or is damaged."
+            "The state is damaged, or another program wrote it."
         )
     try:
         return decoder(data)  # type: ignore[no-any-return]  # a space
     except EpisodiaError:
         raise
-    except Exception as error:  # whatever gymnasium raises
+    except Exception as error:  # gymnasium may raise anything
         raise EpisodeError(
             f"found {data!r}, expected a space made by `encode_space` ({type(error).__name__}: {error}). "
-            "The state was written by something else or is damaged."
+            "The state is damaged, or another program wrote it."
         ) from error
 
 
@@ -138,7 +138,7 @@ _ENCODERS: dict[type, Any] = {
 
 def _decode_box(data: dict[str, Any]) -> spaces.Box:
     dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
-    # gymnasium moves infinite bounds of integer boxes to the ends of the dtype; whole arrays are taken as they are.
+    # gymnasium moves infinite bounds of integer boxes to the limits of the dtype; it keeps arrays unchanged.
     low, high = (
         np.full(shape, data[side], dtype) if np.ndim(data[side]) == 0 else np.asarray(data[side], dtype)
         for side in ("low", "high")
@@ -150,7 +150,7 @@ def _decode_box(data: dict[str, Any]) -> spaces.Box:
 
 
 def _decode_multi_discrete(data: dict[str, Any]) -> spaces.MultiDiscrete:
-    # States of earlier versions have no shape, but whole lists.
+    # States of earlier versions have no shape, but complete lists.
     nvec, start = (
         np.full(data["shape"], data[name]) if "shape" in data and np.ndim(data[name]) == 0 else np.array(data[name])
         for name in ("nvec", "start")

@@ -1,4 +1,4 @@
-"""What a gymnasium space lets in: which items may enter a column, and whether those inside keep to its bounds."""
+"""Rules of gymnasium spaces for columns: which items may enter, and whether stored items are within bounds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from episodia.spaces import (
     object_leaves,
     short_name,
 )
-from episodia.trees import array_from, describe, frozen, own, private
+from episodia.trees import array_from, describe, frozen, own, private, shortened
+from episodia.types import Item
 
 Admit: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], None]
 
 
-# --- What may enter -------------------------------------------------------------------------------------------------
+# --- Admission -------------------------------------------------------------------------------------------------
 
 
 def admission(space: Space[Any]) -> Admit:
     """Return a function that checks an item against `space` and returns a private copy of it.
 
-    Structure, shape and dtype are checked; bounds are not (see `bounds_check`), because they cost more than storing does.
+    Structure, shape and dtype are checked. Bounds are not (see `bounds_check`), because that costs more than storing.
 
     >>> admission(spaces.Discrete(3))(0.5)
     Traceback (most recent call last):
@@ -51,15 +52,15 @@ def _admission(space: Space[Any], path: str) -> Admit:
     if isinstance(space, spaces.Discrete):
         return _integer_admission(space, path)
     if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        # NumPy finds no integer dtype for uint64 beside int64.
+        # NumPy has no common integer dtype of uint64 and int64.
         return _array_admission(space, path, lambda dtype: dtype.kind in "iub" and dtype != np.uint64)
     if isinstance(space, spaces.Text):
         return _text_admission(space, path)
-    # An object is handed out as it is stored, so it is read-only from the start.
+    # Objects are returned without a copy, so they are read-only from the start.
     return own
 
 
-def _refuse(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
+def _rejection(path: str, found: Any, expected: str, remedy: str) -> SpaceError:
     where = f"at {path}: " if path else ""
     return SpaceError(f"{where}found {describe(found)}, expected {expected}. {remedy}")
 
@@ -69,7 +70,7 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
         (key, _admission(child, f"{path}[{key!r}]"), _free_types(child), *_rows_of(child))
         for key, child in space.spaces.items()
     )
-    keys, count = dict(space.spaces).keys(), len(children)  # as they are now
+    keys, count = dict(space.spaces).keys(), len(children)  # a copy, because the space may change
 
     def admit(item: Any) -> Any:
         if type(item) is dict and len(item) == count:
@@ -91,7 +92,7 @@ def _dict_admission(space: spaces.Dict, path: str) -> Admit:
                 pass
         elif isinstance(item, Mapping) and item.keys() == keys:
             return admit({key: item[key] for key in keys})
-        raise _refuse(path, item, f"a dict with the keys {list(keys)}", "Give every key of the space, and no other.")
+        raise _rejection(path, item, f"a dict with the keys {list(keys)}", "Give every key of the space, and no other.")
 
     return admit
 
@@ -101,7 +102,7 @@ def _tuple_admission(space: spaces.Tuple[Any], path: str) -> Admit:
 
     def admit(item: Any) -> Any:
         if not isinstance(item, (tuple, list)) or len(item) != len(children):
-            raise _refuse(path, item, f"a tuple of {len(children)}", "Give one entry for each part of the space.")
+            raise _rejection(path, item, f"a tuple of {len(children)}", "Give one entry for each part of the space.")
         return tuple(child(entry) for child, entry in zip(children, item, strict=True))
 
     return admit
@@ -121,15 +122,15 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
         else:
             item = array = _as_declared(item, dtype, path, space)
         if array.shape != shape:
-            raise _refuse(
+            raise _rejection(
                 path, item, f"the shape {list(shape)} of {short_name(space)}", "Reshape it, or declare another space."
             )
-        # Python numbers have no dtype of their own: a float fits every float dtype.
+        # Python numbers have no dtype: a float fits every float dtype.
         weak = type(item) in (int, float, bool) and (
             dtype.kind in "fc" or (dtype.kind in "iu" and array.dtype.kind in "ib")
         )
         if not (weak or fits(array.dtype)):
-            raise _refuse(
+            raise _rejection(
                 path,
                 item,
                 f"the dtype {dtype} of {short_name(space)}",
@@ -141,17 +142,17 @@ def _array_admission(space: Space[Any], path: str, fits: Callable[[np.dtype[Any]
 
 
 def _as_declared(item: Any, dtype: np.dtype[Any], path: str, space: Space[Any]) -> np.ndarray:
-    """Return `item` as an array; lists of Python numbers take the dtype of the space if that loses nothing."""
+    """Return `item` as an array; lists of Python numbers take the dtype of the space if that is exact."""
     if isinstance(item, Mapping) or item is None or isinstance(item, (str, bytes)):
-        raise _refuse(path, item, f"an array for {short_name(space)}", "Pass a NumPy array.")
+        raise _rejection(path, item, f"an array for {short_name(space)}", "Pass a NumPy array.")
     if not isinstance(item, (list, tuple)):
         return array_from(item)
     try:
         array = np.asarray(item)
     except ValueError:
-        raise _refuse(path, item, f"an array for {short_name(space)}", "The list is not rectangular.") from None
-    except (RuntimeError, TypeError):  # of tensors that are no arrays
-        raise _refuse(path, item, f"an array for {short_name(space)}", "Pass a list of numbers.") from None
+        raise _rejection(path, item, f"an array for {short_name(space)}", "Make the list rectangular.") from None
+    except (RuntimeError, TypeError):  # tensors that cannot be converted
+        raise _rejection(path, item, f"an array for {short_name(space)}", "Pass a list of numbers.") from None
     if array.dtype.kind not in "iubf":
         return array
     with np.errstate(over="ignore", invalid="ignore"):
@@ -166,11 +167,11 @@ def _integer_admission(space: spaces.Discrete, path: str) -> Admit:
         if type(item) in _INTEGER_TYPES:
             return item
         if isinstance(item, (int, np.integer)):
-            # NumPy finds no integer dtype for uint64 beside int64.
+            # NumPy has no common integer dtype of uint64 and int64.
             return int(item) if type(item) is np.uint64 else item
         if isinstance(item, np.ndarray) and item.shape == () and item.dtype.kind in "iub":
             return int(item) if item.dtype == np.uint64 else private(item)
-        raise _refuse(path, item, f"an integer for {short_name(space)}", "Pass `int(value)`.")
+        raise _rejection(path, item, f"an integer for {short_name(space)}", "Pass `int(value)`.")
 
     return admit
 
@@ -179,18 +180,18 @@ def _text_admission(space: spaces.Text, path: str) -> Admit:
     def admit(item: Any) -> Any:
         if isinstance(item, str):
             return item
-        raise _refuse(path, item, f"a string for {short_name(space)}", "Pass a `str`.")
+        raise _rejection(path, item, f"a string for {short_name(space)}", "Pass a `str`.")
 
     return admit
 
 
-# --- What is inside -------------------------------------------------------------------------------------------------
+# --- Bounds -------------------------------------------------------------------------------------------------
 
 
 def bounds_check(space: Space[Any], path: str = "") -> Check:
-    """Return a function that checks all rows of a batch against `space`, including its bounds, in a few comparisons.
+    """Return a function that checks all rows of a batch against `space` and its bounds.
 
-    NaN is not a violation of bounds. The function raises a `SpaceError` that names the first row and leaf outside.
+    NaN does not violate bounds. The function raises a `SpaceError` that names the first row and leaf outside.
     """
     if isinstance(space, spaces.Dict):
         return _dict_check(space, path)
@@ -206,7 +207,7 @@ def _dict_check(space: spaces.Dict, path: str) -> Check:
 
     def check(batch: Any) -> None:
         if not isinstance(batch, dict) or batch.keys() != children.keys():
-            raise _refuse(path, batch, f"a dict with the keys {list(children)}", OTHER_SPACE)
+            raise _rejection(path, batch, f"a dict with the keys {list(children)}", OTHER_SPACE)
         for key, child in children.items():
             child(batch[key])
 
@@ -218,7 +219,7 @@ def _tuple_check(space: spaces.Tuple[Any], path: str) -> Check:
 
     def check(batch: Any) -> None:
         if not isinstance(batch, tuple) or len(batch) != len(children):
-            raise _refuse(path, batch, f"a tuple of {len(children)}", OTHER_SPACE)
+            raise _rejection(path, batch, f"a tuple of {len(children)}", OTHER_SPACE)
         for child, part in zip(children, batch, strict=True):
             child(part)
 
@@ -227,10 +228,10 @@ def _tuple_check(space: spaces.Tuple[Any], path: str) -> Check:
 
 def _array_check(space: Space[Any], path: str) -> Check:
     low, high = map(_one_if_alike, _bounds(space))
-    # One number for all elements is compared with one number of the whole batch.
+    # If all bounds are equal, the extremes of the whole batch are compared with one number.
     axis, all_hold = (None, bool) if np.ndim(low) == np.ndim(high) == 0 else (0, np.all)
     shape, dtype = space.shape, np.dtype(space.dtype)
-    # Wider floats are the caller's (Python floats are float64), floats in an integer space are not.
+    # Wider floats are accepted (Python floats are float64), floats in an integer space are not.
     kinds = "biuf" if dtype.kind == "f" else "biu"
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
     is_float = dtype.kind == "f"
@@ -238,14 +239,14 @@ def _array_check(space: Space[Any], path: str) -> Check:
 
     def check(batch: Any) -> None:
         if not isinstance(batch, np.ndarray) or batch.shape[1:] != shape or batch.dtype.kind not in kinds:
-            raise _refuse(path, batch[0] if len(batch) else batch, f"items of {short_name(space)}", OTHER_SPACE)
+            raise _rejection(path, batch[0] if len(batch) else batch, f"items of {short_name(space)}", OTHER_SPACE)
         if not batch.size:
             return
         if is_float and batch.dtype.kind == "f" and batch.dtype.itemsize > dtype.itemsize:
             # 0.7 is above a bound of 0.7 that was rounded to float32.
             with np.errstate(over="ignore"):
                 batch = batch.astype(dtype)
-        # Two reductions are several times faster than two comparisons. They are false for NaN, which is looked at closely.
+        # Two reductions are several times faster than two comparisons. NaN makes them false, so rows are compared then.
         is_own_dtype = batch.dtype == dtype or is_float
         above = (cannot_be_below and is_own_dtype) or all_hold(np.minimum.reduce(batch, axis=axis) >= low)
         below = (cannot_be_above and is_own_dtype) or all_hold(np.maximum.reduce(batch, axis=axis) <= high)
@@ -272,8 +273,9 @@ def _object_check(space: Space[Any], path: str) -> Check:
 
 
 def _outside(space: Space[Any], batch: Any, rows: list[int], path: str) -> SpaceError:
+    where, found = f"at {path}: " if path else "", shortened(str(batch[rows[0]]))
     return SpaceError(
-        f"{f'at {path}: ' if path else ''}found {_shorten(batch[rows[0]])} at item {rows[0]} of {len(batch)}, expected "
+        f"{where}found {found} at item {rows[0]} of {len(batch)}, expected "
         f"items inside of {short_name(space)} ({len(rows)} are outside in all). {OTHER_SPACE}"
     )
 
@@ -289,21 +291,16 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any]:
     return 0, 1
 
 
-def _shorten(item: Any) -> str:
-    text = str(item)
-    return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-# --- All of it together ---------------------------------------------------------------------------------------------
+# --- Rules ---------------------------------------------------------------------------------------------
 
 
 class SpaceRules:
-    """What a space says about items, worked out once for a column and all its continuations.
+    """The rules of a space, computed once for a column and its continuations.
 
-    They are those of the space as it was then: `are_current` tells whether its parts are still the same.
+    The parts of a space can change; `are_current` tells whether they did.
 
-    `free_types` may be stored as they are; arrays of `row_dtype` and `row_shape` need a copy only; all else goes through
-    `admit`. Vectors have a `row_length` besides, because two numbers are compared faster than two shapes.
+    Items of `free_types` are stored without a copy; arrays of `row_dtype` and `row_shape` are copied; all other items go
+    through `admit`. Vectors also have a `row_length`, because two numbers are compared faster than two shapes.
     """
 
     __slots__ = (
@@ -322,10 +319,10 @@ class SpaceRules:
     )
 
     def __init__(self, space: Space[Any]) -> None:
-        """Work out the rules of `space`."""
+        """Compute the rules of `space`."""
         self._space = space
         self._containers = containers_of(space)
-        self.encoded: Any = None  # the space as plain data, once `encoded_once` was asked for it
+        self.encoded: Any = None  # the cache of `encoded_once`
         self._fillings: dict[Any, Any] = {}
         self.admit = admission(space)
         self.check_bounds = bounds_check(space)
@@ -335,23 +332,23 @@ class SpaceRules:
         self.row_dtype, self.row_shape, self.row_length = _rows_of(space)
 
     def are_current(self) -> bool:
-        """Tell whether the space still has the parts that it had when the rules were worked out."""
+        """Tell whether the space has the same parts as when the rules were computed."""
         return not self._containers or have_same_parts(self._containers)
 
-    def filling(self, fill: Any) -> Any:
-        """Return a new item of `fill`, which is read-only."""
+    def filling(self, fill: Item) -> Item:
+        """Return a new read-only item with `fill` at all leaves."""
         if self.nested or type(fill) not in (int, float):
             return filled_item(self._space, fill)
         key = type(fill), fill
         if key not in self._fillings:
             self._fillings = {key: filled_item(self._space, fill)}
         filling = self._fillings[key]
-        # A copy: torch, for one, writes into memory that is read-only.
+        # A copy, because torch ignores read-only flags.
         return frozen(filling.copy()) if type(filling) is ndarray else filling
 
 
 def rules_of(space: Space[Any]) -> SpaceRules:
-    """Return the rules of `space`, worked out once for each space object: episodes come and go, their spaces stay."""
+    """Return the rules of `space`, cached per space object, because many episodes share one space."""
     rules = _KNOWN_RULES.get(id(space))
     if rules is None or not rules.are_current():
         if len(_KNOWN_RULES) >= _MOST_RULES:
@@ -360,17 +357,17 @@ def rules_of(space: Space[Any]) -> SpaceRules:
     return rules
 
 
-# By the id of the space, which is nobody else's while the rules keep the space alive.
+# By the id of the space; the rules keep the space alive, so the id stays unique.
 _KNOWN_RULES: dict[int, SpaceRules] = {}
 _MOST_RULES = 256
 
 
 def _rows_of(space: Space[Any]) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, int | None]:
-    """Return dtype, shape and (of vectors only) length of the arrays that need a copy only; None if items are no arrays."""
+    """Return dtype, shape and (for vectors) length of arrays that are only copied; None if items are not arrays."""
     shape = space.shape
     if not (isinstance(space, ARRAY_SPACES) and shape):
         return None, None, None
-    # Of a space that was pickled, the dtype is another object than that of new arrays.
+    # Unpickled spaces have another dtype object than new arrays.
     return np.dtype(np.dtype(space.dtype).type), shape, shape[0] if len(shape) == 1 else None
 
 

@@ -1,7 +1,7 @@
-"""What a gymnasium space says about items: their nesting, what fills a gap, their one-hot form.
+"""Properties of gymnasium spaces: nesting, fill items, one-hot forms.
 
-Leaves are all spaces but `Dict` and `Tuple`. Leaves of fixed shape (Box, Discrete, MultiDiscrete, MultiBinary) become
-arrays; all others (Text, Sequence, Graph, OneOf, a user's own) are kept as objects.
+All spaces except `Dict` and `Tuple` are leaves. Leaves of fixed shape (Box, Discrete, MultiDiscrete, MultiBinary) become
+arrays; all others (Text, Sequence, Graph, OneOf, custom spaces) stay objects.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from gymnasium import Space, spaces
 
 from episodia.errors import EpisodeError, SpaceError
 from episodia.stacking import object_array
-from episodia.trees import describe, frozen
+from episodia.trees import describe, frozen, shortened
+from episodia.types import Item
 
-# What an error says about data that is not in its space.
-OTHER_SPACE = "Correct the data, or declare the space that it has."
+# The remedy in errors about data outside of its space.
+OTHER_SPACE = "Correct the data, or declare another space."
 
 ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class ById:
-    """A space as a key: the same for the same object only. It also keeps the object, and so its id, alive."""
+    """A space as a dict key that equals only the same object; it keeps the space alive, so its id stays unique."""
 
     __slots__ = ("space",)
 
     def __init__(self, space: Space[Any]) -> None:
-        """Stand for `space`."""
+        """Wrap `space`."""
         self.space = space
 
     def __eq__(self, other: object) -> bool:
@@ -39,24 +40,23 @@ class ById:
         return id(self.space)
 
 
-def as_space(space: Any, name: str) -> Space[Any] | None:
+def as_space(space: object, name: str) -> Space[Any] | None:
     """Return `space`, the argument `name`, if it is a space or None.
 
     Raises:
-        SpaceError: For everything else.
+        SpaceError: If it is another object.
     """
     if space is None or isinstance(space, Space):
         return space
     raise SpaceError(
-        f"found `{name}={describe(space)}`, expected a space of gymnasium or None. "
+        f"found `{name}={describe(space)}`, expected a gymnasium space or None. "
         "Pass an object such as `gymnasium.spaces.Discrete(2)`, not its class, its size or its shape."
     )
 
 
 def short_name(space: Space[Any]) -> str:
-    """Return a name of `space` that fits into a message."""
-    text = str(space)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    """Return `space` as text that is short enough for messages."""
+    return shortened(str(space), 80)
 
 
 def structure_of(space: Space[Any]) -> Any:
@@ -65,7 +65,7 @@ def structure_of(space: Space[Any]) -> Any:
 
 
 def object_leaves(space: Space[Any]) -> Any:
-    """Return the nesting of `space` with True at leaves that are kept as objects."""
+    """Return the nesting of `space` with True at leaves that stay objects."""
     return map_space(lambda leaf: not isinstance(leaf, ARRAY_SPACES), space)
 
 
@@ -78,12 +78,12 @@ def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
     return function(space)
 
 
-# The Dict and Tuple spaces within a space, each with the parts that it had.
+# The Dict and Tuple spaces in a space, each with its parts at that time.
 Containers: TypeAlias = tuple[tuple[Any, Any], ...]
 
 
 def containers_of(space: Space[Any]) -> Containers:
-    """Return the Dict and Tuple spaces within `space` with their parts, for `have_same_parts`."""
+    """Return the Dict and Tuple spaces in `space` with their parts, for `have_same_parts`."""
     if isinstance(space, spaces.Dict):
         parts: Any = dict(space.spaces)
         children = parts.values()
@@ -95,8 +95,8 @@ def containers_of(space: Space[Any]) -> Containers:
 
 
 def have_same_parts(containers: Containers) -> bool:
-    """Tell whether each of `containers` has the parts that it had: a Dict space lets one put in others."""
-    # The same objects are found equal before they are compared.
+    """Tell whether each space in `containers` still has its parts; those of Dict spaces can be replaced."""
+    # Identical objects are equal without a comparison.
     return all(space.spaces == parts for space, parts in containers)
 
 
@@ -108,11 +108,11 @@ def empty_batch(space: Space[Any]) -> Any:
     )
 
 
-# --- What fills a gap -----------------------------------------------------------------------------------------------
+# --- Filling -----------------------------------------------------------------------------------------------
 
 
-def filled_item(space: Space[Any], fill: Any) -> Any:
-    """Return an item of the shape and dtype of `space` with `fill` everywhere; NumPy scalars for `Discrete`.
+def filled_item(space: Space[Any], fill: Item) -> Any:
+    """Return an item of `space` with `fill` at all leaves; NumPy scalars for `Discrete`.
 
     >>> filled_item(spaces.Discrete(3), 0)
     np.int64(0)
@@ -120,31 +120,33 @@ def filled_item(space: Space[Any], fill: Any) -> Any:
     return map_space(lambda leaf: _filled_leaf(leaf, fill), space)
 
 
-def _filled_leaf(space: Space[Any], fill: Any) -> Any:
+def _filled_leaf(space: Space[Any], fill: Item) -> Any:
     if isinstance(space, ARRAY_SPACES):
         return filled_array(space.shape, np.dtype(space.dtype), fill)  # type: ignore[arg-type]  # of fixed shape
     return fill
 
 
-def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any) -> Any:
-    """Return a read-only array of `fill`, which must be representable in `dtype`; a scalar if there is no axis."""
+def filled_array(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Item) -> Any:
+    """Return a read-only array of `fill`, which `dtype` must be able to hold; a scalar if `shape` is empty."""
     array = np.empty(shape, dtype)
     array.fill(fitting(fill, dtype))
     if not shape:
-        return array[()]  # as the rows of a column without further axes are
+        return array[()]  # like the rows of a column without further axes
     array.setflags(write=False)
     return array
 
 
-def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
+def fitting(fill: Item, dtype: np.dtype[Any]) -> Any:
     """Return `fill` if `dtype` can hold it, floats up to rounding.
 
     Raises:
-        EpisodeError: For 0.5 in an integer column, -1 in an unsigned one, and the like.
+        EpisodeError: If it cannot, such as 0.5 in an integer column or -1 in an unsigned one.
     """
     kind = dtype.kind
     if kind != "O" and not _is_one_value(fill):
-        raise EpisodeError(f"found `fill={describe(fill)}`, expected one value, which fills a whole item.")
+        raise EpisodeError(
+            f"found `fill={describe(fill)}`, expected one value, which fills a whole item. Pass a number."
+        )
     if kind == "O" or (kind == "f" and type(fill) is float and -6e4 < fill < 6e4) or (fill == 0 and type(fill) is int):
         return fill
     given = np.asarray(fill)
@@ -157,19 +159,19 @@ def fitting(fill: Any, dtype: np.dtype[Any]) -> Any:
             value = None
     if value is None or value.ndim or not (_same_number(value, fill) or (kind in "fc" and np.isfinite(value))):
         raise EpisodeError(
-            f"found `fill={fill!r}`, expected a value that {dtype}, the dtype of this column, can hold. Pass such a value."
+            f"found `fill={fill!r}`, expected a value that {dtype}, the dtype of this column, can hold. Correct it."
         )
     return value[()]
 
 
-def _is_one_value(fill: Any) -> bool:
+def _is_one_value(fill: Item) -> bool:
     try:
         return not np.ndim(fill)
-    except (TypeError, ValueError):  # what NumPy makes no array of, such as a ragged list
+    except (TypeError, ValueError):  # values that cannot become an array, such as a ragged list
         return False
 
 
-def _same_number(value: np.ndarray, fill: Any) -> bool:
+def _same_number(value: np.ndarray, fill: Item) -> bool:
     return bool(value == fill or (value != value and fill != fill))  # noqa: PLR0124  # true for NaN only
 
 
@@ -177,7 +179,7 @@ def _same_number(value: np.ndarray, fill: Any) -> bool:
 
 
 def one_hot_space(space: Space[Any]) -> Space[Any]:
-    """Return the space of what `one_hot` makes of items of `space`."""
+    """Return the space of the items that `one_hot` returns for `space`."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: one_hot_space(child) for key, child in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
@@ -189,7 +191,7 @@ def one_hot_space(space: Space[Any]) -> Space[Any]:
     return space
 
 
-def one_hot(space: Space[Any], batch: Any) -> Any:
+def one_hot(space: Space[Any], batch: Item) -> Item:
     """Return `batch` (or one item) with Discrete leaves one-hot and MultiDiscrete leaves as joined one-hots.
 
     >>> one_hot(spaces.Discrete(3, start=1), np.array([1, 3]))
@@ -202,7 +204,7 @@ def one_hot(space: Space[Any], batch: Any) -> Any:
         return tuple(one_hot(child, part) for child, part in zip(space.spaces, batch, strict=True))
     if isinstance(space, spaces.Discrete):
         if type(batch) is int and 0 <= batch - space.start < space.n:
-            # A copy: torch, for one, writes into memory that is read-only.
+            # A copy, because torch ignores read-only flags.
             return frozen(_identity(int(space.n))[batch - space.start].copy())
         return frozen(_one_hot_leaf(np.asarray(batch) - space.start, int(space.n), space))
     if isinstance(space, spaces.MultiDiscrete):

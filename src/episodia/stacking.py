@@ -1,4 +1,4 @@
-"""Items stacked into batches, and batches taken apart again: what becomes of many steps in one array."""
+"""Stacking items into batches, and splitting batches into items."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 
 from episodia.errors import ShapeError
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, describe, freeze, is_nested, rebuild_tuple
+from episodia.types import Item
 
 
-def stack(items: list[Any], is_object: Any = None) -> Any:
-    """Return the batch of `items`: the columns of an array, of a dict, or of a tuple.
+def stack(items: list[Item], is_object: Item | None = None) -> Item:
+    """Return `items` as one batch: an array, or a dict or tuple of arrays.
 
     Args:
-        items: At least one item; all nested alike.
-        is_object: The same nesting with True where leaves are objects that must not be stacked.
+        items: At least one item; all items have the same nesting.
+        is_object: The same nesting with True at leaves that are objects, which are not stacked.
 
     Raises:
         ShapeError: If items differ in nesting or shape.
@@ -37,7 +38,7 @@ def stack(items: list[Any], is_object: Any = None) -> Any:
 def _stack(items: list[Any], is_object: Any, path: str) -> Any:
     first = items[0]
     if is_object is True:
-        # The items of an object column are handed out as they are.
+        # Getters return the items of an object column without a copy.
         return object_array([freeze(item) for item in items])
     if isinstance(first, dict):
         _check_all(items, path, lambda item: isinstance(item, dict) and item.keys() == first.keys())
@@ -117,8 +118,8 @@ def _stack_arrays(items: list[np.ndarray], path: str) -> np.ndarray:
 def joined_rows(items: Sequence[Any], *, alike: bool = False) -> np.ndarray | None:
     """Return `items` as the rows of one new array; None if they are not plain arrays of one shape and dtype.
 
-    Joining their bytes takes a third of the time of `np.concatenate`. It is left to that above 4 MB, where NumPy asks the
-    system for large pages. Looking at all items takes longer than joining them: `alike` says that there is no need to.
+    Joining bytes takes a third of the time of `np.concatenate`. Above 4 MB the result is None, because NumPy is faster with
+    large pages. Checking all items takes longer than joining them; `alike` skips the check.
 
     >>> joined_rows([np.array([1, 2]), np.array([3, 4])])
     array([[1, 2],
@@ -133,7 +134,7 @@ def joined_rows(items: Sequence[Any], *, alike: bool = False) -> np.ndarray | No
         if not (alike or _are_alike(items, first)):
             return None
         return np.frombuffer(bytearray().join(items), first.dtype).reshape(count, *first.shape)
-    except (AttributeError, BufferError, TypeError, ValueError):  # not all are arrays, or not contiguous ones
+    except (AttributeError, BufferError, TypeError, ValueError):  # some items are not arrays, or not contiguous
         return None
 
 
@@ -143,7 +144,7 @@ def _are_alike(items: Sequence[Any], first: np.ndarray) -> bool:
         return False
     if len(shape) != 1:
         return countOf(map(_SHAPE_OF, items), shape) == len(items)
-    # Two integers are made faster than a tuple of one.
+    # Two integers are compared faster than two tuples.
     return countOf(map(_NDIM_OF, items), 1) == countOf(map(len, items), shape[0]) == len(items)
 
 
@@ -163,45 +164,45 @@ def _check_all(items: list[Any], path: str, fits: Callable[[Any], bool]) -> None
     for position, item in enumerate(items):
         if not fits(item):
             raise ShapeError(
-                f"found items{path} that do not fit together: item 0 is {describe(items[0])}, item {position} is "
+                f"found different items{path}: item 0 is {describe(items[0])}, item {position} is "
                 f"{describe(item)}. Expected one nesting and one shape in all items of a finalized column. Pad or flatten "
                 "them first, or declare a space of variable size (Sequence, Text, Graph)."
             )
 
 
 def _check_promotion(items: list[Any], batch: np.ndarray, path: str) -> None:
-    """Refuse a common dtype that cannot hold what was given, such as float64 for integers above 2**53."""
+    """Reject a common dtype that cannot hold the items exactly, such as float64 for integers above 2**53."""
     if batch.dtype.kind not in "fc":
         return
     for position, item in enumerate(items):
         if not holds_exactly(batch.dtype, np.asarray(item)):
             raise ShapeError(
-                f"found the integer {describe(item)} at item {position}{path}, which cannot be held exactly beside floats "
-                f"({batch.dtype}). Expected one dtype. Cast all items to it first."
+                f"found the integer {describe(item)} at item {position}{path}, which floats ({batch.dtype}) cannot hold "
+                "exactly; expected one dtype. Cast all items to one dtype first."
             )
 
 
 def holds_exactly(dtype: np.dtype[Any], values: np.ndarray) -> bool:
-    """Tell whether integers keep their values when they are stored as `dtype`; everything else may be rounded.
+    """Tell whether integers keep their values when they are stored as `dtype`; other numbers may be rounded.
 
     >>> holds_exactly(np.dtype(np.float64), np.array(2**53 + 1))
     False
     """
     if values.dtype.kind not in "iu" or dtype.kind not in "fc":
         return True
-    # Python compares integers and floats without rounding either.
+    # Python compares integers with floats exactly.
     return bool(values.astype(dtype).real.tolist() == values.tolist())
 
 
 def object_array(items: list[Any]) -> np.ndarray:
-    """Return a one-dimensional object array that holds `items` as they are."""
+    """Return a one-dimensional object array of `items`, which are not converted."""
     array = np.empty(len(items), object)
     for position, item in enumerate(items):
         array[position] = item
     return array
 
 
-def unstack(batch: Any) -> list[Any]:
+def unstack(batch: Item) -> list[Item]:
     """Return the items of `batch`, the inverse of `stack`."""
     if isinstance(batch, np.ndarray):
         return list(batch)

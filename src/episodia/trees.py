@@ -1,8 +1,8 @@
-"""Nested items: dicts and tuples, to any depth, with arrays or scalars at the leaves.
+"""Nested items: dicts and tuples of any depth, with arrays or scalars at the leaves.
 
-An *item* is what one time step holds (an observation, an action). A *batch* is the same nesting with arrays at the leaves
-whose first axis is time. Plain recursion over columns is used instead of dm-tree: it is several times faster here, and it
-takes dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
+An *item* is the content of one time step (an observation, an action). A *batch* has the same nesting, with arrays at the
+leaves whose first axis is time. Plain recursion is used instead of dm-tree: it is several times faster here, and it accepts
+dict keys of mixed types (see `docs/decisions/0002-nested-items.md`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from episodia.errors import EpisodeError, ShapeError
+from episodia.types import Item
 
 # Immutable leaves, which need no copy.
 SCALAR_TYPES = frozenset(
@@ -26,7 +27,7 @@ SCALAR_TYPES = frozenset(
 PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in SCALAR_TYPES if issubclass(kind, np.generic))
 
 
-def own(item: Any) -> Any:
+def own(item: Item) -> Item:
     """Return a private, read-only copy of `item`; lists become arrays.
 
     >>> array = np.zeros(2)
@@ -40,8 +41,8 @@ def own(item: Any) -> Any:
     return freeze(private(item))
 
 
-def private(item: Any) -> Any:
-    """Return a private copy of `item`, as `own` does, for someone who makes it read-only before handing it out."""
+def private(item: Item) -> Item:
+    """Return a private copy of `item`, like `own`, but writable; the caller makes it read-only before returning it."""
     kind = type(item)
     if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
         return item.copy()
@@ -64,49 +65,49 @@ def private(item: Any) -> Any:
     return _private_unusual(item)
 
 
-def own_all(items: Sequence[Any]) -> list[Any]:
+def own_all(items: Sequence[Item]) -> list[Item]:
     """Return private, read-only copies of all `items`."""
     return freeze(private_all(items))  # type: ignore[no-any-return]  # the list
 
 
-def private_all(items: Sequence[Any]) -> list[Any]:
+def private_all(items: Sequence[Item]) -> list[Item]:
     """Return private copies of all `items`."""
     if SCALAR_TYPES.issuperset(map(type, items)):
         return list(items)
     return [private(item) for item in items]
 
 
-def _private_unusual(item: Any) -> Any:
+def _private_unusual(item: Item) -> Item:
     if isinstance(item, Mapping):
         return {key: private(value) for key, value in item.items()}
     if isinstance(item, list):
         item = _array_from_list(item)
     elif not isinstance(item, np.ndarray):
         if not hasattr(item, "__array__") or isinstance(item, np.generic):
-            return item  # an opaque object: a leaf of its own
+            return item  # an opaque object is a leaf
         item = array_from(item)  # a tensor, for example
     if item.dtype.hasobject:
         copy = np.empty(item.shape, object)
         for position in np.ndindex(item.shape):
             copy[position] = private(item[position])
     else:
-        # Foreign byte orders hold the same values, but torch refuses them.
+        # torch rejects foreign byte orders.
         copy = np.array(item, dtype=item.dtype.newbyteorder("="), subok=False)
     return copy
 
 
-def array_from(item: Any) -> np.ndarray:
+def array_from(item: object) -> np.ndarray:
     """Return `item`, a tensor for example, as an array.
 
     Raises:
-        EpisodeError: If it does not become one.
+        EpisodeError: If it cannot be converted.
     """
     try:
         return np.asarray(item)
     except (RuntimeError, TypeError, ValueError) as error:
         raise EpisodeError(
-            f"found {describe(item)}, which does not become an array ({error}); expected a NumPy array. "
-            "Of a tensor, pass `tensor.detach().cpu().float().numpy()`."
+            f"found {describe(item)}, which cannot be converted to an array ({error}); expected a NumPy array. "
+            "For a tensor, pass `tensor.detach().cpu().float().numpy()`."
         ) from error
 
 
@@ -115,14 +116,14 @@ def _array_from_list(items: list[Any]) -> np.ndarray:
         array = np.array(items)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
-            f"found a list that is no rectangular array ({error}), expected one: lists are taken as arrays. "
+            f"found a list that is not rectangular ({error}), expected one that is, because lists become arrays. "
             "Pass a tuple or a dict for nested items."
         ) from error
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
-def as_rows(column: Any) -> np.ndarray:
-    """Return `column`, an array or what becomes one, as an array.
+def as_rows(column: object) -> np.ndarray:
+    """Return `column`, an array or a value that can be converted, as an array.
 
     Raises:
         ShapeError: If its rows have different shapes.
@@ -133,15 +134,15 @@ def as_rows(column: Any) -> np.ndarray:
         return np.asarray(column)
     except ValueError as error:
         raise ShapeError(
-            f"found {describe(column)}, which is no rectangular array, expected rows of one shape. Pad them, or pass a list "
+            f"found {describe(column)}, which is not rectangular, expected rows of one shape. Pad the rows, or pass a list "
             "of items."
         ) from error
 
 
-def own_info(value: Any) -> Any:
+def own_info(value: Item) -> Item:
     """Return a private copy of an info: containers are rebuilt, arrays copied and read-only, other objects shared.
 
-    Unlike in `own`, lists stay lists: an info is never stacked.
+    Unlike `own`, it keeps lists, because infos are never stacked.
     """
     if isinstance(value, np.ndarray):
         return own(value)
@@ -154,8 +155,8 @@ def own_info(value: Any) -> Any:
     return value
 
 
-def fresh(item: Any) -> Any:
-    """Return `item` in new containers and views, so that whoever gets it cannot change ours; memory is shared."""
+def fresh(item: Item) -> Item:
+    """Return `item` in new containers and views, so that callers cannot change the original; memory is shared."""
     if type(item) is np.ndarray and not item.dtype.hasobject:
         return item[...]
     if isinstance(item, dict):
@@ -170,7 +171,7 @@ def fresh(item: Any) -> Any:
 
 
 def fresh_objects(array: np.ndarray) -> np.ndarray:
-    """Return an object array with new containers for those that it holds."""
+    """Return an object array with new containers in place of its own."""
     if SCALAR_TYPES.issuperset(map(type, array.flat)):
         return array[...]
     copy = np.empty(array.shape, object)
@@ -185,7 +186,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def freeze(item: Any) -> Any:
+def freeze(item: Item) -> Item:
     """Make the arrays of a private item read-only, and return it."""
     if isinstance(item, np.ndarray):
         if item.dtype.hasobject:
@@ -199,7 +200,7 @@ def freeze(item: Any) -> Any:
     return item
 
 
-def is_nested(item: Any) -> bool:
+def is_nested(item: object) -> bool:
     """Tell whether `item`, a private copy, is a container rather than a leaf."""
     return isinstance(item, (dict, tuple))
 
@@ -211,8 +212,8 @@ def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ..
     return tuple(values)
 
 
-def map_batch(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
-    """Apply `function` to the leaves of `batch`, and to what `others` hold in the same places."""
+def map_batch(function: Callable[..., Any], batch: Item, *others: Item) -> Item:
+    """Apply `function` to the leaves of `batch` and to the leaves of `others` at the same places."""
     if isinstance(batch, dict):
         return {key: map_batch(function, value, *(other[key] for other in others)) for key, value in batch.items()}
     if isinstance(batch, tuple):
@@ -221,7 +222,7 @@ def map_batch(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
     return function(batch, *others)
 
 
-def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(batch: Item, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield `(path, leaf)` for every leaf, with paths such as `['camera'][0]`.
 
     >>> list(leaves({"a": (1, 2)}))
@@ -237,16 +238,16 @@ def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, batch
 
 
-def batch_length(batch: Any) -> int:
+def batch_length(batch: Item) -> int:
     """Return the length of the time axis, after checking that all leaves agree on it."""
     if type(batch) is np.ndarray and batch.ndim:
         return len(batch)
     lengths = {path: len(leaf) for path, leaf in leaves(batch) if np.ndim(leaf)}
     if not any(leaves(batch)):
         raise EpisodeError(
-            f"found items without any content ({describe(batch)}), expected at least one array or number in each: nothing "
-            "tells how many there are once they are arrays. Keep the episode growing, or use `Discrete(1)` for what tells "
-            "nothing."
+            f"found items without content ({describe(batch)}), expected at least one array or number in each, because "
+            "arrays of them have no length otherwise. Do not finalize the episode, or use `Discrete(1)` for empty "
+            "observations."
         )
     if len(set(lengths.values())) != 1 or len(lengths) != sum(1 for _ in leaves(batch)):
         raise EpisodeError(
@@ -256,7 +257,7 @@ def batch_length(batch: Any) -> int:
     return next(iter(lengths.values()))
 
 
-def equal(left: Any, right: Any) -> bool:
+def equal(left: object, right: object) -> bool:
     """Compare two nested items or batches by value; NaN equals NaN, dtypes may differ."""
     if isinstance(left, Mapping) or isinstance(right, Mapping):
         if not (isinstance(left, Mapping) and isinstance(right, Mapping)) or left.keys() != right.keys():
@@ -267,7 +268,7 @@ def equal(left: Any, right: Any) -> bool:
     return _equal_leaves(left, right)
 
 
-def _equal_leaves(left: Any, right: Any) -> bool:
+def _equal_leaves(left: Item, right: Item) -> bool:
     if not (isinstance(left, np.ndarray) or isinstance(right, np.ndarray)):
         # The second comparison is true for NaN only.
         return bool(left == right or (left != left and right != right))  # noqa: PLR0124  # NaN
@@ -281,8 +282,8 @@ def _equal_leaves(left: Any, right: Any) -> bool:
     return bool(np.array_equal(left, right))
 
 
-def describe(item: Any) -> str:
-    """Say in a few words what `item` is, for messages.
+def describe(item: object) -> str:
+    """Return a short description of `item` for messages.
 
     >>> describe({"camera": np.zeros((2, 2), np.uint8), "speed": 1.5})
     "{'camera': uint8[2, 2], 'speed': 1.5}"
@@ -293,5 +294,13 @@ def describe(item: Any) -> str:
         return "(" + ", ".join(map(describe, item)) + ("," if len(item) == 1 else "") + ")"
     if isinstance(item, np.ndarray):
         return f"{item.dtype}{list(item.shape)}"
-    text = repr(item)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(repr(item), 60)
+
+
+def shortened(text: str, longest: int = 120) -> str:
+    """Return `text`, cut to `longest` characters; three dots mark a cut.
+
+    >>> shortened("a long story", 8)
+    'a lon...'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

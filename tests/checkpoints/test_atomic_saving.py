@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from episodia.checkpoints import directory as directories
 from episodia.checkpoints import load_state, safe_files, save_state
+from episodia.checkpoints import save_and_load as directories
 from episodia.errors import CheckpointError
 
 
@@ -55,7 +55,7 @@ def test_what_is_no_checkpoint_is_not_overwritten(tmp_path, kind):
         path.mkdir()
         (path / "notes").write_text("mine")
 
-    with pytest.raises(CheckpointError, match="found something else than a checkpoint"):
+    with pytest.raises(CheckpointError, match="found other files"):
         save_state(path, {"x": 1})
     assert names(tmp_path) == ["mine"]
 

@@ -224,7 +224,7 @@ LENIENT = {
 def test_json_that_no_checkpoint_has_is_refused(saved, content):
     forged(saved, state=content, tensors=safetensors.torch.save({}))
 
-    refused(saved, file_of(saved, "state"), "found what is no JSON")
+    refused(saved, file_of(saved, "state"), "found invalid or too deeply nested JSON")
 
 
 LEAVES = {
@@ -248,7 +248,7 @@ def test_tensors_that_no_checkpoint_has_are_refused(saved, name):
     entry, tensor = LEAVES[name]
     forged(saved, state=json.dumps({"a": entry}).encode(), tensors=safetensors.torch.save({"x": tensor}))
 
-    refused(saved, file_of(saved, "state"), "the content 'x' that cannot be read")
+    refused(saved, file_of(saved, "state"), "the tensor 'x', which cannot be read")
 
 
 HEADER = b'{"w":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
@@ -271,7 +271,7 @@ def test_forged_tensors_are_refused_and_run_nothing(saved, content, monkeypatch)
     monkeypatch.chdir(saved)
     forged(saved, tensors=content)
 
-    refused(saved, file_of(saved, "tensors"), "no safetensors file")
+    refused(saved, file_of(saved, "tensors"), "an invalid safetensors file")
     assert not (saved / "harm").exists()
 
 
@@ -290,7 +290,7 @@ def test_a_pipe_is_not_waited_for(saved, part):
     file.unlink()
     os.mkfifo(file)
 
-    refused(saved, file, "something that is no file")
+    refused(saved, file, "not a plain file")
 
 
 @pytest.mark.parametrize("part", PARTS)

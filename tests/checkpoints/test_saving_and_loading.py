@@ -155,7 +155,7 @@ def nested(depth):
         ({"a": torch.zeros(2, device="meta")}, r"found a tensor .* on meta"),
         ({"a": nested(100)}, r"found more than 64 levels"),
         ({"a": 1 << 5000}, r"found an integer of 5001 bits"),
-        ({"a": "x" * (1 << 24)}, r"found 16777224 bytes beside tensors and arrays"),
+        ({"a": "x" * (1 << 24)}, r"found 16777224 bytes of JSON, without tensors and arrays"),
         ({"a": np.zeros([1] * 40, np.complex64)}, r"state\['a'\]: found 40 axes, expected at most 32"),
         ({"a": np.zeros([1] * 40)}, r"state\['a'\]: found 40 axes"),
         ({"a": torch.zeros([1] * 70)}, r"state\['a'\]: found 70 axes"),

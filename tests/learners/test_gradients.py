@@ -208,10 +208,10 @@ def test_weights_that_do_not_fit_are_an_error(weights):
 @pytest.mark.parametrize(
     ("weights", "problem"),
     [
-        ({"left": 1, "rihgt": 2}, r"none for \['right'\], and some for \['rihgt'\]"),
-        ({"left": 1}, r"none for \['right'\]"),
-        ({}, r"none for \['left', 'right'\]"),
-        ({"left": 1, "right": 1, "third": 0}, r"some for \['third'\]"),
+        ({"left": 1, "rihgt": 2}, r"lack \['right'\] and name \['rihgt'\]"),
+        ({"left": 1}, r"lack \['right'\]"),
+        ({}, r"lack \['left', 'right'\]"),
+        ({"left": 1, "right": 1, "third": 0}, r"name \['third'\]"),
     ],
 )
 def test_weights_by_module_that_miss_a_module_are_an_error_and_change_nothing(weights, problem):

@@ -15,7 +15,7 @@ from episodia.learners import (
     ClipByGlobalNorm,
     ClipByNorm,
     ClipByValue,
-    Evaluation,
+    EvaluatedSteps,
     GradientFunction,
     Learner,
     OptimizerConfig,
@@ -174,8 +174,8 @@ MAKING_CALLS = {
         clip.__name__: lambda junk, clip=clip: made_and_used(PPOConfig(gradient_processors=(clip(junk),)))
         for clip in (ClipByGlobalNorm, ClipByNorm, ClipByValue)
     },
-    "Evaluation(module)": lambda junk: Evaluation(junk, BATCH["default_policy"]),
-    "Evaluation(batch)": lambda junk: Evaluation(module(), junk),
+    "EvaluatedSteps(module)": lambda junk: EvaluatedSteps(junk, BATCH["default_policy"]),
+    "EvaluatedSteps(batch)": lambda junk: EvaluatedSteps(module(), junk),
     "default_pipeline(config)": default_pipeline,
     "minibatches(batch)": lambda junk: list(minibatches(junk)),
     "minibatches(columns)": lambda junk: list(minibatches({"default_policy": junk})),

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from episodia import SingleAgentEpisode
 from episodia.errors import LearnerError
-from episodia.learners import A2CConfig, AlgorithmConfig, Evaluation, Learner, PPOConfig, ReinforceConfig
+from episodia.learners import A2CConfig, AlgorithmConfig, EvaluatedSteps, Learner, PPOConfig, ReinforceConfig
 from episodia.learners.algorithms.ppo import clipped_surrogates
 from episodia.modules import dist_for
 from tables import Table, softmax
@@ -287,8 +287,8 @@ def test_a_loss_or_a_metric_with_axes_is_refused(part):
             return {}
 
         def loss(self, module, batch, coefficients):
-            logp = Evaluation(module, batch).logp()
+            logp = EvaluatedSteps(module, batch).logp()
             return (logp, {}) if part == "loss" else (logp.mean(), {"metric": logp})
 
-    with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], and not that of one number"):
+    with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], not that of one number"):
         gradients(Wide(), batch())

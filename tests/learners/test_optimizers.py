@@ -38,14 +38,14 @@ def changed(made, **kwargs):
 def test_components_without_an_optimizer_are_frozen():
     found = changed(learner(OptimizerConfig(components=("critic", "critic_head"))))
 
-    names = ("critic.0.weight", "critic.0.bias", "critic_head.weight", "critic_head.bias")
+    names = ("critic.tower.0.weight", "critic.tower.0.bias", "critic_head.weight", "critic_head.bias")
     assert found == {f"default_policy.{name}" for name in names}
 
 
 def test_a_component_ends_at_a_dot():
     found = changed(learner(OptimizerConfig(components=("actor",))))
 
-    assert found == {"default_policy.actor.0.weight", "default_policy.actor.0.bias"}
+    assert found == {"default_policy.actor.tower.0.weight", "default_policy.actor.tower.0.bias"}
 
 
 def test_each_optimizer_has_its_own_class_and_learning_rate():
@@ -88,19 +88,21 @@ def test_a_learning_rate_of_0_changes_nothing():
 
 
 def test_a_component_that_is_not_there_is_an_error_that_lists_what_is():
-    with pytest.raises(LearnerError, match=r"found the component 'acting'.*'actor.0', 'actor_head'"):
+    with pytest.raises(LearnerError, match=r"found the component 'acting'.*'actor.tower.0', 'actor_head'"):
         learner(OptimizerConfig(components=("acting",)))
 
 
 def test_two_optimizers_for_one_parameter_are_an_error():
-    with pytest.raises(LearnerError, match=r"optimizer 1: found the parameter 'actor.0.weight', which optimizer 0"):
+    with pytest.raises(
+        LearnerError, match=r"optimizer 1: found the parameter 'actor.tower.0.weight', which optimizer 0"
+    ):
         learner(OptimizerConfig(), OptimizerConfig(components=("actor",)))
 
 
 def test_a_shared_module_has_one_optimizer_under_all_its_names():
     shared = mlp()
 
-    with pytest.raises(LearnerError, match="which optimizer 0 is responsible for already"):
+    with pytest.raises(LearnerError, match="which optimizer 0 trains already"):
         learner(
             OptimizerConfig(components=("left",)),
             OptimizerConfig(components=("right",)),
@@ -121,7 +123,7 @@ def test_parameters_that_want_no_gradients_stay():
     found = changed(learner(OptimizerConfig(), modules=module))
 
     assert not any("critic_head" in name for name in found)
-    assert "default_policy.critic.0.weight" in found
+    assert "default_policy.critic.tower.0.weight" in found
 
 
 def test_fused_kernels_are_left_to_who_asks_otherwise():
@@ -170,12 +172,12 @@ def test_a_memory_that_lacks_something_is_refused_and_changes_nothing(config):
     made, other = resumed_and_not(config)
     other.update([drive(3)])
     state, before = other.get_state(), str(made.get_state())
-    memory = state["optimizers"][0]["parameters"].get("actor.0.weight", {})
+    memory = state["optimizers"][0]["parameters"].get("actor.tower.0.weight", {})
     names = [name for name, value in memory.items() if value is not None]
 
     for name in names:
         kept = memory.pop(name)
-        with pytest.raises(LearnerError, match=rf"memory of 'actor.0.weight', expected .*{name}"):
+        with pytest.raises(LearnerError, match=rf"memory of 'actor.tower.0.weight', expected .*{name}"):
             made.set_state(state)
         memory[name] = kept
 

@@ -7,7 +7,7 @@ import torch
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia import Columns
-from episodia.learners import A2CConfig, Evaluation, Learner, PPOConfig, ReinforceConfig, minibatches
+from episodia.learners import A2CConfig, EvaluatedSteps, Learner, PPOConfig, ReinforceConfig, minibatches
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from recall_games import ACTIONS as SAID
 from recall_games import OBSERVATIONS as SHOWN
@@ -86,7 +86,7 @@ def test_the_ratio_of_ppo_is_1_before_the_first_gradient_step(module):
     batch = learner.batch_of(episodes)
 
     for parts in minibatches(batch, minibatch_size=16):
-        steps = Evaluation(module, parts["default_policy"].columns)
+        steps = EvaluatedSteps(module, parts["default_policy"].columns)
         ratios = (steps.logp() - steps.column(Columns.ACTION_LOGP)).exp()
         torch.testing.assert_close(ratios, torch.ones_like(ratios), rtol=0.0, atol=1e-6)
 
@@ -109,5 +109,5 @@ def test_logp_is_the_same_bits_if_all_rows_are_evaluated_together(module):
 
     columns = Learner(module, PPOConfig(max_seq_len=1)).batch_of(episodes)["default_policy"]
 
-    steps = Evaluation(module, columns)
+    steps = EvaluatedSteps(module, columns)
     assert torch.equal((steps.logp() - steps.column(Columns.ACTION_LOGP)).exp(), torch.ones(64))

@@ -18,7 +18,7 @@ from episodia.learners import (
     AdaptiveKL,
     AlgorithmConfig,
     ClipByNorm,
-    Evaluation,
+    EvaluatedSteps,
     GradientFunction,
     Learner,
     OptimizerConfig,
@@ -99,15 +99,15 @@ class Own(AlgorithmConfig):
         return {}
 
     def loss(self, module, batch, coefficients):
-        return self.of(Evaluation(module, batch).logp())
+        return self.of(EvaluatedSteps(module, batch).logp())
 
 
 LOSSES = {
-    "is detached": (lambda logp: (logp.mean().detach(), {}), "depend on none of the weights"),
-    "is a constant": (lambda _: (torch.tensor(3.0), {}), "depend on none of the weights"),
+    "is detached": (lambda logp: (logp.mean().detach(), {}), "do not depend on any trained weight"),
+    "is a constant": (lambda _: (torch.tensor(3.0), {}), "do not depend on any trained weight"),
     "is nothing": (lambda _: None, "it returned NoneType"),
     "is alone": (lambda logp: logp.mean(), "it returned Tensor"),
-    "has a plain metric": (lambda logp: (logp.mean(), {"kl": 0.5}), "'kl' is 0.5, and no tensor"),
+    "has a plain metric": (lambda logp: (logp.mean(), {"kl": 0.5}), "'kl' is 0.5, not a tensor"),
     "was differentiated before": (lambda logp: (_used_up(logp.mean()), {}), "cannot be differentiated"),
     "is complex": (lambda logp: (logp.mean() * 1j, {}), "cannot be differentiated"),
 }
@@ -193,7 +193,7 @@ def test_a_class_is_no_gradient_processor():
 @pytest.mark.parametrize(
     ("optimizers", "problem"),
     [
-        ((), "found none, expected at least one"),
+        ((), "found no optimizer, expected at least one"),
         ((OptimizerConfig(optimizer=torch.optim.LBFGS),), "LBFGS, which needs more than gradients"),
         ((OptimizerConfig(optimizer=torch.optim.SparseAdam),), "SparseAdam, which needs more than gradients"),
     ],
@@ -375,7 +375,7 @@ def test_a_rule_that_fails_is_told_after_the_update_was_counted(returned):
     object.__setattr__(config, "kl_coefficient", Failing(returned))
     learner = Learner(mlp(), config, seed=0)
 
-    with pytest.raises(LearnerError, match=r"a rule (failed|has returned)"):
+    with pytest.raises(LearnerError, match=r"a rule that (failed|returned)"):
         learner.update([drive(5)])
 
     assert learner.num_steps == 5

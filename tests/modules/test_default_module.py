@@ -146,9 +146,9 @@ def called(net, act):
     ("options", "acting", "valuing"),
     [
         ({}, {"actor", "actor_head"}, {"critic", "critic_head"}),
-        ({"shared": True}, {"bottom", "actor_head"}, {"bottom", "critic_head"}),
+        ({"shared": True}, {"trunk", "actor_head"}, {"trunk", "critic_head"}),
         ({"recurrent": "gru"}, {"actor", "critic", "actor_head"}, {"critic", "critic_head"}),
-        ({"recurrent": "lstm", "shared": True}, {"bottom", "actor_head"}, {"bottom", "critic_head"}),
+        ({"recurrent": "lstm", "shared": True}, {"trunk", "actor_head"}, {"trunk", "critic_head"}),
     ],
     ids=["separate", "shared", "gru", "shared lstm"],
 )
@@ -169,12 +169,12 @@ def test_a_separate_critic_is_reached_by_its_own_loss_only():
     assert reached == {"critic", "critic_head"}
 
 
-def test_a_shared_bottom_is_reached_by_both_losses():
+def test_a_shared_trunk_is_reached_by_both_losses():
     for column in (LOGITS, VALUES):
         net = module(shared=True)
         net.forward_train(batch_for(net, 5))[column].sum().backward()
 
-        assert net.bottom.tower[0].weight.grad is not None
+        assert net.trunk.tower[0].weight.grad is not None
 
 
 # --- Memories -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from episodia import Columns, EpisodeKeyError
-from episodia.errors import ModuleError
+from episodia import Columns
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules import DistributionModule, LSTMActorCritic, ValueModule
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -102,7 +102,7 @@ def test_a_pass_can_be_cut_anywhere_if_the_state_is_handed_on():
 
 def test_the_first_step_is_that_of_a_plain_numpy_lstm():
     net, batch = module(hidden=()), batch_of(1, 1)
-    w = {name: value.detach().numpy() for name, value in net.lstm.named_parameters()}
+    w = {name: value.detach().numpy() for name, value in net.trunk.memory.named_parameters()}
     x, h, c = (part[0].numpy() for part in (batch[Columns.OBS][0], *batch[Columns.STATE_IN].values()))
     gates = x @ w["weight_ih_l0"].T + h @ w["weight_hh_l0"].T + w["bias_ih_l0"] + w["bias_hh_l0"]
     i, f, g, o = np.split(gates, 4)
@@ -144,7 +144,7 @@ def test_the_gradient_of_valid_steps_does_not_depend_on_the_padding():
     for padding in (0.0, 5.0):
         net = module()
         net.forward_train(batch_of(4, 4, LENGTHS, padding))[VALUES][valid(LENGTHS, 4)].sum().backward()
-        gradients.append(net.encoder[0].weight.grad)
+        gradients.append(net.trunk.tower[0].weight.grad)
 
     assert torch.equal(*gradients)
     assert bool(gradients[0].abs().sum() > 0)

@@ -6,8 +6,8 @@ import torch
 from gymnasium import spaces
 
 from action_spaces import ACTION_SPACES
-from episodia import Columns, EpisodeKeyError
-from episodia.errors import ModuleError
+from episodia import Columns
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules import DistributionModule, MLPActorCritic, ValueModule
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -66,7 +66,7 @@ def test_all_passes_agree():
 def test_outputs_are_those_of_a_plain_numpy_network():
     net, batch = module(hidden=(8,)), batch_of(5)
     weights = {name: value.detach().numpy() for name, value in net.named_parameters()}
-    hidden = np.tanh(batch[Columns.OBS].numpy() @ weights["actor.0.weight"].T + weights["actor.0.bias"])
+    hidden = np.tanh(batch[Columns.OBS].numpy() @ weights["actor.tower.0.weight"].T + weights["actor.tower.0.bias"])
 
     expected = hidden @ weights["actor_head.weight"].T + weights["actor_head.bias"]
 

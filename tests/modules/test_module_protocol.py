@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeKeyError
-from episodia.errors import ModuleError
+from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules import (
     DistributionClass,
     DistributionModule,

@@ -9,9 +9,9 @@ import torch
 from gymnasium import spaces
 
 from action_spaces import ACTION_SPACES
-from episodia import Columns, EpisodeKeyError, SingleAgentEpisode
+from episodia import Columns, SingleAgentEpisode
 from episodia.connectors import defaults
-from episodia.errors import BatchError, EpisodiaError, ModuleError
+from episodia.errors import BatchError, EpisodeKeyError, EpisodiaError, ModuleError
 from episodia.modules import DistributionModule, Module, RandomModule, RuleModule, each_row
 from episodia.stacking import unstack
 from episodia.trees import map_batch

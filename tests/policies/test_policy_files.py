@@ -150,7 +150,9 @@ def test_an_argument_that_is_no_plain_value_is_named(tmp_path):
 
 
 def test_a_name_stands_for_one_class():
-    with pytest.raises(ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.networks.mlp"):
+    with pytest.raises(
+        ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.networks.default_actor_critic"
+    ):
         register_module("MLPActorCritic")(Counting)
     with pytest.raises(
         PipelineError, match=r"'GetActions', which stands for episodia.connectors.module_to_env.get_actions"

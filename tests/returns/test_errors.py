@@ -30,7 +30,7 @@ def test_a_long_list_of_offsets_is_shown_in_short():
         returns_to_go(np.ones(5000), np.arange(5000), 0.9)
 
     assert len(str(caught.value)) < 300
-    assert "end with 5000" in str(caught.value)
+    assert "ends with 5000" in str(caught.value)
 
 
 @pytest.mark.parametrize("discount", [-0.1, 1.1, np.nan, np.inf])
@@ -77,12 +77,12 @@ def test_arrays_that_do_not_fit_are_refused_by_name(name, wrong):
 
 
 def test_discounts_per_row_need_one_for_each():
-    with pytest.raises(ReturnsError, match=r"`discounts`.*one number for each row"):
+    with pytest.raises(ReturnsError, match=r"`discounts`.*one number per row"):
         discounted_sums(ONES, [0.5, 0.5], [0, 3])
 
 
 def test_bootstraps_need_one_for_each_episode():
-    with pytest.raises(ReturnsError, match=r"`bootstrap`.*one number for each episode"):
+    with pytest.raises(ReturnsError, match=r"`bootstrap`.*one number per episode"):
         returns_to_go(ONES, [0, 3], 0.9, [1.0, 2.0])
 
 

@@ -223,7 +223,7 @@ class ThrowsOtherDice(PlainRunner):
 # --- Memory -----------------------------------------------------------------------------------------------------------
 
 
-@breaks("what_was_handed_out_stays", "rewards")
+@breaks("returned_episodes_stay", "rewards")
 class WritesIntoOldEpisodes(PlainRunner):
     last = ()
 

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from episodia.connectors import GeneralAdvantageEstimation
-from episodia.learners import AlgorithmConfig, Evaluation, Learner
+from episodia.learners import AlgorithmConfig, EvaluatedSteps, Learner
 from episodia.modules import MLPActorCritic
 from episodia.testing import LearnerSubject
 
@@ -54,7 +54,7 @@ class Right(AlgorithmConfig):
         return {"value_coefficient": 0.5}
 
     def loss(self, module, batch, coefficients):
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         advantages = steps.column("advantages")
         errors = (steps.values - steps.column("value_targets")) ** 2
         each = self.of_each_step(steps.logp(), advantages) + coefficients["value_coefficient"] * errors
@@ -73,7 +73,7 @@ class Right(AlgorithmConfig):
 @breaks("it_runs", "found no column 'luck'")
 class NeedsWhatNobodyWrites(Right):
     def loss(self, module, batch, coefficients):
-        Evaluation(module, batch).column("luck")
+        EvaluatedSteps(module, batch).column("luck")
 
 
 @breaks("parts_average_to_the_whole", "is the loss a mean over steps")
@@ -127,7 +127,7 @@ class ThrowsGlobalDice(Right):
         return (each * torch.from_numpy(np.random.rand(len(each)))).mean()  # noqa: NPY002  # the fault
 
 
-@breaks("it_runs", "depend on none of the weights")
+@breaks("it_runs", "do not depend on any trained weight")
 class DetachesTheLoss(Right):
     def of_all(self, each):
         return each.mean().detach()
@@ -206,7 +206,7 @@ class DividesByTheNumberOfEpisodes(Wrapped):
         return {**self.inner.update(episodes, **options), "share": {"of each": 1 / len(episodes)}}
 
 
-@learner_breaks("numbers_that_are_none_do_not_reach_the_weights", "found NaN in")
+@learner_breaks("non_finite_values_never_reach_the_weights", "found NaN in")
 class LetsNaNThrough(Wrapped):
     def update_batch(self, batch, **options):
         with torch.no_grad():

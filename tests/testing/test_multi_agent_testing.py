@@ -11,13 +11,13 @@ from episodia.testing import (
     AGENT_IDS,
     ITEM_KINDS,
     MULTI_AGENT_EPISODES,
-    MULTI_AGENT_SCHEDULES,
+    MULTI_AGENT_TRAJECTORIES,
     Content,
-    Schedule,
+    MultiAgentTrajectory,
     assert_same_multi_agent_episode,
     multi_agent_episodes,
-    multi_agent_schedules,
-    scheduled,
+    multi_agent_trajectories,
+    pictured,
 )
 
 QUICKLY = settings(max_examples=30)
@@ -26,11 +26,11 @@ SEARCH = settings(max_examples=5_000, phases=[Phase.generate], suppress_health_c
 NUMBERS = {"content": st.just(Content())}
 
 
-# --- Schedules ---
+# --- Trajectories ---
 
 
-def statuses(schedule, agent):
-    return [schedule.until(t).status(agent) for t in range(len(schedule) + 1)]
+def statuses(trajectory, agent):
+    return [trajectory.until(t).status(agent) for t in range(len(trajectory) + 1)]
 
 
 FEATURES = {
@@ -56,40 +56,40 @@ FEATURES = {
     "a reward after the end": lambda s: any(
         s.until(len(s) - 1).status(agent) == "done" for agent in s.entry(-1)["rewards"] if len(s)
     ),
-    "nobody at the reset": lambda s: not s.entry(0)["observations"] and s.agents,
+    "no agent at the reset": lambda s: not s.entry(0)["observations"] and s.agents,
     "ids of several types": lambda s: len({type(agent) for agent in s.agents}) == 3,
 }
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_schedules_of_every_kind_are_drawn(feature):
-    assert FEATURES[feature](find(multi_agent_schedules(**NUMBERS), FEATURES[feature], settings=SEARCH))
+def test_trajectories_of_every_kind_are_drawn(feature):
+    assert FEATURES[feature](find(multi_agent_trajectories(**NUMBERS), FEATURES[feature], settings=SEARCH))
 
 
 @QUICKLY
-@given(schedule=multi_agent_schedules(lengths=st.integers(1, 4), max_agents=2, done=True))
-def test_schedules_are_drawn_as_they_were_asked_for(schedule):
-    assert schedule.is_over
-    assert 1 <= len(schedule) <= 5
-    assert len(schedule.agents) <= 2
-    assert set(schedule.agents) <= set(AGENT_IDS)
+@given(trajectory=multi_agent_trajectories(lengths=st.integers(1, 4), max_agents=2, done=True))
+def test_trajectories_are_drawn_as_they_were_asked_for(trajectory):
+    assert trajectory.is_over
+    assert 1 <= len(trajectory) <= 5
+    assert len(trajectory.agents) <= 2
+    assert set(trajectory.agents) <= set(AGENT_IDS)
 
 
 @QUICKLY
-@given(schedule=multi_agent_schedules(done=False, choices=st.just(("error", "error"))))
-def test_a_schedule_that_must_not_end_makes_an_episode_that_runs(schedule):
-    assert not schedule.stepped().is_done
-    assert (schedule.missing_final_observation, schedule.rewards_after_done) == ("error", "error")
+@given(trajectory=multi_agent_trajectories(done=False, choices=st.just(("error", "error"))))
+def test_a_trajectory_that_must_not_end_makes_an_episode_that_runs(trajectory):
+    assert not trajectory.stepped().is_done
+    assert (trajectory.missing_final_observation, trajectory.rewards_after_done) == ("error", "error")
 
 
 @QUICKLY
-@given(schedule=multi_agent_schedules())
-def test_a_schedule_knows_when_its_episode_is_over_and_who_can_act(schedule):
-    episode = schedule.stepped()
+@given(trajectory=multi_agent_trajectories())
+def test_a_trajectory_knows_when_its_episode_is_over_and_who_can_act(trajectory):
+    episode = trajectory.stepped()
 
-    assert schedule.is_over == episode.is_done
-    assert set(schedule.agents) == episode.agent_ids
-    assert {agent for agent in schedule.agents if schedule.status(agent) == "idle"} >= episode.get_agents_to_act()
+    assert trajectory.is_over == episode.is_done
+    assert set(trajectory.agents) == episode.agent_ids
+    assert {agent for agent in trajectory.agents if trajectory.status(agent) == "idle"} >= episode.get_agents_to_act()
 
 
 @QUICKLY
@@ -110,14 +110,14 @@ def test_items_of_a_kind_lie_in_its_space(kind):
 @pytest.mark.parametrize(
     "log", [[], [{"observation": {}}], [{"actions": {"a": 1}}]], ids=["no reset", "unknown name", "action at the reset"]
 )
-def test_a_schedule_refuses_what_is_no_log(log):
+def test_a_trajectory_refuses_what_is_no_log(log):
     with pytest.raises(ValueError, match="expected a reset"):
-        Schedule(log=log)
+        MultiAgentTrajectory(log=log)
 
 
 def test_a_picture_with_rows_of_different_lengths_is_refused():
     with pytest.raises(ValueError, match="expected one length"):
-        scheduled("white: O A", "black: O")
+        pictured("white: O A", "black: O")
 
 
 # --- Named episodes ---
@@ -132,9 +132,9 @@ def test_named_episodes_are_new_each_time_and_valid(name):
     assert episode.is_finalized == name.startswith("finalized")
 
 
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
-def test_named_schedules_are_also_named_episodes(name):
-    expected = MULTI_AGENT_SCHEDULES[name]().stepped()
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
+def test_named_trajectories_are_also_named_episodes(name):
+    expected = MULTI_AGENT_TRAJECTORIES[name]().stepped()
 
     assert_same_multi_agent_episode(MULTI_AGENT_EPISODES[name](), expected, ignore=["times"])
 
@@ -142,7 +142,7 @@ def test_named_schedules_are_also_named_episodes(name):
 # --- Comparing ---
 
 PICTURE = ("white: O AR OR A", "black: . O AR R")
-BASE = scheduled(*PICTURE, extras=("logp",))
+BASE = pictured(*PICTURE, extras=("logp",))
 CHANGES = {
     "id_": lambda: replace(BASE, id_="other").stepped(),
     "env_t:": lambda: BASE.then({}).stepped(),
@@ -153,15 +153,15 @@ CHANGES = {
     "missing_final_observation": lambda: replace(BASE, missing_final_observation="repeat").stepped(),
     "rewards_after_done": lambda: replace(BASE, rewards_after_done="add").stepped(),
     "observation_space": lambda: replace(BASE, observation_space={"white": ITEM_KINDS["numbers"]}).stepped(),
-    "agent_ids": lambda: scheduled(*PICTURE, "grey: . . . O", extras=("logp",)).stepped(),
-    "_hanging_rewards_end['black']": lambda: scheduled(
+    "agent_ids": lambda: pictured(*PICTURE, "grey: . . . O", extras=("logp",)).stepped(),
+    "_hanging_rewards_end['black']": lambda: pictured(
         "white: O AR OR A", "black: . O AR .", extras=("logp",)
     ).stepped(),
-    "_hanging_rewards_begin": lambda: scheduled(*PICTURE, "grey: . R . .", extras=("logp",)).stepped(),
-    "_hanging_extra_model_outputs_end": lambda: scheduled(*PICTURE).stepped(),
-    "env_t_to_agent_t['black']": lambda: scheduled("white: O AR OR A", "black: . O O A", extras=("logp",)).stepped(),
-    "get_agents_that_stepped()": lambda: scheduled("white: O AR OR A", "black: . O AR O", extras=("logp",)).stepped(),
-    "agent 'white': rewards[0]": lambda: scheduled("white: O AR O A", "black: . O AR R", extras=("logp",)).stepped(),
+    "_hanging_rewards_begin": lambda: pictured(*PICTURE, "grey: . R . .", extras=("logp",)).stepped(),
+    "_hanging_extra_model_outputs_end": lambda: pictured(*PICTURE).stepped(),
+    "env_t_to_agent_t['black']": lambda: pictured("white: O AR OR A", "black: . O O A", extras=("logp",)).stepped(),
+    "get_agents_that_stepped()": lambda: pictured("white: O AR OR A", "black: . O AR O", extras=("logp",)).stepped(),
+    "agent 'white': rewards[0]": lambda: pictured("white: O AR O A", "black: . O AR R", extras=("logp",)).stepped(),
     "custom_data": lambda: replace(BASE, custom_data={"note": 1}).stepped(),
     "module_for('white')": lambda: with_modules({"white": "first", "black": "default_policy"}),
     "weights_version": lambda: with_weights_version(7),

@@ -8,7 +8,7 @@ import pytest
 
 from episodia.connectors import FlattenObservations, FrameStacking, MeanStdFilter, defaults
 from episodia.training import Setup, Training, resume, train
-from episodia.training.shared_statistics import share_statistics
+from episodia.training.training import share_statistics
 
 SMALL = {"num_envs": 2, "num_timesteps": 50, "num_epochs": 1, "hidden": (8,), "learning_rate": 0.01}
 

@@ -161,7 +161,7 @@ def test_a_run_does_not_go_on_with_another_setup(name, tmp_path):
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
     other = Setup.of(**{"algorithm": "ppo", "env": "CartPole-v1", **NETWORK, **OTHERS[name]})
 
-    with pytest.raises(TrainingError, match=rf"found a setup with .*'{name}'.*expected that of the training"):
+    with pytest.raises(TrainingError, match=rf"found a setup with .*'{name}'.*expected the saved"):
         resume(tmp_path, steps=80, setup=other, progress=False)
 
 

@@ -136,7 +136,7 @@ def test_with_nothing_left_to_do_a_run_says_so(tmp_path, capsys):
     with resume(tmp_path, progress=False) as training:
         assert training.iteration == 2
 
-    assert "nothing was left to do" in capsys.readouterr().err
+    assert "the run is finished" in capsys.readouterr().err
 
 
 def test_limits_may_be_numbers_of_numpy(tmp_path):
@@ -217,7 +217,7 @@ def test_half_an_update_is_not_saved(tmp_path, monkeypatch):
 
     with train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL):
         before = load_state(tmp_path / "checkpoint")
-    monkeypatch.setattr(Training, "_hand_over_weights", fail)
+    monkeypatch.setattr(Training, "_copy_weights", fail)
 
     with pytest.raises(KeyError):
         resume(tmp_path, steps=200, progress=False)
@@ -337,7 +337,7 @@ def test_a_second_interrupt_leaves_the_last_checkpoint_and_says_so(tmp_path, mon
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(interrupts, "PAUSE_S", 0.0)
-    monkeypatch.setattr(Training, "_hand_over_weights", twice)
+    monkeypatch.setattr(Training, "_copy_weights", twice)
 
     with pytest.raises(KeyboardInterrupt):
         train("ppo", "CartPole-v1", steps=200, out=tmp_path, **SMALL)
@@ -351,7 +351,7 @@ def test_a_picture_that_cannot_be_written_is_a_note(tmp_path, capsys):
 
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
 
-    assert "No picture was drawn" in capsys.readouterr().err
+    assert "No learning curve is drawn" in capsys.readouterr().err
 
 
 def test_metrics_without_a_checkpoint_are_no_run_to_go_on_with(tmp_path):
@@ -408,7 +408,7 @@ def test_a_checkpoint_alone_is_no_run_to_resume(tmp_path):
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
     before = sorted(tmp_path.rglob("*"))
 
-    with pytest.raises(TrainingError, match="the one that it is in"):
+    with pytest.raises(TrainingError, match="the parent directory"):
         resume(tmp_path / "checkpoint", steps=80, progress=False)
 
     assert sorted(tmp_path.rglob("*")) == before
@@ -568,7 +568,7 @@ def test_failed_environments_are_told_of_once():
         for steps in (20, 40, 80):
             progress({**RECORD, "steps": steps, "num_env_restarts": 1})
 
-    assert stream.getvalue().count("An environment has failed") == 1
+    assert stream.getvalue().count("An environment failed") == 1
 
 
 def test_without_tqdm_a_terminal_gets_lines(monkeypatch):
@@ -616,7 +616,7 @@ def test_metrics_that_are_no_file_are_named(tmp_path):
     file = MetricsFile(tmp_path / "metrics.jsonl")
 
     for use in (file.read, lambda: file(RECORD), lambda: file.keep_until(3)):
-        with pytest.raises(TrainingError, match=r"metrics.jsonl: found that it cannot be"):
+        with pytest.raises(TrainingError, match=r"metrics.jsonl: found that the file cannot be"):
             use()
 
 

@@ -1,34 +1,35 @@
-"""Nested states as JSON values, with tensors and arrays kept apart under numbers.
+"""Nested states as strict JSON values, with tensors and arrays stored separately under numbers.
 
-Dicts, lists, strings, numbers, booleans and None are what they are in JSON. Everything else is a dict with one key that
-begins with `$` and says what it is; keys of the state itself that begin so get another `$` in front.
+Dicts, lists, strings, numbers, booleans and None are plain JSON. All other values are dicts whose first key begins with `$`
+and names the type; keys of the state that begin with `$` get a second `$`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 from torch import Tensor
 
+from episodia.checkpoints.checkpoint_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
 from episodia.checkpoints.leaves import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
-from episodia.checkpoints.state_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
 from episodia.errors import CheckpointError
 
 _MARK = "$"
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Two characters that are none alone: JSON would make one other character of them.
+# Pairs of surrogates: JSON would join each pair into another character.
 _JOINED = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Return `state` as JSON values, and its tensors and arrays by the numbers that stand for them there.
+def encoded(state: object) -> tuple[Any, dict[str, Tensor]]:
+    """Return `state` as JSON values, and its tensors and arrays by the numbers that refer to them.
 
     Raises:
-        CheckpointError: If it is no dict, or if something in it is of another type, or too large; the message says where.
+        CheckpointError: If it is not a dict, or if a value has another type or is too large; the message says where.
 
     >>> encoded({"weights": np.zeros(2, np.float32), "steps": 3})
     ({'weights': {'$array': '0'}, 'steps': 3}, {'0': tensor([0., 0.])})
@@ -39,16 +40,16 @@ def encoded(state: Any) -> tuple[Any, dict[str, Tensor]]:
     return encoder.value(state, ()), encoder.tensors
 
 
-def decoded(value: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
-    """Return the state that `encoded` turned into `value` and `tensors`; `where` is the file, for messages.
+def decoded(value: object, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
+    """Return the state that `encoded` turned into `value` and `tensors`; `where` names the file in messages.
 
     Raises:
-        CheckpointError: If they are nothing that `encoded` returns.
+        CheckpointError: If they are not from `encoded`.
     """
     decoder = _Decoder(tensors, where)
     state = decoder.value(value, 0)
     if decoder.left:
-        raise decoder.error(f"tensors {sorted(decoder.left)[:3]} that nothing refers to", "each to be used once")
+        raise decoder.error(f"unused tensors {sorted(decoder.left)[:3]}", "each tensor to be used once")
     if not isinstance(state, dict):
         raise decoder.error(f"a {type(state).__name__}", "a dict")
     return state
@@ -56,7 +57,7 @@ def decoded(value: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any
 
 @final
 class _Encoder:
-    """Collects tensors while it turns everything else into JSON values."""
+    """Turns a state into JSON values, and collects its tensors."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -93,7 +94,7 @@ class _Encoder:
         return _MARK + key if key.startswith(_MARK) else key
 
     def _leaf(self, value: Any, path: tuple[Any, ...]) -> dict[str, Any]:
-        # Not a name out of the state: the file has names of its own, and none for some characters.
+        # Keys of the state cannot be names in the file, which does not allow all characters.
         name = str(len(self.tensors))
         if len(self.tensors) >= MAX_TENSORS:
             raise _unsaved(path, f"more than {MAX_TENSORS} tensors and arrays", "fewer")
@@ -109,7 +110,7 @@ class _Encoder:
 
 @final
 class _Decoder:
-    """Puts tensors back while it reads JSON values."""
+    """Turns JSON values and tensors back into a state."""
 
     def __init__(self, tensors: dict[str, Tensor], where: str) -> None:
         self.left = dict(tensors)
@@ -139,19 +140,19 @@ class _Decoder:
             form = {key: child for key, child in value.items() if key != mark}
             made = array_from if mark == "$array" else scalar_from
             return self._leaf(content, lambda tensor: made(tensor, form))
-        raise self.error(f"an entry {mark[:40]!r}", "one that this version of the library writes")
+        raise self.error(f"an entry {mark[:40]!r}", "an entry that this version of the library writes")
 
     def _leaf(self, name: Any, made: Callable[[Tensor], Any]) -> Any:
         if not isinstance(name, str) or name not in self.left:
-            raise self.error(f"no tensor {repr(name)[:80]} that was not used before", "each one to be there")
+            raise self.error(f"the tensor {repr(name)[:80]}, which is missing or used twice", "each tensor once")
         try:
             return made(self.left.pop(name))
         except CheckpointError as error:
-            raise self.error(f"the content {name!r} that cannot be read ({error})", "that of a state") from None
+            raise self.error(f"the tensor {name!r}, which cannot be read ({error})", "a tensor of a state") from None
 
     def error(self, found: str, expected: str) -> CheckpointError:
         return CheckpointError(
-            f"{self._where}: found {found}, expected {expected}. The file was made by something else; use another checkpoint."
+            f"{self._where}: found {found}, expected {expected}. Another program wrote the file; use another checkpoint."
         )
 
 
@@ -161,5 +162,34 @@ def _place(path: tuple[Any, ...]) -> str:
 
 def _unsaved(path: tuple[Any, ...], found: str, expected: str) -> CheckpointError:
     return CheckpointError(
-        f"{_place(path)}: found {found}, expected {expected}. Convert it before it is saved; nothing was written."
+        f"{_place(path)}: found {found}, expected {expected}. Convert it before saving; nothing was written."
     )
+
+
+def strict_json(content: bytes) -> Any:
+    """Return the JSON value in `content`, read as strictly as it is written.
+
+    Raises:
+        ValueError: If it is not JSON, has a key twice, or has a number that is not finite.
+        RecursionError: If it is nested too deeply.
+
+    >>> strict_json(b'{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    """
+    return json.loads(content.decode("ascii"), object_pairs_hook=_dict, parse_constant=_rejected, parse_float=_finite)
+
+
+def _dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError(f"a key twice, among {repr(list(made))[:80]}")
+    return made
+
+
+def _rejected(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]}, which is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _rejected(text)

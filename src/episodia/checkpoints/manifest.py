@@ -1,6 +1,6 @@
-"""The one file that makes a directory a checkpoint: which other files belong to it, with sizes and checksums.
+"""The manifest, the file that makes a directory a checkpoint: it lists the other files with sizes and checksums.
 
-Files are named after their checksums, so files of several saves never get into each other's way.
+Files are named after their checksums, so that files of different saves never collide.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from episodia.checkpoints.checkpoint_limits import MAX_MANIFEST_BYTES
 from episodia.checkpoints.safe_files import read_plain
-from episodia.checkpoints.state_limits import MAX_MANIFEST_BYTES
 from episodia.errors import CheckpointError
 
 MANIFEST_NAME: Final = "manifest.json"
 VERSION: Final = 1
 _FORMAT: Final = "episodia checkpoint"
-# The parts of a checkpoint, and how their files end.
+# The parts of a checkpoint, and the suffixes of their files.
 _SUFFIXES: Final = {"state": "json", "tensors": "safetensors"}
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
@@ -28,7 +28,7 @@ _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 @final
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a file: its part, its size and its checksum."""
+    """A file of a checkpoint: its part, its size and its checksum."""
 
     part: str
     size: int
@@ -46,7 +46,7 @@ class Entry:
 
 
 def is_part_name(name: str) -> bool:
-    """Tell whether a file of this name was written by a save."""
+    """Tell whether `name` is that of a file of a checkpoint."""
     pattern = "|".join(rf"{part}-[0-9a-f]{{16}}\.{suffix}" for part, suffix in _SUFFIXES.items())
     return re.fullmatch(rf"({pattern}|{re.escape(MANIFEST_NAME)})(\.part)?", name) is not None
 
@@ -59,10 +59,10 @@ def manifest_bytes(entries: Mapping[str, Entry]) -> bytes:
 
 
 def read_manifest(directory: Path) -> dict[str, Entry]:
-    """Return what the manifest of a directory says.
+    """Return the entries of the manifest of a directory.
 
     Raises:
-        CheckpointError: If there is none, or if it is damaged, foreign, or of a later version.
+        CheckpointError: If there is no manifest, or if it is damaged, foreign, or of a later version.
     """
     path = directory / MANIFEST_NAME
     try:
@@ -70,23 +70,23 @@ def read_manifest(directory: Path) -> dict[str, Entry]:
     except FileNotFoundError:
         found = "no such directory" if not directory.is_dir() else f"no {MANIFEST_NAME!r} in it"
         raise CheckpointError(
-            f"{directory}: found {found}, expected a checkpoint. Pass the directory that `save` has written."
+            f"{directory}: found {found}, expected a checkpoint. Pass the directory that `save` wrote."
         ) from None
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"what is no JSON ({error})") from error
+        raise _damaged(path, f"invalid JSON ({error})") from error
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise _damaged(path, f"a file that does not say {_FORMAT!r}")
     if type(data.get("version")) is not int or data["version"] > VERSION:
         raise CheckpointError(
             f"{path}: found version {data.get('version')!r} of the format, expected {VERSION} or an earlier one. Load it with "
-            "the version of episodia that has written it, or a later one."
+            "the version of episodia that wrote it, or a later one."
         )
     entries = _entries(data.get("files"))
-    # Byte for byte what would be written for it: so nothing in it can have changed.
+    # The bytes must be those that would be written for these entries, so any change is found.
     if entries is None or manifest_bytes(entries) != content:
-        raise _damaged(path, "entries that its own checksum does not fit")
+        raise _damaged(path, "entries that do not match its checksum")
     return entries
 
 
@@ -108,6 +108,6 @@ def _text(content: dict[str, Any]) -> bytes:
 
 def _damaged(path: Path, found: str) -> CheckpointError:
     return CheckpointError(
-        f"{path}: found {found}, expected the manifest of a checkpoint. It is damaged, or was made by something else; use "
-        "another checkpoint."
+        f"{path}: found {found}, expected the manifest of a checkpoint. It is damaged, or another program wrote it; "
+        "use another checkpoint."
     )

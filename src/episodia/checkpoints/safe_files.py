@@ -1,4 +1,4 @@
-"""Files that are written durably, and read only if they are plain files of the expected size."""
+"""Durable writes, and reads that accept only plain files of the expected size."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from episodia.errors import CheckpointError
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Put a file with `content` at `path`, whole or not at all, on the disk before this returns."""
+    """Write `content` to the file `path` atomically; it is on the disk when this returns."""
     part = path.with_name(f"{path.name}.part")
-    # What is left of an earlier save; or a link, which may lead anywhere.
+    # The rest of an earlier save, or a link, which may point anywhere.
     part.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
@@ -24,8 +24,8 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Let the names of the files in a directory reach the disk."""
-    # Where a directory cannot be opened, as on Windows, names are written with the files.
+    """Write the names of the files in a directory to the disk."""
+    # Windows cannot open directories; it writes names with the files.
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -36,35 +36,35 @@ def sync_directory(path: Path) -> None:
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a plain file: no link, no pipe, not larger than `max_bytes`.
+    """Return the content of a plain file of at most `max_bytes`; links and pipes are rejected.
 
     Raises:
-        FileNotFoundError: If there is nothing.
-        CheckpointError: If it is something else.
+        FileNotFoundError: If there is no file.
+        CheckpointError: If it is too large, not a plain file, or cannot be read.
     """
-    # Opening a pipe would wait for a writer, and a link may lead anywhere.
+    # Opening a pipe would wait for a writer, and a link may point anywhere.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _unreadable(path, f"what cannot be opened ({error.strerror})") from error
+        raise _unreadable(path, f"that it cannot be opened ({error.strerror})") from error
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise _unreadable(path, "something that is no file")
+            raise _unreadable(path, "that it is not a plain file")
         if status.st_size > max_bytes:
             raise _unreadable(path, f"{status.st_size} bytes, more than {max_bytes}")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            # One more than there should be: it may have grown since.
+            # One byte more than expected, to notice a file that has grown.
             content = file.read(status.st_size + 1)
     except OSError as error:
-        raise _unreadable(path, f"what cannot be read ({error.strerror})") from error
+        raise _unreadable(path, f"that it cannot be read ({error.strerror})") from error
     finally:
         os.close(handle)
     if len(content) > status.st_size:
-        raise _unreadable(path, "a file that is being written to")
+        raise _unreadable(path, "that another process is writing to it")
     return content
 
 

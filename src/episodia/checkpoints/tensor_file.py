@@ -1,4 +1,4 @@
-"""Named tensors as the bytes of one safetensors file. The only place that imports safetensors."""
+"""Tensors as the content of a safetensors file. Only this file imports safetensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from episodia.errors import CheckpointError, MissingExtraError
 
 
 def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
-    """Return the content of a file with these tensors, which lie on the CPU in order, each with memory of its own.
+    """Return the content of a file with `tensors`, which are contiguous, on the CPU, and share no memory.
 
     Raises:
         MissingExtraError: If safetensors is not installed.
@@ -20,18 +20,18 @@ def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
 
 
 def tensors_from(content: bytes, where: str) -> dict[str, Tensor]:
-    """Return the tensors of a file with this content; `where` is its name, for messages.
+    """Return the tensors in the content of a file; `where` names the file in messages.
 
     Raises:
-        CheckpointError: If it is no such file.
+        CheckpointError: If it is not a safetensors file.
         MissingExtraError: If safetensors is not installed.
     """
     library = _library()
     try:
         tensors: dict[str, Tensor] = library.load(content)
-    except Exception as error:  # whatever the parser has to say about bytes that nobody can vouch for
+    except Exception as error:  # the parser may raise anything for untrusted bytes
         raise CheckpointError(
-            f"{where}: found bytes that are no safetensors file ({error}), expected one. The file was made by something else; "
+            f"{where}: found an invalid safetensors file ({error}), expected a valid one. Another program wrote the file; "
             "use another checkpoint."
         ) from error
     return tensors
@@ -39,11 +39,11 @@ def tensors_from(content: bytes, where: str) -> dict[str, Tensor]:
 
 def _library() -> Any:
     try:
-        # Optional, so it is imported when it is needed.
+        # An optional dependency.
         import safetensors.torch as library  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError(
-            "checkpoints: found no safetensors, expected it, since tensors are stored with it. Install it with "
+            "checkpoints: found that safetensors is not installed, expected it, because it stores tensors. Run "
             '`pip install "episodia[train]"`.'
         ) from error
     return library

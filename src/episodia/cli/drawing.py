@@ -1,20 +1,21 @@
-"""Numbers and items as short lines of text."""
+"""Numbers and items drawn as short lines of text."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from episodia.types import Item
 
 SPARK_WIDTH = 32
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_ASCII = "_.-=+*#@"
 
 
-def first_number(item: Any) -> float:
-    """Return the first number inside a nested item, or NaN where there is none.
+def first_number(item: Item) -> float:
+    """Return the first number in a nested item, or NaN if it has no number.
 
     >>> first_number({"position": np.array([0.5, 2.0]), "speed": 3})
     0.5
@@ -30,7 +31,7 @@ def first_number(item: Any) -> float:
 
 
 def sparkline(values: Sequence[float], *, width: int = SPARK_WIDTH) -> str:
-    """Draw `values` as one line of at most `width` characters, from the lowest to the highest of them.
+    """Draw `values` as one line of at most `width` characters, scaled from the lowest to the highest value.
 
     >>> sparkline([0, 1, 2, 3, 2, 1, 0]).translate(str.maketrans(SPARKS_ASCII, SPARKS))
     '▁▃▆█▆▃▁'
@@ -59,8 +60,8 @@ def _printable_sparks() -> str:
     return SPARKS
 
 
-def describe(item: Any) -> str:
-    """Describe an item in one short line: the numbers if they are few, else type and shape.
+def describe(item: Item) -> str:
+    """Describe an item in one short line: up to six numbers, or dtype and shape.
 
     >>> describe(np.array([0.25, -1.0]))
     '[0.25, -1]'

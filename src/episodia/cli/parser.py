@@ -1,4 +1,4 @@
-"""The verbs, and what happens when one is called."""
+"""The parser of the command line, and `main`, which runs a verb."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from episodia.cli import collecting_verb as collecting
-from episodia.cli import exit_codes
-from episodia.cli import training_verbs as training
-from episodia.cli.verb_arguments import add_verb
+from episodia.cli import collect_verb as collecting
+from episodia.cli import train_verbs as training
+from episodia.cli.verbs import BROKEN_PIPE, INTERRUPTED, OK, USAGE, add_verb
 from episodia.errors import EpisodiaError
 
 
@@ -19,25 +18,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        arguments: What follows `python -m episodia`; `None` reads it from `sys.argv`.
+        arguments: The words after `python -m episodia`; None reads them from `sys.argv`.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.verb is None:
         parser.print_help()
-        return exit_codes.OK
+        return OK
     try:
         code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return exit_codes.INTERRUPTED
+        return INTERRUPTED
     except EpisodiaError as error:
         print(f"error: {error}", file=sys.stderr)
-        return exit_codes.USAGE
+        return USAGE
     except BrokenPipeError:
-        # The reader (`head`, a pager) has gone. Python's own flush at exit must not fail as well.
+        # The reader (`head`, a pager) is gone. Python's own flush at exit must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.BROKEN_PIPE
+        return BROKEN_PIPE
     return code
 
 
@@ -51,9 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     collecting.add_verb_to(verbs)
     connectors = add_verb(verbs, "connectors", "list the installed connectors, with what each reads and writes")
     connectors.set_defaults(run=_connectors)
-    plugin = add_verb(verbs, "new-connector", "write a small package with a connector of your own")
-    plugin.add_argument("name", help="of its class, such as AddWind")
-    plugin.add_argument("--out", default=".", metavar="DIR", help="where to put the folder of the package")
+    plugin = add_verb(verbs, "new-connector", "write a small package with your own connector")
+    plugin.add_argument("name", help="name of the class, such as AddWind")
+    plugin.add_argument("--out", default=".", metavar="DIR", help="folder in which the package is created")
     plugin.set_defaults(run=_connectors)
     return parser
 

@@ -1,5 +1,6 @@
 """Connectors: pieces and pipelines that make batches of episodes right before a module needs them."""
 
+from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations
 from episodia.connectors.batches.batch_items import BatchedNdArray
 from episodia.connectors.batches.collected_items import as_ragged
@@ -121,7 +122,12 @@ __all__ = [
     "change_column",
     "change_observations",
     "check_state",
+    "defaults",
     "detect_columns",
     "load_connector",
     "register_connector",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 from weakref import ref
 
 from gymnasium import Space
 
 from episodia.connectors.batches import batch_items, episode_iteration, item_changes
 from episodia.connectors.kinds import Kind
+from episodia.connectors.piece_arguments import check_left_over, settings_of
 from episodia.connectors.pipelines.piece_names import checked_name
 from episodia.connectors.pipelines.space_flow import SpaceFlow, checked_space
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
+from episodia.modules.protocol import Modules
+from episodia.types import AnyBatch, Item
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
     from episodia.connectors.pipelines.plan import Layout, Step
+
+
+MYPY = False  # mypy takes it for true, other type checkers do not
+Value_co = TypeVar("Value_co", covariant=True)
+
+
+class Getter(Protocol[Value_co]):
+    """A descriptor that gives a value: a property, for example."""
+
+    def __get__(self, instance: Any, owner: Any = None, /) -> Value_co: ...
+
+
+# What a class declares: a value, or a property that gives one.
+Declared: TypeAlias = Value_co | Getter[Value_co]
 
 
 class ConnectorV2(SpaceFlow, ABC):
@@ -50,8 +68,10 @@ class ConnectorV2(SpaceFlow, ABC):
     {'speed': {('walk',): [0.5]}}
     """
 
-    if TYPE_CHECKING:
-        # Properties for type checkers, so that a subclass may override them by attributes as well as by properties.
+    # Subclasses declare with attributes or with properties. For mypy both may override a property; for pyright both may
+    # override a variable whose type includes descriptors.
+    if MYPY:
+
         @property
         def reads(self) -> Collection[str] | None: ...
         @property
@@ -67,13 +87,13 @@ class ConnectorV2(SpaceFlow, ABC):
         @property
         def is_stateful(self) -> bool: ...
     else:
-        reads = None
-        writes = None
-        fills = frozenset()
-        alters = None
-        lookback = 1
-        kind = Kind.CAUSAL
-        is_stateful = False
+        reads: Declared[Collection[str] | None] = None
+        writes: Declared[Collection[str] | None] = None
+        fills: Declared[Collection[str]] = frozenset()
+        alters: Declared[Collection[str] | None] = None
+        lookback: Declared[int] = 1
+        kind: Declared[Kind] = Kind.CAUSAL
+        is_stateful: Declared[bool] = False
 
     # Defaults for plugins that do not call `super().__init__`.
     _given_name: str | None = None
@@ -86,6 +106,8 @@ class ConnectorV2(SpaceFlow, ABC):
         self,
         input_observation_space: Space[Any] | None = None,
         input_action_space: Space[Any] | None = None,
+        *,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Create a piece.
@@ -94,13 +116,16 @@ class ConnectorV2(SpaceFlow, ABC):
             input_observation_space: The space of the observations that reach the piece. A pipeline that knows its spaces
                 replaces it by what leaves the piece before.
             input_action_space: The same for actions.
-            **kwargs: `name`, by which the piece is found in its pipeline; all others are ignored, as in RLlib.
+            name: The name by which the piece is found in its pipeline; by default that of its class.
+            **kwargs: Arguments that a subclass names in its own constructor and passes on, as plugins for RLlib do; and
+                `as_learner_connector`, `multi_agent` and `rl_module_specs`, which RLlib passes. They are ignored here.
 
         Raises:
-            PipelineError: If something is given as a space that is none, or as a name.
+            PipelineError: If a space is not a space of gymnasium, or the name is not a name.
+            UnknownArgumentError: If `kwargs` has another argument: most often a misspelt one.
         """
-        if kwargs.get("name") is not None:
-            self._given_name = checked_name(kwargs["name"])
+        check_left_over(type(self), kwargs)
+        self._given_name = None if name is None else checked_name(name)
         self._own_spaces = (
             checked_space(self.name, "observation space", input_observation_space),
             checked_space(self.name, "action space", input_action_space),
@@ -111,14 +136,14 @@ class ConnectorV2(SpaceFlow, ABC):
     def __call__(
         self,
         *,
-        rl_module: Any,
-        batch: dict[str, Any],
-        episodes: Any,
+        rl_module: Modules,
+        batch: AnyBatch,
+        episodes: Episodes,
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
-        metrics: Any = None,
+        metrics: object = None,
         **kwargs: Any,
-    ) -> dict[str, Any]:
+    ) -> AnyBatch:
         """Return what the piece makes of `batch`, which it may change in place.
 
         Args:
@@ -167,8 +192,10 @@ class ConnectorV2(SpaceFlow, ABC):
         return [pipeline for owner in self._owners if (pipeline := owner()) is not None]
 
     def __repr__(self) -> str:
-        name = "" if self._given_name is None else f"name={self._given_name!r}"
-        return f"{type(self).__name__}({name})"
+        settings = [f"{name}={text}" for name, text in settings_of(self).items()]
+        if self._given_name is not None:
+            settings.append(f"name={self._given_name!r}")
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to no pipeline; a copied pipeline takes its pieces in again.
@@ -181,7 +208,7 @@ class ConnectorV2(SpaceFlow, ABC):
         """
         return
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Raise a `PipelineError` if the piece cannot work with `rl_module`: a module, several by their ids, or None.
 
         Called when the pipeline around it is told its module, at the latest in its first run. By default every module is good.
@@ -231,9 +258,19 @@ class ConnectorV2(SpaceFlow, ABC):
 
     # --- RLlib's helpers --------------------------------------------------------------------------------------------
 
+    @overload
     @staticmethod
     def single_agent_episode_iterator(
-        episodes: Any, agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
+        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: None = None
+    ) -> Iterator[SingleAgentEpisode]: ...
+    @overload
+    @staticmethod
+    def single_agent_episode_iterator(
+        episodes: Episodes, agents_that_stepped_only: bool = True, *, zip_with_batch_column: Item
+    ) -> Iterator[tuple[SingleAgentEpisode, Item]]: ...
+    @staticmethod
+    def single_agent_episode_iterator(
+        episodes: Episodes, agents_that_stepped_only: bool = True, zip_with_batch_column: Item = None
     ) -> Iterator[Any]:
         """See `episode_iteration.single_agent_episode_iterator`."""
         return episode_iteration.single_agent_episode_iterator(
@@ -242,16 +279,16 @@ class ConnectorV2(SpaceFlow, ABC):
 
     @staticmethod
     def add_batch_item(
-        batch: dict[str, Any], column: str, item_to_add: Any, single_agent_episode: SingleAgentEpisode | None = None
+        batch: AnyBatch, column: str, item_to_add: Item, single_agent_episode: SingleAgentEpisode | None = None
     ) -> None:
         """See `batch_items.add_batch_item`."""
         batch_items.add_batch_item(batch, column, item_to_add, single_agent_episode)
 
     @staticmethod
     def add_n_batch_items(
-        batch: dict[str, Any],
+        batch: AnyBatch,
         column: str,
-        items_to_add: Any,
+        items_to_add: Item,
         num_items: int,
         single_agent_episode: SingleAgentEpisode | None = None,
     ) -> None:
@@ -260,7 +297,7 @@ class ConnectorV2(SpaceFlow, ABC):
 
     @staticmethod
     def foreach_batch_item_change_in_place(
-        batch: dict[str, Any], column: str | Sequence[str], func: Callable[..., Any]
+        batch: AnyBatch, column: str | Sequence[str], func: Callable[..., Any]
     ) -> None:
         """See `item_changes.foreach_batch_item_change_in_place`."""
         item_changes.foreach_batch_item_change_in_place(batch, column, func)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from gymnasium import Space
 
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
@@ -31,6 +32,8 @@ from episodia.connectors.pipelines.pipeline_kinds import (
 )
 from episodia.connectors.views.add_views import views_of
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
+from episodia.types import Item
 
 
 def env_to_module(
@@ -40,8 +43,8 @@ def env_to_module(
     custom: Sequence[ConnectorV2] = (),
     multi_agent: bool = False,
     stateful: bool = False,
-    device: Any = None,
-    module: Any = None,
+    device: str | torch.device | None = None,
+    module: Modules = None,
 ) -> EnvToModulePipeline:
     """Return the pipeline from the running episodes to the batch that a module acts on.
 
@@ -130,8 +133,8 @@ def learner(  # noqa: PLR0913  # each is an independent choice
     stateful: bool = False,
     max_seq_len: int | None = None,
     burn_in: int = 0,
-    device: Any = None,
-    module: Any = None,
+    device: str | torch.device | None = None,
+    module: Modules = None,
 ) -> LearnerConnectorPipeline:
     """Return the pipeline from episodes to the batch that a loss is computed on.
 
@@ -171,7 +174,7 @@ def learner(  # noqa: PLR0913  # each is an independent choice
     return pipeline
 
 
-def _pieces(where: str, name: str, value: Any) -> list[Any]:
+def _pieces(where: str, name: str, value: Item) -> list[Any]:
     """Return what is in `value` as a list; that these are pieces is checked by the pipeline that gets them.
 
     Raises:

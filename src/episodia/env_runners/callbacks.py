@@ -1,10 +1,11 @@
-"""What users let happen while episodes are collected."""
+"""Callbacks: functions of users that are called while episodes are collected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, final
 
+from episodia.env_runners.rollout.delayed_reward_chunks import joined
 from episodia.errors import EnvRunnerError
 
 Function: TypeAlias = Callable[..., Any]
@@ -76,12 +77,6 @@ def listed(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
-def notify(functions: tuple[Function, ...], **arguments: Any) -> None:
-    """Call all `functions` with the same arguments."""
-    for function in functions:
-        function(**arguments)
-
-
 def _functions_of(callback: Any) -> list[tuple[str, Function]]:
     if isinstance(callback, Mapping):
         unknown = [event for event in callback if event not in EVENTS]
@@ -104,3 +99,67 @@ def _functions_of(callback: Any) -> list[tuple[str, Function]]:
 def _is_overridden(callback: Any, event: str) -> bool:
     method = getattr(callback, event, None)
     return method is not None and getattr(method, "__func__", None) is not getattr(Callbacks, event)
+
+
+@final
+class Watcher:
+    """Calls the callbacks of a runner.
+
+    Episodes whose end a callback wants to see are kept until then, also if they are returned chunk by chunk.
+
+    Args:
+        callbacks: See `Listeners`.
+        runner: What they get as `env_runner`.
+        rl_module: What they get as `rl_module`.
+
+    Attributes:
+        is_listening: Whether there is a callback about episodes.
+        sees_steps: Whether there is one about single steps.
+        sees_ends: Whether there is one about ends of episodes.
+    """
+
+    def __init__(self, callbacks: Iterable[Any], runner: Any, rl_module: Any) -> None:
+        self._listeners = listeners = Listeners(callbacks)
+        self._common = {"env_runner": runner, "rl_module": rl_module, "metrics_logger": None}
+        self.sees_steps = bool(listeners.on_episode_step)
+        self.sees_ends = bool(listeners.on_episode_end)
+        self.is_listening = bool(listeners.on_episode_start) or self.sees_steps or self.sees_ends
+        self._running: dict[int, str] = {}  # the id of the episode of each environment
+        self._earlier: dict[str, list[Any]] = {}  # the chunks of running episodes that were cut, by id
+
+    def created(self, env: Any, env_index: int = 0) -> None:
+        """Tell that a (vector) environment was made."""
+        self._notify("on_environment_created", env=env, env_index=env_index)
+
+    def started(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has begun in the environment of this number."""
+        if self.sees_ends:
+            self._earlier.pop(self._running.get(env_index, ""), None)
+            self._running[env_index] = episode.id_
+        self._notify("on_episode_start", episode=episode, env=env, env_index=env_index)
+
+    def stepped(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has one step more."""
+        self._notify("on_episode_step", episode=episode, env=env, env_index=env_index)
+
+    def ended(self, episode: Any, env: Any, env_index: int) -> None:
+        """Tell that `episode` has ended; callbacks get the whole, with the chunks that were cut before."""
+        if self.sees_ends:
+            whole = joined([*self._earlier.pop(episode.id_, ()), episode])
+            self._notify("on_episode_end", episode=whole, env=env, env_index=env_index)
+
+    def cut(self, chunks: Iterable[Any]) -> None:
+        """Keep chunks of episodes that go on, for their ends."""
+        if self.sees_ends:
+            running = set(self._running.values())
+            for chunk in chunks:
+                if chunk.id_ in running and not chunk.is_done:
+                    self._earlier.setdefault(chunk.id_, []).append(chunk)
+
+    def sampled(self, samples: Any, env: Any) -> None:
+        """Tell that a sample is complete."""
+        self._notify("on_sample_end", samples=samples, env=env)
+
+    def _notify(self, event: str, **arguments: Any) -> None:
+        for function in getattr(self._listeners, event):
+            function(**arguments, **self._common)

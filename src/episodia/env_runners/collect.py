@@ -14,9 +14,9 @@ from gymnasium import Space, spaces
 from episodia.columns import Columns
 from episodia.connectors import GetActions, ModuleToEnvPipeline, TensorToNumpy
 from episodia.env_runners.callbacks import Callbacks, listed
-from episodia.env_runners.envs.vector_envs import AnyEnv
+from episodia.env_runners.envs.env_sources import AnyEnv
 from episodia.env_runners.single_agent_env_runner import SingleAgentEnvRunner
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
 from episodia.modules.rules import Rule, each_row
 from episodia.spaces import ARRAY_SPACES
@@ -39,7 +39,7 @@ def collect(
     seed: int | None = None,
     progress: bool | None = None,
     **settings: Any,
-) -> EpisodeList:
+) -> EpisodeList[SingleAgentEpisode]:
     """Play in `env`, and return the episodes.
 
     Args:

@@ -1,35 +1,29 @@
-"""From environments with several agents to episodes."""
+"""The runner for environments of several agents."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Self, final
-
-import torch
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, final
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
-from episodia.env_runners import multi_agent_runner_state as runner_state
-from episodia.env_runners.acting.multi_agent_assembly import Acting, EpisodeMaker, new_actor
-from episodia.env_runners.acting.multi_agent_modules import as_modules, load_weights, weights_of
+from episodia.env_runners.acting.assembly import Acting, EpisodeMaker, as_modules, new_actor
 from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
-from episodia.env_runners.callbacks import Listeners, notify
-from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
-from episodia.env_runners.multi_agent_settings import checked_count, source_of
+from episodia.env_runners.env_runner import EnvRunner
+from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
-from episodia.env_runners.rollout.multi_agent_players import CountStepsBy, Manner, Players
-from episodia.env_runners.rollout.sampling import BatchMode, wanted
-from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings
+from episodia.env_runners.rollout.multi_agent_loop import MultiAgentLoop
+from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, checked_count
+from episodia.env_runners.runner_settings import BatchMode, OnEnvError, RunnerSettings, check_whole, checked_numbers
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_flags, check_open, check_whole
-from episodia.episodes import EpisodeList
-from episodia.errors import EnvRunnerError
-from episodia.modules.modes import mode
+from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.modules.devices import device_of
 
 
 @final
-class MultiAgentEnvRunner:
+class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
     """Lets agents act in several environments at once, and hands out what happened as multi-agent episodes.
 
     Agents that one module acts for are served by one forward pass, whatever environments they are in. Everything is
@@ -41,6 +35,8 @@ class MultiAgentEnvRunner:
     >>> len(games), all(game.is_terminated for game in games), games[0].id_
     (3, True, '0-0-0')
     """
+
+    is_multi_agent = True
 
     def __init__(  # noqa: PLR0913  # each is an independent choice
         self,
@@ -57,7 +53,7 @@ class MultiAgentEnvRunner:
         batch_mode: BatchMode = "truncate_episodes",
         rollout_fragment_length: int = 200,
         count_steps_by: CountStepsBy = "env_steps",
-        lookback: int = 0,
+        lookback: int = 1,
         horizon: int | None = None,
         soft_horizon: int | None = None,
         ignore_terminations: bool = False,
@@ -125,57 +121,34 @@ class MultiAgentEnvRunner:
             async_context=async_context,
             check_finite=check_finite,
         )
-        self._env, self._settings, self._count_steps_by = env, settings, checked_count(count_steps_by)
-        self._source = source_of(env, num_envs, settings)
-        self._seeds = Seeds(seed)
-        self.num_envs = num_envs
-        self.modules = as_modules(modules)
-        self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(self.modules))
-        self._is_closed = False
+        check_whole(1, num_envs=num_envs)
+        rl_module = as_modules(modules)
+        seeds = Seeds.of_agents(seed, device_of(*(rl_module or {}).values()))
+        super().__init__(settings, rl_module, seeds, callbacks)
+        self._count_steps_by = checked_count(count_steps_by)
+        self._source = AgentEnvSource(env, num_envs, settings)
+        self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(rl_module))
         self._lanes: list[Lane] = []
-        acting = Acting(self.modules, env_to_module, module_to_env)
-        try:
-            self._players = self._new_players(acting, Listeners(callbacks))
-            self._players.tell_created()
-        except BaseException:
-            # Environments may have processes of their own, which must not be left behind.
-            if self._source.can_remake:
-                self.close()
-            raise
+        with self._closed_on_error(owns_envs=self._source.can_remake):
+            self._loop = self._new_loop(num_envs, Acting(rl_module, env_to_module, module_to_env))
+            for lane in self._lanes:
+                self._watcher.created(lane.env, lane.index)
 
-    def _new_players(self, acting: Acting, listeners: Listeners) -> Players:
+    def _new_loop(self, num_envs: int, acting: Acting) -> MultiAgentLoop:
         """Make the environments, and what plays in them."""
         common = LaneSettings(
             source=self._source, new_episode=self._new_episode, seeds=self._seeds, playing=self._settings
         )
-        for index in range(self.num_envs):
+        for index in range(num_envs):
             self._lanes.append(Lane(index, common))
         first = self._lanes[0].env
-        actor = new_actor(first, acting, self._seeds.seed)
+        actor = new_actor(first, acting, self._seeds, self._metrics)
         self._new_episode.use_spaces(first, actor)
-        return Players(self, self._lanes, actor, listeners, checks_finite=self._settings.check_finite)
+        return MultiAgentLoop(
+            self._lanes, actor, self._watcher, self._metrics, checks_finite=self._settings.check_finite
+        )
 
-    # --- What it is -------------------------------------------------------------------------------------------------
-
-    @property
-    def env_to_module(self) -> Any:
-        """The pipeline in front of the modules."""
-        return self._players.actor.env_to_module
-
-    @property
-    def module_to_env(self) -> Any:
-        """The pipeline behind the modules."""
-        return self._players.actor.module_to_env
-
-    @property
-    def agent_to_module_mapping_fn(self) -> Callable[[Any, Any], Any]:
-        """Which module acts for an agent in an episode."""
-        return self._new_episode.mapping
-
-    @property
-    def seed(self) -> int:
-        """Where all randomness comes from: a runner with the same seed and settings plays the same episodes."""
-        return self._seeds.seed
+    # --- What it has ------------------------------------------------------------------------------------------------
 
     @property
     def envs(self) -> list[Any]:
@@ -183,16 +156,30 @@ class MultiAgentEnvRunner:
         return [lane.env for lane in self._lanes]
 
     @property
-    def lookback(self) -> int:
-        """How many of its own steps each agent of a chunk can look back to: what pipelines need, or more if asked for."""
-        asked_for: int = max(self._settings.lookback, self._settings.reward_delay)
-        needed: int = max(self.env_to_module.lookback, self.module_to_env.lookback)
-        return max(needed, asked_for)
+    def _env(self) -> list[Any]:
+        return self.envs
 
-    def __repr__(self) -> str:
-        return f"MultiAgentEnvRunner({self._lanes[0].env!r}, {self.modules!r}, num_envs={self.num_envs})"
+    @property
+    def num_envs(self) -> int:
+        """How many environments there are."""
+        return len(self._lanes)
 
-    # --- Sampling ---------------------------------------------------------------------------------------------------
+    @property
+    def env_to_module(self) -> EnvToModulePipeline:
+        """The pipeline in front of the modules."""
+        return self._loop.actor.env_to_module
+
+    @property
+    def module_to_env(self) -> ModuleToEnvPipeline:
+        """The pipeline behind the modules."""
+        return self._loop.actor.module_to_env
+
+    @property
+    def agent_to_module_mapping_fn(self) -> Callable[[Any, Any], Any]:
+        """Which module acts for an agent in an episode."""
+        return self._new_episode.mapping
+
+    # --- Playing ----------------------------------------------------------------------------------------------------
 
     def sample(
         self,
@@ -203,18 +190,15 @@ class MultiAgentEnvRunner:
         random_actions: bool = False,
         force_reset: bool = False,
         count_steps_by: CountStepsBy | None = None,
-    ) -> EpisodeList:
-        """Let the agents act, and return what happened, finalized.
+    ) -> EpisodeList[MultiAgentEpisode]:
+        """Play, and return finalized episodes; see `EnvRunner.sample`.
 
-        With `num_timesteps`, all environments are stepped together until at least so many steps are recorded: fewer than
-        `num_envs` environment steps more. Running episodes are handed out as chunks, and go on in the next call; finished
-        ones come first. With `num_episodes`, environments are reset, and exactly so many whole episodes are returned: the
-        first that begin, and not the first that end, which would favour short ones.
+        With `num_timesteps`, finished episodes come first. With `num_episodes`, all environments are reset first.
 
         Args:
             num_timesteps: How many steps are wanted.
             num_episodes: How many episodes are wanted. With neither, `batch_mode` decides.
-            explore: Whether modules explore; by default what the runner was made with.
+            explore: Whether modules explore; what the runner was made with by default.
             random_actions: Draw actions at random, among those that action masks allow.
             force_reset: Begin new episodes in all environments.
             count_steps_by: See the constructor.
@@ -225,120 +209,62 @@ class MultiAgentEnvRunner:
             EpisodeError: If an environment returns what does not fit.
             ConnectorError: If a piece of a pipeline fails.
         """
-        check_open("sample", is_closed=self._is_closed)
-        settings = self._settings
-        goal = wanted(num_timesteps, num_episodes, settings.batch_mode, settings.rollout_fragment_length, self.num_envs)
-        count_steps_by = checked_count(count_steps_by or self._count_steps_by)
-        explore = settings.explore if explore is None else explore
-        check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
-        manner = Manner(explore, random_actions, count_steps_by)
-        players = self._players
-        players.actor.shapers = shapers_of(self.env_to_module)
-        with torch.no_grad(), mode((self.modules or {}).values(), training=False):
-            played = players.play(
-                goal,
-                manner,
-                self.lookback,
-                reward_delay=delay_of(self.env_to_module, settings.reward_delay),
-                force_reset=force_reset,
-                on_complete=self._commit,
-            )
-        samples = EpisodeList(played)
-        notify(players.listeners.on_sample_end, env_runner=self, samples=samples)
-        return samples
+        goal = self._goal(num_timesteps, num_episodes)
+        goal = goal._replace(count_steps_by=checked_count(count_steps_by or self._count_steps_by))
+        return self._sample(goal, explore, random_actions=random_actions, force_reset=force_reset)
+
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[MultiAgentEpisode]:
+        self._loop.actor.shapers = shapers_of(self.env_to_module)
+        played = self._loop.play(
+            goal,
+            mode,
+            self.lookback,
+            reward_delay=delay_of(self.env_to_module, self._settings.reward_delay),
+            force_reset=force_reset,
+            on_complete=self._commit,
+        )
+        return EpisodeList(played)
 
     def _commit(self) -> None:
         """Let pieces use the statistics that they have collected; during one call they stay as they are."""
         self.env_to_module.commit()
         self.module_to_env.commit()
 
-    # --- Beside sampling --------------------------------------------------------------------------------------------
+    def _leave_episodes(self) -> None:
+        self._loop.abandon_episodes()
+        self._loop.actor.forget()
 
-    def evaluate(self, num_episodes: int = 10, *, explore: bool = False) -> EpisodeList:
-        """Return whole episodes that the modules play in environments of their own, by default as well as they can.
+    def _close_envs(self) -> None:
+        for lane in self._lanes:
+            lane.close()
 
-        Training does not notice: environments, running episodes, statistics of filters, random numbers and metrics are as
-        before.
-
-        Raises:
-            EnvRunnerError: If the runner is closed, or was given a ready environment, as there is no second one.
-        """
-        check_open("evaluate", is_closed=self._is_closed)
-        check_whole(1, num_episodes=num_episodes)
-        if not self._source.can_remake:
-            raise EnvRunnerError(
-                "evaluate: found a ready environment, expected a callable: evaluation needs environments of its own."
-            )
+    @contextlib.contextmanager
+    def _evaluation_runner(self, num_episodes: int, seed: int) -> Iterator[MultiAgentEnvRunner]:
+        """Make a runner with environments of its own and copies of the pipelines."""
+        self._source.check_can_remake("evaluate")
         runner = MultiAgentEnvRunner(
-            self._env,
-            self.modules,
+            self._source.env,
+            self.modules or None,
             num_envs=min(self.num_envs, num_episodes),
             agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
             env_to_module=copy.deepcopy(self.env_to_module),
             module_to_env=copy.deepcopy(self.module_to_env),
-            seed=self._seeds.next_evaluation(),
+            seed=seed,
             count_steps_by=self._count_steps_by,
             **vars(self._settings),
         )
-        try:
-            runner._players.weights_version = self.weights_version
-            return runner.sample(num_episodes=num_episodes, explore=explore)
-        finally:
-            runner.close()
+        with runner:
+            yield runner
 
-    def get_metrics(self) -> MultiAgentMetrics:
-        """Return what was done since the last call of this method, and begin to count anew."""
-        return self._players.take_metrics()
+    # --- Weights and state ------------------------------------------------------------------------------------------
 
-    @property
-    def weights_version(self) -> int:
-        """The version of the modules' weights, which each chunk carries along."""
-        return self._players.weights_version
+    def _use_version(self, version: int) -> None:
+        self._loop.use_version(version)
 
-    def set_weights(self, weights: Mapping[Any, Mapping[str, Any]], version: int | None = None) -> None:
-        """Give modules other weights from the next step on.
+    def _own_state(self) -> dict[str, Any]:
+        return {"episode_numbers": [lane.number for lane in self._lanes]}
 
-        Args:
-            weights: `{module_id: state_dict}`; modules that are not named keep theirs.
-            version: What the chunks say that are played with them; one more than before by default. Running episodes note it
-                at their current step.
-
-        Raises:
-            EnvRunnerError: If there is no such module, or it has no weights; nothing is changed then.
-        """
-        load_weights(self.modules, weights)
-        self._players.use_version(self.weights_version + 1 if version is None else version)
-
-    def get_weights(self) -> dict[Any, dict[str, Any]]:
-        """Return copies of the weights of all modules."""
-        return weights_of(self.modules)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return weights, states of the pipelines and of random generators, and counters.
-
-        Running episodes are not part of it. A runner that is given the state begins new ones, and so plays exactly as this
-        one does if it samples with `force_reset=True`.
-        """
-        return runner_state.state_of(self._players, self._seeds)
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; running episodes are let go, what was recorded of them is kept.
-
-        Raises:
-            EnvRunnerError: If it is no state of a runner with as many environments and such modules; nothing is changed then.
-        """
-        runner_state.set_state(self._players, self._seeds, state)
-
-    def close(self) -> None:
-        """Close all environments; a second call does nothing."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        for lane in self._lanes:
-            lane.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:
+        numbers = checked_numbers(state["episode_numbers"], self.num_envs)
+        for lane, number in zip(self._lanes, numbers, strict=True):
+            lane.number = number

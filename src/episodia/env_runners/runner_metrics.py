@@ -1,4 +1,4 @@
-"""What a runner has done since somebody last asked."""
+"""Metrics of a runner: what it has done since they were last asked for."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, final
 
-import numpy as np
-
-from episodia.columns import Columns
-from episodia.env_runners.rollout.chunk_summaries import summaries
-from episodia.episodes import EpisodeList
-
 
 @final
 @dataclass
 class RunnerMetrics:
     """Counts, times and the results of finished episodes. Everything adds up: `merged` is a sum, field by field.
 
-    Times are in seconds. `episode_returns` and `episode_lengths` are of whole episodes, also if they were handed out in
-    chunks; episodes that never ended are not among them.
+    Times are in seconds. `episode_returns` and `episode_lengths` are of whole episodes, also if they were returned in
+    chunks; episodes that never ended are not among them. In a multi-agent episode, the return is the sum over all agents.
+
+    The fields about agents and modules are filled by multi-agent runners. A module has one return for each agent that it
+    acts for.
 
     >>> merged = RunnerMetrics.merged([RunnerMetrics(num_env_steps=3), RunnerMetrics(num_env_steps=4)])
     >>> merged.num_env_steps
@@ -29,7 +26,7 @@ class RunnerMetrics:
     num_env_steps: int = 0
     num_episodes: int = 0  # that ended
     num_env_restarts: int = 0
-    num_episodes_dropped: int = 0  # because an environment failed, or returned what is no step
+    num_episodes_dropped: int = 0  # because an environment failed, or returned something that is not a step
     num_env_steps_dropped: int = 0  # with them; and one for each lane, where a whole vector step has failed
     sample_time_s: float = 0.0
     env_step_time_s: float = 0.0
@@ -40,6 +37,11 @@ class RunnerMetrics:
     episode_returns: list[float] = field(default_factory=list)
     episode_lengths: list[int] = field(default_factory=list)
     episode_durations_s: list[float] = field(default_factory=list)
+    num_agent_steps: int = 0
+    agent_steps: dict[Any, int] = field(default_factory=dict)
+    module_steps: dict[Any, int] = field(default_factory=dict)
+    agent_returns: dict[Any, list[float]] = field(default_factory=dict)
+    module_returns: dict[Any, list[float]] = field(default_factory=dict)
 
     @classmethod
     def merged(cls, parts: Iterable[RunnerMetrics]) -> RunnerMetrics:
@@ -47,11 +49,11 @@ class RunnerMetrics:
         merged = cls()
         for part in parts:
             for each in fields(cls):
-                setattr(merged, each.name, getattr(merged, each.name) + getattr(part, each.name))
+                setattr(merged, each.name, _sum(getattr(merged, each.name), getattr(part, each.name)))
         return merged
 
     def taken(self) -> RunnerMetrics:
-        """Return a copy, and begin to count anew."""
+        """Return a copy, and start all counts again."""
         taken = RunnerMetrics(**{each.name: getattr(self, each.name) for each in fields(self)})
         for name, value in vars(RunnerMetrics()).items():
             setattr(self, name, value)
@@ -62,13 +64,22 @@ class RunnerMetrics:
         """Recorded steps per second of sampling; 0 if there were none."""
         return self.num_env_steps / self.sample_time_s if self.sample_time_s else 0.0
 
+    @property
+    def agent_steps_per_s(self) -> float:
+        """Steps of agents per second of sampling; 0 if there were none."""
+        return self.num_agent_steps / self.sample_time_s if self.sample_time_s else 0.0
+
     def as_dict(self) -> dict[str, Any]:
-        """Return numbers only: counts, times, and mean, least and largest of what is known of episodes.
+        """Return counts, times, and mean, least and largest of what is known of episodes; dicts by agent and module.
+
+        What is about agents is there if agents have stepped.
 
         >>> RunnerMetrics(num_episodes=2, episode_returns=[1.0, 4.0]).as_dict()["episode_return_mean"]
         2.5
         """
-        numbers = {each.name: getattr(self, each.name) for each in fields(self) if not each.name.startswith("episode_")}
+        numbers: dict[str, Any] = {
+            name: value for name, value in vars(self).items() if isinstance(value, (int, float)) and "agent" not in name
+        }
         numbers["env_steps_per_s"] = self.env_steps_per_s
         for name, values in (
             ("episode_return", self.episode_returns),
@@ -78,51 +89,24 @@ class RunnerMetrics:
             if values:
                 numbers |= {f"{name}_mean": sum(values) / len(values), f"{name}_min": min(values)}
                 numbers[f"{name}_max"] = max(values)
-        return numbers
+        return numbers | (self._of_agents() if self.num_agent_steps else {})
+
+    def _of_agents(self) -> dict[str, Any]:
+        return {
+            "num_agent_steps": self.num_agent_steps,
+            "agent_steps_per_s": self.agent_steps_per_s,
+            "agent_steps": dict(self.agent_steps),
+            "module_steps": dict(self.module_steps),
+            "agent_return_mean": _means(self.agent_returns),
+            "module_return_mean": _means(self.module_returns),
+        }
 
 
-@final
-class EpisodeTotals:
-    """Adds up chunks of single-agent episodes until they end."""
+def _sum(first: Any, second: Any) -> Any:
+    if not isinstance(first, dict):
+        return first + second
+    return {**first, **{key: first[key] + more if key in first else more for key, more in second.items()}}
 
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[float, float]] = {}  # return and duration so far, by episode
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def note(self, chunks: EpisodeList, metrics: RunnerMetrics) -> None:
-        """Count chunks that are handed out, none of which is empty.
-
-        If an episode ends with its chunk, return, length and duration of the whole are added to `metrics`.
-        """
-        if not len(chunks):
-            return
-        rewards = chunks.flat(Columns.REWARDS)
-        gained = np.add.reduceat(rewards.values, rewards.offsets[:-1], dtype=np.float64).tolist()
-        metrics.num_env_steps += int(rewards.offsets[-1])
-        still_open = self._open
-        returns, lengths, durations = metrics.episode_returns, metrics.episode_lengths, metrics.episode_durations_s
-        num_before = len(returns)
-        for (id_, _, t, is_done, duration_s), reward in zip(summaries(chunks), gained, strict=True):
-            total, time_s = reward, duration_s
-            if id_ in still_open:
-                before, time_before_s = still_open.pop(id_)
-                total, time_s = before + total, time_before_s + time_s
-            if is_done:
-                returns.append(total)
-                lengths.append(t)
-                durations.append(time_s)
-            else:
-                still_open[id_] = (total, time_s)
-        metrics.num_episodes += len(returns) - num_before
-
-    def keep_only(self, ids: Iterable[str]) -> None:
-        """Forget all episodes but these."""
-        if self._open:
-            kept = set(ids)
-            self._open = {id_: so_far for id_, so_far in self._open.items() if id_ in kept}
-
-    def forget(self, episode_id: str) -> None:
-        """Forget an episode that will not go on."""
-        self._open.pop(episode_id, None)
+def _means(returns: dict[Any, list[float]]) -> dict[Any, float]:
+    return {key: sum(values) / len(values) for key, values in returns.items() if values}

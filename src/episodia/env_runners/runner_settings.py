@@ -1,14 +1,16 @@
-"""How runners play: what both kinds of them can be told, checked once."""
+"""Settings of runners, and their checks."""
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
-from episodia.env_runners.rollout.sampling import BatchMode, check_settings
-from episodia.env_runners.setting_checks import check_context, check_flags, check_timeout, check_whole
+from episodia.arguments import checked_flag, checked_whole, is_number
 from episodia.errors import EnvRunnerError
 
+BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
 Vectorization: TypeAlias = Literal["sync", "async", "vector_entry_point"]
 
@@ -42,7 +44,11 @@ class RunnerSettings:
         Raises:
             EnvRunnerError: If one makes no sense, or two of them do not fit together.
         """
-        check_settings(self.batch_mode, self.rollout_fragment_length)
+        if self.batch_mode not in ("truncate_episodes", "complete_episodes"):
+            raise EnvRunnerError(
+                f"found `batch_mode={self.batch_mode!r}`, expected 'truncate_episodes' or 'complete_episodes'."
+            )
+        check_whole(1, rollout_fragment_length=self.rollout_fragment_length)
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
@@ -60,3 +66,106 @@ class RunnerSettings:
     def gives_up(self, restarts_in_a_row: int) -> bool:
         """Tell whether environments must not be made anew so often, without an episode in between that ends."""
         return self.max_restarts is not None and restarts_in_a_row > self.max_restarts
+
+
+_NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
+
+
+def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
+    """Check settings that are whole numbers of `least` or more.
+
+    Raises:
+        EnvRunnerError: If one of them is not.
+
+    >>> check_whole(1, or_none=True, horizon=None, num_envs=2)
+    """
+    for name, value in settings.items():
+        if or_none and value is None:
+            continue
+        checked_whole(EnvRunnerError, "runner", name, value, least)
+
+
+def check_flags(**settings: Any) -> None:
+    """Check settings that are True or False.
+
+    Raises:
+        EnvRunnerError: If one of them is not; "no" would count as true.
+    """
+    for name, value in settings.items():
+        checked_flag(EnvRunnerError, "runner", name, value)
+
+
+def check_timeout(step_timeout_s: Any) -> None:
+    """Check how long a step may take.
+
+    Raises:
+        EnvRunnerError: If that is no positive number.
+    """
+    if step_timeout_s is not None and not (is_number(step_timeout_s) and step_timeout_s > 0):
+        raise EnvRunnerError(
+            f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, or None. Correct it."
+        )
+
+
+def check_context(async_context: Any) -> None:
+    """Check how processes are to be started.
+
+    Raises:
+        EnvRunnerError: If this machine does not know how.
+    """
+    known = multiprocessing.get_all_start_methods()
+    if async_context not in known:
+        raise EnvRunnerError(f"found `async_context={async_context!r}`, expected one of {known}. Choose one of them.")
+
+
+def check_acts(module: Any) -> None:
+    """Check that `module` can act.
+
+    Raises:
+        EnvRunnerError: If it lacks something for that.
+    """
+    missing = [name for name in _NEEDED if not callable(getattr(module, name, None))]
+    if missing or isinstance(module, type):
+        raise EnvRunnerError(
+            f"found {module!r} as the module, without {missing or 'an instance'}; expected what `episodia.modules.Module` "
+            "lists, or None to act at random. Pass such a module."
+        )
+
+
+def check_open(where: str, *, is_closed: bool) -> None:
+    """Check that a runner may still play: after its end nobody would close what it makes.
+
+    Raises:
+        EnvRunnerError: If it is closed.
+    """
+    if is_closed:
+        raise EnvRunnerError(f"{where}: found a runner that is closed, expected an open one. Make another.")
+
+
+def check_keys(state: Any, keys: Iterable[str]) -> None:
+    """Check that a state has all its parts.
+
+    Raises:
+        EnvRunnerError: If it is no dict, or some are missing.
+    """
+    if not isinstance(state, Mapping):
+        raise EnvRunnerError(
+            f"set_state: found {type(state).__name__}, expected the dict that `get_state` of a runner returned. Pass that."
+        )
+    missing = [key for key in keys if key not in state]
+    if missing:
+        raise EnvRunnerError(
+            f"set_state: found a state without {missing}, expected what `get_state` of a runner returned. Pass that."
+        )
+
+
+def checked_numbers(numbers: Iterable[Any], num_envs: int) -> list[int]:
+    """Return how many episodes each environment has begun, of a state.
+
+    Raises:
+        EnvRunnerError: If there is not one number for each environment.
+    """
+    found = [int(number) for number in numbers]
+    if len(found) != num_envs:
+        raise EnvRunnerError(f"found {len(found)} environments, expected {num_envs}; make the runner with as many")
+    return found

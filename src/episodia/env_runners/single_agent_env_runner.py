@@ -1,34 +1,41 @@
-"""From environments to episodes."""
+"""The runner for environments of one agent each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, final
+import contextlib
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, final
 
 from gymnasium.vector import VectorEnv
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.env_runners import runner_state
-from episodia.env_runners.acting.assembly import Acting, new_rollout
+from episodia.env_runners.acting.assembly import Acting, new_loop
 from episodia.env_runners.acting.runner_pipelines import Pieces
-from episodia.env_runners.callbacks import Listeners
-from episodia.env_runners.envs.vector_envs import AnyEnv, EnvSource
-from episodia.env_runners.evaluation import Evaluator
-from episodia.env_runners.rollout.callback_watcher import Watcher
-from episodia.env_runners.rollout.handing_out import HandOut
-from episodia.env_runners.rollout.lane_faults import Faults
-from episodia.env_runners.rollout.rollout import Manner
+from episodia.env_runners.env_runner import EnvRunner
+from episodia.env_runners.envs.async_lanes import close, forgets_resets
+from episodia.env_runners.envs.env_sources import AnyEnv, VectorEnvSource
+from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.episode_totals import EpisodeTotals
+from episodia.env_runners.rollout.returned_chunks import HandOut
+from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
 from episodia.env_runners.rollout.sampler import Sampler
-from episodia.env_runners.rollout.sampling import BatchMode, wanted
-from episodia.env_runners.runner_metrics import EpisodeTotals, RunnerMetrics
-from episodia.env_runners.runner_settings import OnEnvError, RunnerSettings, Vectorization
+from episodia.env_runners.runner_settings import (
+    BatchMode,
+    OnEnvError,
+    RunnerSettings,
+    Vectorization,
+    check_acts,
+    checked_numbers,
+)
 from episodia.env_runners.seeding import Seeds
-from episodia.env_runners.setting_checks import check_acts, check_flags, check_open, check_whole
-from episodia.episodes import EpisodeList
+from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.modules.devices import device_of
 
 
 @final
-class SingleAgentEnvRunner:
+class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     """Plays in environments of one agent each, and hands out what happens as episodes.
 
     >>> runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0)
@@ -118,177 +125,132 @@ class SingleAgentEnvRunner:
             async_context=async_context,
             check_finite=check_finite,
         )
-        self.explore = explore
-        self.batch_mode = batch_mode
-        self.rollout_fragment_length = rollout_fragment_length
-        self._is_closed = False
-        self._seeds = Seeds(seed)
-        self._watcher = Watcher(Listeners(callbacks), self)
+        super().__init__(settings, module, Seeds(seed, device_of(module)), callbacks)
+        self._module = module
+        self._mask_key = action_mask_key
+        self._source = VectorEnvSource(env, num_envs, settings)
+        self._lent_env: VectorEnv[Any, Any, Any] | None = None
         totals = EpisodeTotals()
-        faults = Faults(on_env_error, RunnerMetrics(), totals)
-        source = EnvSource(env, num_envs, settings)
-        self._evaluator = Evaluator(source, action_mask_key)
+        faults = Faults(on_env_error, self._metrics, totals)
         acting = Acting(module, env_to_module, module_to_env, action_mask_key)
-        self._rollout = new_rollout(source, acting, self._seeds, faults, self._watcher)
-        hand_out = HandOut(faults, totals, on_cut=self._watcher.on_cut, check_finite=check_finite)
-        self._sampler = Sampler(self._rollout, hand_out, totals, reward_delay)
-        try:
-            self._watcher.on_created(self._rollout)
-        except BaseException:
-            if source.is_renewable:
-                self.close()
-            raise
-
-    def __repr__(self) -> str:
-        module = type(self.module).__name__ if self.module is not None else "random actions"
-        return f"SingleAgentEnvRunner({self.env}, {module}, num_envs={self.num_envs}, seed={self.seed})"
+        self._loop = new_loop(self._source, acting, self._seeds, faults, self._watcher)
+        hand_out = HandOut(faults, totals, on_cut=self._watcher.cut, check_finite=check_finite)
+        self._sampler = Sampler(self._loop, hand_out, totals, reward_delay)
+        with self._closed_on_error(owns_envs=self._source.can_remake):
+            self._watcher.created(self.env)
 
     # --- What it has ------------------------------------------------------------------------------------------------
 
     @property
     def env(self) -> VectorEnv[Any, Any, Any]:
-        """The environments; others after they had to be made anew."""
-        return self._rollout.env
+        """The vector environment; replaced when it is rebuilt."""
+        return self._loop.env
+
+    @property
+    def _env(self) -> VectorEnv[Any, Any, Any]:
+        return self._loop.env
 
     @property
     def num_envs(self) -> int:
         """How many environments there are."""
-        return self._rollout.recorder.num_lanes
+        return self._loop.recorder.num_lanes
 
     @property
     def module(self) -> Any:
-        """What acts; None if that happens at random."""
-        return self._rollout.actor.module
+        """What acts; None if actions are random."""
+        return self._module
 
     @property
     def env_to_module(self) -> EnvToModulePipeline:
         """The pipeline in front of the module."""
-        return self._rollout.actor.env_to_module
+        return self._loop.actor.env_to_module
 
     @property
     def module_to_env(self) -> ModuleToEnvPipeline:
         """The pipeline behind the module."""
-        return self._rollout.actor.module_to_env
+        return self._loop.actor.module_to_env
 
-    @property
-    def seed(self) -> int:
-        """Where all randomness comes from: a runner with the same seed and settings plays the same episodes."""
-        return self._seeds.seed
+    # --- Playing ----------------------------------------------------------------------------------------------------
 
-    # --- Sampling ---------------------------------------------------------------------------------------------------
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[SingleAgentEpisode]:
+        return self._sampler.sample(goal, mode, force_reset=force_reset)
 
-    def sample(
-        self,
-        *,
-        num_timesteps: int | None = None,
-        num_episodes: int | None = None,
-        explore: bool | None = None,
-        random_actions: bool = False,
-        force_reset: bool = False,
-    ) -> EpisodeList:
-        """Play, and return finalized episodes.
+    def _leave_episodes(self) -> None:
+        self._loop.needs_reset = True
+        self._loop.actor.forget()
 
-        With `num_timesteps`, all environments step until there are at least so many steps: fewer than `num_envs` more, unless
-        earlier calls have left more behind. Episodes that are not over come as chunks, and go on with the next call.
+    def _close_envs(self) -> None:
+        try:
+            self._loop.close()
+        finally:
+            self._close_lent_env()
 
-        With `num_episodes`, exactly so many whole episodes are returned: those that began first, in this order, however long
-        they are. What else was played stays here, and belongs to the next call. Episodes of which a chunk was handed out
-        before are not whole: if there are any, all environments are reset first.
+    # --- Evaluation -------------------------------------------------------------------------------------------------
 
-        If something is raised, all that was recorded before comes with the next call.
+    @contextlib.contextmanager
+    def _evaluation_runner(self, num_episodes: int, seed: int) -> Iterator[SingleAgentEnvRunner]:
+        """Lend environments, made when they are needed for the first time, to a runner with copies of the pipelines."""
+        self._source.check_can_remake("evaluate")
+        # The environments that are lent have these settings already.
+        settings = {**vars(self._settings), "vectorization": "sync", "step_timeout_s": None}
+        if self._source.limits_itself(self._lent()):
+            settings["horizon"] = None
+        runner = SingleAgentEnvRunner(
+            self._lent,
+            self.module,
+            env_to_module=copy.deepcopy(self.env_to_module),
+            module_to_env=copy.deepcopy(self.module_to_env),
+            seed=seed,
+            action_mask_key=self._mask_key,
+            **settings,
+        )
+        try:
+            yield runner
+        except BaseException:
+            # Some may be in the middle of a step.
+            self._close_lent_env(by_force=True)
+            raise
+        if forgets_resets(self._lent()):
+            self._close_lent_env()
 
-        Args:
-            num_timesteps: How many steps of environments to play.
-            num_episodes: How many episodes to play. With neither, `batch_mode` decides.
-            explore: Whether the module explores; what the runner was made with by default.
-            random_actions: Act at random.
-            force_reset: Reset all environments first. Episodes that are running are left as they are.
+    def _lent(self) -> VectorEnv[Any, Any, Any]:
+        if self._lent_env is None or self._lent_env.closed:
+            self._lent_env = self._source.build()
+        return self._lent_env
 
-        Raises:
-            EnvRunnerError: If the arguments do not fit together.
-            EnvError: If an environment fails for good, or returns NaN or infinite numbers.
-            SpaceError: If it fails with an action that is outside of its space.
-        """
-        check_open("sample", is_closed=self._is_closed)
-        goal = wanted(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
-        explore = self.explore if explore is None else explore
-        check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
-        manner = Manner(random_actions or self.module is None, explore)
-        episodes = self._sampler.sample(goal, manner, force_reset=force_reset)
-        self._watcher.on_sample_end(self._rollout, episodes)
-        return episodes
-
-    def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList:
-        """Play whole episodes beside all sampling, and return them.
-
-        Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of
-        them changes. The weights are those of the module.
-
-        Args:
-            num_episodes: How many.
-            explore: Whether the module explores.
-            seed: Of the environments and actions. By default each call has another one, which follows from that of the runner.
-
-        Raises:
-            EnvRunnerError: If the runner is closed, or was given a ready vector environment, which cannot be made twice.
-        """
-        check_open("evaluate", is_closed=self._is_closed)
-        check_whole(1, num_episodes=num_episodes)
-        seed = self._seeds.next_evaluation() if seed is None else seed
-        with self._evaluator.runner(SingleAgentEnvRunner, self, seed) as twin:
-            twin._rollout.recorder.weights_version = self.weights_version
-            played: EpisodeList = twin.sample(num_episodes=num_episodes, explore=explore)
-        return played
-
-    def get_metrics(self) -> RunnerMetrics:
-        """Return what has happened since the last call."""
-        return self._rollout.faults.metrics.taken()
+    def _close_lent_env(self, *, by_force: bool = False) -> None:
+        if self._lent_env is not None:
+            close(self._lent_env, by_force=by_force)
 
     # --- Weights and state ------------------------------------------------------------------------------------------
 
-    @property
-    def weights_version(self) -> int:
-        """The version of the module's weights, which each chunk carries along."""
-        return self._rollout.recorder.weights_version or 0
+    def get_weights(self) -> dict[str, Any]:
+        """Return copies of the weights of the module as arrays, by name; empty if it has none."""
+        weights: dict[str, Any] = super().get_weights().get(DEFAULT_MODULE_ID, {})
+        return weights
 
     def set_weights(self, weights: Mapping[str, Any], version: int | None = None) -> None:
-        """Let the module have other weights from the next step on.
+        """Give the module other weights from the next step on.
 
         Args:
             weights: Tensors or arrays by name, as of `module.state_dict()`.
             version: What the chunks say that are played with them; one more than before by default.
-        """
-        runner_state.set_weights(self.module, weights)
-        self._rollout.recorder.weights_version = self.weights_version + 1 if version is None else version
-
-    def get_state(self) -> dict[str, Any]:
-        """Return weights, states of the pipelines, counters and generators: JSON values and NumPy arrays.
-
-        Environments are not part of it. A runner that goes on from a state resets them first, with seeds of their own; one
-        that was not interrupted plays the same if it is asked to: `sample(..., force_reset=True)`.
-        """
-        return runner_state.state_of(self._rollout)
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, which `get_state` of a runner with the same settings returned. Environments are reset.
 
         Raises:
-            EnvRunnerError: If it is no such state; nothing is changed then.
+            EnvRunnerError: If they are not the weights of the module, which keeps its own then.
         """
-        runner_state.set_state(self._rollout, state)
+        super().set_weights(weights, version)
 
-    # --- The end ----------------------------------------------------------------------------------------------------
+    def _load_weights(self, weights: Mapping[str, Any]) -> None:
+        # A module without weights takes the empty dict that `get_weights` returns for it.
+        super()._load_weights({DEFAULT_MODULE_ID: weights} if weights or self.get_weights() else {})
 
-    def close(self) -> None:
-        """Close all environments, and end their processes; a second time nothing happens."""
-        self._is_closed = True
-        try:
-            self._rollout.close()
-        finally:
-            self._evaluator.close()
+    def _use_version(self, version: int) -> None:
+        self._loop.recorder.weights_version = version
 
-    def __enter__(self) -> Self:
-        return self
+    def _own_state(self) -> dict[str, Any]:
+        return {"episode_numbers": self._loop.recorder.episode_numbers()}
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:
+        numbers = checked_numbers(state["episode_numbers"], self.num_envs)
+        self._loop.recorder.set_episode_numbers(self.seed, numbers)

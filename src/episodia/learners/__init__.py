@@ -1,11 +1,10 @@
-"""Learners: from episodes to better weights; and algorithms, each a frozen config with a loss."""
+"""Learners: from episodes to updated weights; and algorithms, each a frozen config with a loss."""
 
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.learners.algorithms.a2c import A2CConfig
-from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.algorithms.coefficients import Adaptive
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.coefficients import Adaptive, AdaptiveKL
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.algorithms.ppo import PPOConfig
 from episodia.learners.algorithms.reinforce import ReinforceConfig
 from episodia.learners.default_learner_pipeline import default_pipeline
@@ -27,7 +26,7 @@ __all__ = [
     "ClipByGlobalNorm",
     "ClipByNorm",
     "ClipByValue",
-    "Evaluation",
+    "EvaluatedSteps",
     "GradientFunction",
     "GradientProcessor",
     "Learner",
@@ -41,3 +40,7 @@ __all__ = [
     "default_pipeline",
     "minibatches",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

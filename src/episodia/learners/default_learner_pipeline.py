@@ -1,8 +1,8 @@
-"""The learner pipeline that an algorithm gets unless someone says otherwise."""
+"""The default learner pipeline of an algorithm."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from episodia.connectors import ConnectorV2, LearnerConnectorPipeline, defaults
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
+from episodia.modules import Module
 from episodia.modules.devices import usable_device
 
 
@@ -23,17 +24,17 @@ def default_pipeline(
     custom: Sequence[ConnectorV2] = (),
     stateful: bool = False,
     device: torch.device | None = None,
-    module: Any = None,
+    module: Module | Mapping[str, Module] | None = None,
 ) -> LearnerConnectorPipeline:
     """Return the default learner pipeline with the targets of `config`; its batches stay on the CPU.
 
     Args:
         config: The algorithm.
-        observation_space: Of the environment.
-        action_space: Of the environment.
-        custom: Pieces to put in front: those that the runner has in front of the module.
+        observation_space: The observation space of the environment.
+        action_space: The action space of the environment.
+        custom: Pieces to put in front: the pieces that the runner has in front of the module.
         stateful: Whether a module is recurrent.
-        device: Where the modules are, for pieces that ask them.
+        device: The device of the modules, for pieces that call them.
         module: The module, or modules by their ids, whose `views` are added.
 
     >>> from episodia.learners import ReinforceConfig

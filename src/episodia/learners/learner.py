@@ -1,4 +1,4 @@
-"""From episodes to better weights."""
+"""The learner: from episodes to updated weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.algorithms.coefficients import Coefficients
-from episodia.learners.batch_checks import ModuleBatch
 from episodia.learners.default_learner_pipeline import default_pipeline
-from episodia.learners.gradients.computed_gradients import Gradients
+from episodia.learners.gradients.backward_pass import Gradients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import (
     MeasuredGradients,
@@ -29,8 +28,8 @@ from episodia.learners.gradients.gradient_averages import (
     total_weight,
 )
 from episodia.learners.gradients.gradient_steps import GradientSteps
-from episodia.learners.minibatches import Minibatch, minibatches, on_device, step_counts
-from episodia.learners.networks import Networks
+from episodia.learners.learner_modules import LearnerModules
+from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.state_checks import (
     check_components,
@@ -43,26 +42,27 @@ from episodia.learners.state_checks import (
 from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
+from episodia.types import Batch
 
 
 @final
 class Learner:
-    """Owns modules, their optimizers and the learner pipeline, and makes the modules better with episodes.
+    """Owns modules, their optimizers and the learner pipeline, and updates the modules with episodes.
 
     Args:
-        modules: The module, or modules by their ids. They are changed in place. Those that have no weights, or that no
-            optimizer of `config` names, are left as they are.
+        modules: The module, or modules by their ids. They are changed in place. Modules without weights, and modules that no
+            optimizer of `config` names, stay unchanged.
         config: The algorithm.
-        observation_space: Of the environment; needed only for pieces that want to know it.
-        action_space: Of the environment.
-        learner_pipeline: From episodes to batches; by default the default one, with the targets of `config`.
-        seed: For the order of rows in minibatches.
-        device: Where modules compute; they are moved there. Batches stay on the CPU: minibatches are moved, and observations
-            for their values.
+        observation_space: The observation space of the environment, for pieces that need it.
+        action_space: The action space of the environment.
+        learner_pipeline: The pipeline from episodes to batches; None takes the default one, with the targets of `config`.
+        seed: The seed of the order of rows in minibatches.
+        device: The device that modules are moved to. Batches stay on the CPU; minibatches are moved, and so are observations
+            whose values are computed.
 
     Raises:
-        LearnerError: If optimizers and modules do not fit together, or if there is no such device.
-        ModuleError: If something is not a module.
+        LearnerError: If optimizers and modules do not fit together, or if the device is missing.
+        ModuleError: If an object is not a module.
         PipelineError: If a piece of the pipeline cannot work with the modules.
 
     >>> from gymnasium import spaces
@@ -92,9 +92,9 @@ class Learner:
         self.config = config
         self.device = usable_device(LearnerError, device)
         self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
-        self._networks = Networks(modules)
+        self._networks = LearnerModules(modules)
         self._differentiation = Differentiation(self._networks, config)
-        # Not before it is known that they can learn.
+        # Modules are moved only after all checks.
         for module in self._networks.torch_modules.values():
             module.to(self.device)
         self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
@@ -123,12 +123,12 @@ class Learner:
 
     @property
     def trained_modules(self) -> tuple[str, ...]:
-        """The ids of those modules that learn: that have weights, and an optimizer for some of them."""
+        """The ids of the modules that learn: they have weights, and an optimizer trains some of these."""
         return tuple(self._trained)
 
     @property
     def num_steps(self) -> int:
-        """The number of steps that were trained on, each counted once for each update; schedules follow it."""
+        """The number of steps trained on, each counted once per update; schedules follow this number."""
         return self._progress["num_steps"]
 
     def __repr__(self) -> str:
@@ -144,50 +144,56 @@ class Learner:
         minibatch_size: int | None = None,
         shuffle: bool = True,
     ) -> Metrics:
-        """Let the modules learn from `episodes`, which are not changed.
+        """Update the modules with `episodes`, which stay unchanged.
 
         Args:
-            episodes: Finished ones, or chunks.
-            num_epochs: How many passes over the steps of each module.
-            minibatch_size: How many steps of a module make a gradient step, about: they are divided evenly, into as many
-                minibatches as come closest to it. None takes all at once.
-            shuffle: Take the rows in another order in each epoch.
+            episodes: Finished episodes, or chunks.
+            num_epochs: The number of passes over the steps of each module.
+            minibatch_size: The approximate number of steps of a module per gradient step: steps are divided evenly into the
+                number of minibatches that comes closest. None takes all steps at once.
+            shuffle: Whether each epoch takes the rows in a new order.
 
         Returns:
-            Averages over all minibatches, by module and name; under `ALL_MODULES` what concerns all of them.
+            Averages over all minibatches, by module and name; metrics of all modules together are under `ALL_MODULES`.
 
         Raises:
-            ConnectorError: If a piece of the pipeline fails, as where rewards or values are not finite.
-            LearnerError: If a number is out of range, if the loss does not find a column, or if it depends on no weights.
-            NonFiniteError: If a loss or a gradient is not finite, and the config says that this is an error.
+            ConnectorError: If a piece of the pipeline fails, for example because rewards or values are not finite.
+            LearnerError: If a number is out of range, if the loss misses a column, or if it does not depend on any weight.
+            NonFiniteError: If a loss or a gradient is not finite, and `on_non_finite` is `"raise"`.
         """
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
-        batch = self.batch_of(episodes)
-        return self.update_batch(batch, num_epochs=num_epochs, minibatch_size=minibatch_size, shuffle=shuffle)
+        return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle)
 
-    def batch_of(self, episodes: Iterable[Episode]) -> dict[str, ModuleBatch]:
-        """Return what the pipeline makes of `episodes`: the columns of each module, on the CPU; of none, nothing."""
+    def batch_of(self, episodes: Iterable[Episode]) -> dict[str, Batch]:
+        """Return the columns of each module that the pipeline makes of `episodes`, on the CPU; empty without episodes."""
         listed = EpisodeList.of(episodes)
-        # Without an episode nobody knows what its columns would look like.
+        # Without an episode the shapes of columns are unknown.
         return self.pipeline(rl_module=self._networks.rl_module, episodes=listed) if len(listed) else {}
 
     def update_batch(
         self,
-        batch: Mapping[str, ModuleBatch],
+        batch: Mapping[str, Batch],
         *,
         num_epochs: int = 1,
         minibatch_size: int | None = None,
         shuffle: bool = True,
     ) -> Metrics:
-        """Let the modules learn from a batch as `batch_of` returns it, see `update`."""
+        """Update the modules with a batch that `batch_of` returned, see `update`."""
         _check_arguments(num_epochs, minibatch_size, shuffle)
+        check_can_learn()
+        return self._update(batch, num_epochs, minibatch_size, shuffle)
+
+    def _update(
+        self, batch: Mapping[str, Batch], num_epochs: int, minibatch_size: int | None, shuffle: bool
+    ) -> Metrics:
         own = self._differentiation.learnable(batch)
-        counts = self.num_steps_of(own)
+        row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
+        counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
-            for parts in minibatches(own, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=rng):
+            for parts in drawn(own, row_counts, num_epochs, minibatch_size, rng):
                 self._learn(parts, coefficients, log)
         self._progress["num_updates"] += 1
         self._progress["num_steps"] += sum(counts.values())
@@ -214,7 +220,7 @@ class Learner:
         except BaseException:
             buffers.restore(kept)
             raise
-        # A module that is skipped stays as it is, also in what it remembers beside its weights.
+        # A skipped module stays unchanged, buffers included.
         buffers.restore(kept, [module_id for module_id in parts if module_id not in norms])
         for module_id, part in parts.items():
             if module_id in norms:
@@ -224,20 +230,21 @@ class Learner:
             else:
                 log.skip(module_id)
 
-    # --- Gradients, from here and elsewhere -------------------------------------------------------------------------
+    # --- Gradients, local and remote -------------------------------------------------------------------------------
 
-    def compute_gradients(self, batch: Mapping[str, ModuleBatch]) -> MeasuredGradients:
-        """Return the gradients of the loss on a whole batch, by parameter name; nothing is changed, nothing clipped.
+    def compute_gradients(self, batch: Mapping[str, Batch]) -> MeasuredGradients:
+        """Return the gradients of the loss on a whole batch, by parameter name, not clipped; the learner stays unchanged.
 
-        Those of a module whose loss is not finite are NaN, so that it is noticed where they are applied. `GradientFunction`
+        If the loss of a module is not finite, its gradients are NaN, so that applying them reports it. `GradientFunction`
         does the same without a learner.
         """
+        check_can_learn()
         coefficients, _ = self._at_present()
         noise = self._progress["num_updates"]
         return self._differentiation.measured(batch, coefficients, noise=noise, device=self.device)
 
-    def num_steps_of(self, batch: Mapping[str, ModuleBatch]) -> dict[str, int]:
-        """Return how many steps of each module count for the loss: the weights of gradients that come from `batch`."""
+    def num_steps_of(self, batch: Mapping[str, Batch]) -> dict[str, int]:
+        """Return how many steps of each module count for the loss: the weights of the gradients of `batch`."""
         counts = {
             module_id: step_counts(module_id, columns)
             for module_id, columns in self._differentiation.learnable(batch).items()
@@ -245,24 +252,23 @@ class Learner:
         return {module_id: int(found.sum()) for module_id, found in counts.items()}
 
     def apply_gradients(self, gradients: Sequence[Mapping[str, Any]], *, weights: Sequence[Weight]) -> Metrics:
-        """Take one gradient step with the average of several gradients: what their batches together would have given.
+        """Take one gradient step with the average of several gradients, as if their batches were one batch.
 
-        What is standardised, as advantages are by default, is so in each batch on its own; without that the step is exactly the
-        one that all rows together would have given. Buffers, such as the statistics of batch normalisation, do not travel.
+        Advantages are standardised in each batch separately, by default; without that the step is exactly the step of all
+        rows together. Buffers, such as the statistics of batch normalisation, are not sent with gradients.
 
-        Coefficients that adapt stay as they are: only the caller knows after which of several steps an update ends. Call
-        `adapt` then.
+        Adaptive coefficients stay unchanged, because only the caller knows which step ends an update. Call `adapt` after
+        that step.
 
         Args:
-            gradients: What `compute_gradients` has returned at several places.
-            weights: The number of steps that each comes from; if there are several modules, by module, as `num_steps_of`
-                returns them.
+            gradients: Several results of `compute_gradients`.
+            weights: The number of steps behind each of these; for several modules by module, as `num_steps_of` returns them.
 
         Returns:
-            The norm of each module's gradients, before they are clipped, and averages of what was measured with them.
+            The norm of each module's gradients before clipping, and averages of the metrics that came with them.
 
         Raises:
-            LearnerError: If a name is unknown, a shape is another one, or weights are missing.
+            LearnerError: If a name is unknown, a shape differs, or weights are missing.
             NonFiniteError: See `update`.
         """
         check_can_learn()
@@ -286,13 +292,13 @@ class Learner:
         return {**found, ALL_MODULES: {**rates, **self._progress}}
 
     def adapt(self, metrics: Metrics) -> None:
-        """Let the coefficients that adapt, such as an `AdaptiveKL`, follow what was measured; `update` does so at its end.
+        """Adapt coefficients, such as an `AdaptiveKL`, to measured metrics; `update` does so at its end.
 
         Args:
-            metrics: By module, as `apply_gradients` returns them. A coefficient whose measure is missing stays as it is.
+            metrics: Metrics by module, as `apply_gradients` returns them. A coefficient whose metric is missing is kept.
 
         Raises:
-            LearnerError: If they are something else, or those of another module.
+            LearnerError: If `metrics` are not metrics of these modules.
         """
         check_metrics(metrics, self.modules)
         for module_id in self._trained:
@@ -306,10 +312,10 @@ class Learner:
         self._progress["num_gradient_steps"] += int(taken.has_stepped)
         return taken.norms
 
-    # --- What holds at the moment -----------------------------------------------------------------------------------
+    # --- Current values ---------------------------------------------------------------------------------------------
 
     def _at_present(self) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-        """Return the coefficients of each module, and the learning rates, which the optimizers now have."""
+        """Set the learning rates of the optimizers; return the coefficients of each module, and these rates."""
         self._optimizers.set_learning_rates(self.num_steps)
         rates = self._optimizers.learning_rates
         names = ["learning_rate"] if len(rates) == 1 else [f"learning_rate_{place}" for place in range(len(rates))]
@@ -317,7 +323,7 @@ class Learner:
         return coefficients, dict(zip(names, rates, strict=True))
 
     def _noise(self) -> int:
-        """Return a seed for what modules draw while they learn: another one for each update, which follows from the state."""
+        """Return the seed of dropout and other noise: a new one for each update, derived from the state."""
         state = self._rng.bit_generator.state["state"]["state"]
         return int((state + self._progress["num_updates"]) % 2**63)
 
@@ -328,22 +334,22 @@ class Learner:
         return self._networks.weights()
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Give all modules these weights.
+        """Set the weights of all modules.
 
         Raises:
-            LearnerError: If they do not fit; nothing is changed then.
+            LearnerError: If they do not fit; the modules then stay unchanged.
         """
         check_part("weights", weights, self._networks.check_weights)
         self._networks.set_weights(weights)
 
     def get_state(self, components: Collection[str] | None = None) -> dict[str, Any]:
-        """Return all that a learner like this one needs to go on as this one would: tensors, arrays and JSON values.
+        """Return the state from which an equal learner continues like this one: tensors, arrays and JSON values.
 
         Args:
-            components: Only these of `weights`, `optimizers`, `coefficients`, `progress`, `generator` and `pipeline`.
+            components: A selection of `weights`, `optimizers`, `coefficients`, `progress`, `generator` and `pipeline`.
 
         Raises:
-            LearnerError: If there is no such component.
+            LearnerError: If a component is unknown.
         """
         getters: dict[str, Callable[[], Any]] = {
             "weights": self._networks.weights,
@@ -358,11 +364,11 @@ class Learner:
         return {name: get() for name, get in getters.items() if name in wanted}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on as the learner with this state would; what is not in `state` stays.
+        """Continue from `state`; components that are missing in it are kept.
 
         Raises:
-            LearnerError: If the state does not fit; nothing is changed then.
-            ConnectorStateError: If the state of the pipeline does not fit; nothing is changed then.
+            LearnerError: If the state does not fit; the learner then stays unchanged.
+            ConnectorStateError: If the state of the pipeline does not fit; the learner then stays unchanged.
         """
         checks: dict[str, Callable[[Any], object]] = {
             "weights": self._networks.check_weights,
@@ -370,7 +376,7 @@ class Learner:
             "coefficients": self._coefficients.check_state,
             "progress": lambda found: check_progress(found, self._progress),
             "generator": generator_with,
-            # The rest of it is checked when it is set.
+            # The pipeline checks the rest when its state is set.
             "pipeline": dict,
         }
         check_components(state, checks)

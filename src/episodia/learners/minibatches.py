@@ -1,7 +1,7 @@
-"""Minibatches: each row of each module once per epoch, whole sequences, about so many steps together.
+"""Minibatches: each row of each module once per epoch, in groups of about equally many steps.
 
-A *row* of a module's batch is a step, or for recurrent modules a padded sequence of steps, `[T, ...]`. What is counted are the
-steps that count for the loss.
+A *row* of a module's batch is a step, or for recurrent modules a padded sequence of steps, `[T, ...]`. Sequences stay whole.
+Only steps that count for the loss are counted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError, LearnerError
-from episodia.learners.batch_checks import ModuleBatch, check_batch
 from episodia.trees import leaves, map_batch
+from episodia.types import Batch
 
 
 @dataclass(frozen=True)
@@ -28,36 +28,35 @@ class Minibatch:
 
     Args:
         columns: The columns of these rows.
-        num_steps: How many steps in them count for the loss.
-        epoch: In which pass over the module's rows they are drawn, counted from 0.
+        num_steps: How many of their steps count for the loss.
+        epoch: The number of the pass over the module's rows, from 0.
     """
 
-    columns: ModuleBatch
+    columns: Batch
     num_steps: int
     epoch: int
 
 
 def minibatches(
-    batch: Mapping[str, ModuleBatch],
+    batch: Mapping[str, Batch],
     *,
     num_epochs: int = 1,
     minibatch_size: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Iterator[dict[str, Minibatch]]:
-    """Yield what to learn from, gradient step by gradient step: a minibatch of each module that still has some.
+    """Yield the minibatches of each gradient step: one for each module that still has rows.
 
-    Every module gets `num_epochs` passes over its own rows, no more and no less: one that has fewer rows than others is
-    through earlier.
+    Every module gets exactly `num_epochs` passes over its own rows: a module with fewer rows than others finishes earlier.
 
     Args:
         batch: The columns of each module, with one row per step or sequence along their first axis.
-        num_epochs: How many passes.
-        minibatch_size: How many steps a minibatch has, about, see `plan`. None takes all rows at once.
-        rng: For another order of rows in each epoch; None keeps their order.
+        num_epochs: The number of passes.
+        minibatch_size: The approximate number of steps per minibatch, see `plan`. None takes all rows at once.
+        rng: The source of a new order of rows in each epoch; None keeps their order.
 
     Raises:
-        BatchError: If it is no batch, or if the columns of a module have different numbers of rows.
-        LearnerError: If a number is out of range, or if `rng` is no generator.
+        BatchError: If `batch` is not a batch, or if the columns of a module have different numbers of rows.
+        LearnerError: If a number is out of range, or if `rng` is not a generator.
 
     >>> batch = {"left": {"obs": torch.arange(3)}, "right": {"obs": torch.arange(10, 12)}}
     >>> for step in minibatches(batch, minibatch_size=2):
@@ -74,9 +73,20 @@ def minibatches(
         raise LearnerError(
             f"minibatches: found `rng={rng!r}`, expected a `np.random.Generator`, or None to keep the order. Pass one of these."
         )
+    counts = {module_id: step_counts(module_id, columns) for module_id, columns in batch.items()}
+    yield from drawn(batch, counts, num_epochs, minibatch_size, rng)
+
+
+def drawn(
+    batch: Mapping[str, Batch],
+    counts: Mapping[str, np.ndarray],
+    num_epochs: int,
+    minibatch_size: int | None,
+    rng: np.random.Generator | None,
+) -> Iterator[dict[str, Minibatch]]:
+    """Yield the minibatches of a checked batch, see `minibatches`; `counts` are the `step_counts` of each module."""
     streams = [
-        _of_module(columns, step_counts(module_id, columns), num_epochs, minibatch_size, rng)
-        for module_id, columns in batch.items()
+        _of_module(columns, counts[module_id], num_epochs, minibatch_size, rng) for module_id, columns in batch.items()
     ]
     for parts in zip_longest(*streams):
         yield {module_id: part for module_id, part in zip(batch, parts, strict=True) if part is not None}
@@ -85,14 +95,13 @@ def minibatches(
 def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:
     """Return the rows of each minibatch of one epoch; each row is in exactly one of them.
 
-    There are as many minibatches as come closest to `minibatch_size`, and steps are divided evenly among them. A few steps more
-    than a multiple of it, as runners collect them, so do not become a gradient step of their own: that would cost as much as
-    a whole one, and be made of next to nothing.
+    Steps are divided evenly among the number of minibatches that comes closest to `minibatch_size`. So the few steps that a
+    runner collects beyond a multiple of it do not become a separate gradient step, which would cost as much as a full one.
 
     Args:
-        counts: How many steps each row counts for.
-        minibatch_size: How many steps a minibatch has, about.
-        rng: For a random order; None keeps the order.
+        counts: The number of steps of each row that count.
+        minibatch_size: The approximate number of steps per minibatch.
+        rng: The source of a random order; None keeps the order.
 
     >>> [rows.tolist() for rows in plan(np.ones(7, int), 3)]
     [[0, 1, 2], [3, 4, 5, 6]]
@@ -102,7 +111,7 @@ def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | Non
     order = np.arange(len(counts)) if rng is None else rng.permutation(len(counts))
     total = int(counts.sum())
     parts = _num_parts(total, minibatch_size)
-    # A row belongs where its middle lies on the way through all steps, which is cut into parts of the same length.
+    # All steps in order are cut into parts of equal length; a row belongs to the part that holds its middle.
     ends = np.cumsum(counts[order])
     cuts = np.searchsorted(ends - counts[order] / 2.0, np.arange(1, parts) * (total / parts))
     return [rows for rows in np.split(order, cuts) if counts[rows].any()] if total else []
@@ -113,7 +122,7 @@ def _num_parts(total: int, minibatch_size: int) -> int:
 
 
 def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
-    """Return how many steps that count for the loss each row has.
+    """Return for each row how many of its steps count for the loss.
 
     Raises:
         BatchError: If the columns have different numbers of rows.
@@ -138,7 +147,7 @@ def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
 
 
 def _of_module(
-    columns: ModuleBatch,
+    columns: Batch,
     counts: np.ndarray,
     num_epochs: int,
     minibatch_size: int | None,
@@ -149,14 +158,14 @@ def _of_module(
         return
     for epoch in range(num_epochs):
         if minibatch_size is None or _num_parts(total, minibatch_size) == 1:
-            # All rows in any order: nothing has to be copied.
+            # The order of rows does not matter here, so that they are not copied.
             yield Minibatch(columns, total, epoch)
             continue
         for rows in plan(counts, minibatch_size, rng):
             yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch)
 
 
-def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
+def taken(columns: Batch, rows: np.ndarray) -> Batch:
     """Return these rows of all columns."""
     index = torch.from_numpy(rows)
 
@@ -168,15 +177,15 @@ def taken(columns: ModuleBatch, rows: np.ndarray) -> ModuleBatch:
     return {name: map_batch(of_leaf, column) for name, column in columns.items()}
 
 
-def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
-    """Return columns whose tensors are on `device`; the way to an accelerator is not waited for."""
+def on_device(columns: Batch, device: torch.device) -> Batch:
+    """Return columns with their tensors on `device`; copies to an accelerator run asynchronously."""
     if device.type == "cpu":
         return columns
 
     def moved(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or _is_on(leaf, device):
             return leaf
-        # Only page-locked memory can be read while the program goes on, and only the CPU has such.
+        # Asynchronous copies need page-locked memory, which only the CPU has.
         waits = leaf.device.type == "cpu" and device.type == "cuda"
         return (leaf.pin_memory() if waits else leaf).to(device, non_blocking=True)
 
@@ -184,5 +193,50 @@ def on_device(columns: ModuleBatch, device: torch.device) -> ModuleBatch:
 
 
 def _is_on(leaf: torch.Tensor, device: torch.device) -> bool:
-    # A device without a number is any of its kind.
+    # A device without an index stands for any device of its type.
     return leaf.device == device or (leaf.device.type == device.type and device.index is None)
+
+
+def check_batch(batch: Mapping[str, Batch]) -> None:
+    """Check that `batch` is a dict of modules, each of which has a dict of columns with rows.
+
+    Raises:
+        BatchError: If it is not.
+
+    >>> check_batch({"default_policy": {"obs": torch.zeros(3, 2)}})
+    """
+    if not isinstance(batch, Mapping):
+        raise BatchError(
+            f"batch: found {describe_column(batch)}, expected a dict of modules, `{{module_id: {{column: rows}}}}`. Pass what "
+            "`Learner.batch_of` returns."
+        )
+    for module_id, columns in batch.items():
+        check_columns(module_id, columns)
+
+
+def check_columns(module_id: str, columns: Batch) -> None:
+    """Check that `columns` is a dict of columns with rows.
+
+    Raises:
+        BatchError: If it is not.
+    """
+    check_is_dict(module_id, columns)
+    for path, leaf in leaves(columns):
+        if not _has_rows(leaf):
+            raise BatchError(
+                f"batch of {module_id!r}: found {describe_column(leaf)} in the column {path}, expected a tensor, an array or "
+                "a list with one row for each step or sequence. Correct the piece of the learner pipeline that writes it."
+            )
+
+
+def check_is_dict(module_id: str, columns: Batch) -> None:
+    """Check that `columns` is a dict; the columns themselves are not checked."""
+    if not isinstance(columns, dict):
+        raise BatchError(
+            f"batch of {module_id!r}: found {describe_column(columns)}, expected a dict of columns. Pass what the "
+            "learner pipeline makes of episodes."
+        )
+
+
+def _has_rows(leaf: object) -> bool:
+    return leaf.ndim > 0 if isinstance(leaf, (torch.Tensor, np.ndarray)) else isinstance(leaf, list)

@@ -1,4 +1,4 @@
-"""Optimizers: one for each component, with its own class, learning rate and schedule. What has none is frozen."""
+"""Optimizers: one for each component, with its own class, learning rate and schedule. Components without one are frozen."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast, final
+from typing import Any, TypeAlias, cast, final
 
 import torch
 from torch.nn import Parameter
 
+from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.config_checks import check_within
-from episodia.learners.optimizer_memory import check_memory, usual_shapes
 from episodia.schedules import Schedule, as_schedule
 from episodia.trees import map_batch
 
@@ -27,15 +27,15 @@ class OptimizerConfig:
     """An optimizer for some components.
 
     Args:
-        components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.0.weight`, not `actor_head.weight`.
+        components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.tower.0.weight`, not `actor_head.weight`.
             Names begin with the module's id if a learner has several modules. None means everything. Weights that several
-            modules share learn from all of these, whichever of their names is given; what is frozen does not.
-        optimizer: A class of `torch.optim`, or any function of the parameters and `lr=` that makes such an optimizer.
-        learning_rate: A number, or a schedule over the steps trained on; None takes that of the algorithm.
-        options: What else the optimizer is made with.
+            modules share learn from all of these, under any of their names, except from frozen modules.
+        optimizer: A class of `torch.optim`, or any function of the parameters and `lr=` that returns such an optimizer.
+        learning_rate: A number, or a schedule over the steps trained on; None takes the algorithm's.
+        options: Further arguments of the optimizer.
 
     Raises:
-        LearnerError: If the learning rate is negative, or if there are no components.
+        LearnerError: If the learning rate is negative, or if `components` is empty.
 
     >>> OptimizerConfig(components=("actor", "actor_head"), learning_rate=1e-3).options
     {}
@@ -58,9 +58,9 @@ class OptimizerConfig:
         if not isinstance(options, Mapping) or not callable(optimizer):
             raise LearnerError(
                 f"OptimizerConfig: found `optimizer={optimizer!r}` and `options={options!r}`, expected a class of "
-                "`torch.optim` and a dict of what it takes. Pass such ones."
+                "`torch.optim` and a dict of its arguments. Pass these."
             )
-        # What a caller does to its own dict does not change the config.
+        # A copy, so that changes of the caller's dict do not change the config.
         object.__setattr__(self, "options", dict(options))
 
 
@@ -73,9 +73,9 @@ class Optimizers:
     """The optimizers of a learner.
 
     Args:
-        parameters: All parameters that could be trained, by name; one that is shared may have several names.
-        configs: Which optimizers there are.
-        learning_rate: For those that do not have one of their own.
+        parameters: All parameters that could be trained, by name; a shared one may have several names.
+        configs: One config per optimizer.
+        learning_rate: The learning rate of configs without their own.
 
     Raises:
         LearnerError: If a component is not the beginning of any name, or if two optimizers claim one parameter.
@@ -102,7 +102,7 @@ class Optimizers:
 
     @property
     def trained(self) -> frozenset[str]:
-        """The names of the parameters that an optimizer is responsible for."""
+        """The names of the parameters that an optimizer trains."""
         return frozenset(name for names in self._names for name in names)
 
     @property
@@ -111,13 +111,13 @@ class Optimizers:
         return [float(optimizer.param_groups[0]["lr"]) for optimizer in self._optimizers]
 
     def set_learning_rates(self, t: int) -> None:
-        """Let the learning rates be those of step `t`."""
+        """Set the learning rates to those of step `t`."""
         for optimizer, rate in zip(self._optimizers, self._rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate.at(t)
 
     def step(self) -> None:
-        """Change all parameters that have a gradient, and take the gradients away.
+        """Change all parameters that have a gradient, and clear the gradients.
 
         Raises:
             LearnerError: If an optimizer fails.
@@ -125,7 +125,7 @@ class Optimizers:
         try:
             for optimizer in self._optimizers:
                 optimizer.step()
-        except Exception as error:  # whatever an optimizer of someone else raises
+        except Exception as error:  # foreign optimizers raise anything
             raise LearnerError(
                 f"gradient step: found that {type(optimizer).__name__} failed ({error}), expected that it changes its "
                 "parameters. Choose another optimizer; the weights may be half changed."
@@ -134,7 +134,7 @@ class Optimizers:
             self.forget_gradients()
 
     def forget_gradients(self) -> None:
-        """Take away gradients that somebody has left at the parameters: they are none of an algorithm."""
+        """Clear `.grad`, so that gradients left by other code are not applied."""
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
 
@@ -148,10 +148,10 @@ class Optimizers:
         ]
 
     def check_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Check that `state` is one of such optimizers.
+        """Check that `state` fits these optimizers.
 
         Raises:
-            LearnerError: If it has other classes, parameters with other names, or memories of another kind.
+            LearnerError: If classes, names of parameters, or shapes of memories differ.
         """
         expected = [type(optimizer).__name__ for optimizer in self._optimizers]
         if [part["class"] for part in state] != expected:
@@ -172,11 +172,11 @@ class Optimizers:
                 check_memory(name, memory, usual[own.index(name)])
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Go on as the optimizers with this state would, see `check_state`."""
+        """Continue from `state`, see `check_state`."""
         self.check_state(state)
         for position, (optimizer, part) in enumerate(zip(self._optimizers, state, strict=True)):
             own = _without_aliases(self._names[position], self._parameters)
-            # torch adopts tensors that fit as they are, and then writes into them.
+            # Copies, because torch adopts fitting tensors and then writes into them.
             memories = {
                 own.index(name): map_batch(_copied, dict(memory)) for name, memory in part["parameters"].items()
             }
@@ -190,7 +190,7 @@ class Optimizers:
 
 
 def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> frozenset[str]:
-    """Return the names of the parameters that an optimizer of `configs` is responsible for.
+    """Return the names of the parameters that an optimizer of `configs` trains.
 
     Raises:
         LearnerError: See `Optimizers`.
@@ -199,21 +199,21 @@ def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[Optimiz
 
 
 def _claimed(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> list[list[str]]:
-    """Return the names that each optimizer is responsible for."""
+    """Return the names of the parameters of each optimizer."""
     if not configs:
-        raise LearnerError("optimizers: found none, expected at least one. Without any, nothing is learned.")
+        raise LearnerError("optimizers: found no optimizer, expected at least one. Add an `OptimizerConfig()`.")
     claims: list[list[str]] = []
     owners: dict[int, int] = {}
     for position, config in enumerate(configs):
         matching = {id(parameters[name]) for name in _matching(list(parameters), config.components)}
-        # What modules share has a name in each of them, and learns from what is done under all of these.
+        # A shared parameter has a name in each of its modules, and learns under all of these names.
         names = [name for name, parameter in parameters.items() if id(parameter) in matching]
         for name in names:
             owner = owners.setdefault(id(parameters[name]), position)
             if owner != position:
                 raise LearnerError(
-                    f"optimizer {position}: found the parameter {name!r}, which optimizer {owner} is responsible for already. "
-                    "Expected one optimizer for each parameter: let their `components` not overlap."
+                    f"optimizer {position}: found the parameter {name!r}, which optimizer {owner} trains already; "
+                    "expected one optimizer for each parameter. Correct the `components` so that they do not overlap."
                 )
         claims.append(names)
     return claims
@@ -226,7 +226,7 @@ def _matching(names: list[str], components: tuple[str, ...] | None) -> list[str]
         if not any(_is_in(name, component) for name in names):
             known = sorted({name.rsplit(".", 1)[0] for name in names})
             raise LearnerError(
-                f"optimizers: found the component {component!r}, which no parameter belongs to; expected one of {known}, or a "
+                f"optimizers: found the component {component!r} without parameters, expected one of {known}, or a "
                 "beginning of these up to a dot. Correct its name."
             )
     return [name for name in names if any(_is_in(name, component) for component in components)]
@@ -250,19 +250,19 @@ def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: f
         options["fused"] = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
     if not parameters:
         raise LearnerError(
-            "optimizers: found no parameters to train, expected some. Give the learner a `torch.nn.Module` that has weights."
+            "optimizers: found no parameters to train, expected some. Give the learner a `torch.nn.Module` with weights."
         )
     try:
         made: object = config.optimizer(parameters, lr=learning_rate, **options)
-    except Exception as error:  # whatever a constructor of someone else raises
+    except Exception as error:  # foreign constructors raise anything
         raise LearnerError(
-            f"optimizers: found {config.optimizer!r} with the options {options}, which cannot be made ({error}), expected a "
-            "class of `torch.optim` and what it takes. Correct the options."
+            f"optimizers: found {config.optimizer!r} with the options {options}, which raise an error ({error}), expected a "
+            "class of `torch.optim` and its arguments. Correct the options."
         ) from error
     if not isinstance(made, torch.optim.Optimizer):
         raise LearnerError(
-            f"optimizers: found {config.optimizer!r}, which makes {made!r}, expected an optimizer of `torch.optim`. Pass its "
-            "class, or a function that makes one."
+            f"optimizers: found {config.optimizer!r}, which returns {made!r}, expected an optimizer of `torch.optim`. Pass its "
+            "class, or a function that returns one."
         )
     closure = inspect.signature(made.step).parameters.get("closure")
     if isinstance(made, torch.optim.SparseAdam) or (closure and closure.default is inspect.Parameter.empty):
@@ -275,3 +275,62 @@ def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: f
 
 def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+# By name; the shape of a number is ().
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+
+
+def usual_shapes(
+    make: Callable[[list[Parameter]], torch.optim.Optimizer], parameters: Sequence[Parameter]
+) -> list[Shapes]:
+    """Return the shapes of an optimizer's memory of each parameter after one step, by the optimizer's own names.
+
+    Only the optimizer itself knows them, so an equal one takes a step with copies of the parameters. If that fails, because
+    it needs more than gradients, no shapes are expected.
+
+    >>> sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
+    >>> usual_shapes(sgd, [Parameter(torch.zeros(3, 2))])
+    [{'momentum_buffer': (3, 2)}]
+    """
+    copies = [Parameter(torch.zeros_like(parameter)) for parameter in parameters]
+    for copied in copies:
+        copied.grad = torch.zeros_like(copied)
+    try:
+        optimizer = make(copies)
+        optimizer.step()
+    except Exception:  # noqa: BLE001  # foreign optimizers raise anything
+        return [{} for _ in parameters]
+    found = optimizer.state_dict()["state"]
+    return [_shapes(found.get(index, {})) for index in range(len(copies))]
+
+
+def _shapes(memory: Mapping[str, Any]) -> Shapes:
+    # A value that is None after one step may be a tensor later.
+    return {name: shape for name, value in memory.items() if (shape := _shape(value)) is not None}
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    return () if isinstance(value, (int, float)) else None
+
+
+def check_memory(name: str, memory: object, usual: Shapes) -> None:
+    """Check that `memory` can be an optimizer's memory of the parameter `name`.
+
+    Raises:
+        LearnerError: If an entry is missing, has another shape, or is neither a number nor a tensor.
+
+    >>> check_memory("w", {"momentum_buffer": torch.zeros(3, 2)}, {"momentum_buffer": (3, 2)})
+    """
+    if (
+        isinstance(memory, Mapping)
+        and all(value is None or _shape(value) is not None for value in memory.values())
+        and all(key in memory and _shape(memory[key]) == shape for key, shape in usual.items())
+    ):
+        return
+    raise LearnerError(
+        f"state of optimizers: found {describe_column(memory)} as the memory of {name!r}, expected a dict of numbers and "
+        f"tensors, with {usual} (names and shapes) among them. Load what `get_state` returned."
+    )

@@ -1,4 +1,4 @@
-"""What is checked of a learner's state, or of metrics that it is to follow, before any of it is taken over."""
+"""Checks of a learner's state and metrics, made before any of it is used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from episodia.learners.update_metrics import ALL_MODULES
 
 
 def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check that `state` is a dict without parts but the `known` ones.
+    """Check that `state` is a dict with `known` parts only.
 
     Raises:
-        LearnerError: If it is something else, or has others.
+        LearnerError: If it is not.
     """
     given: object = state
     if not isinstance(given, Mapping):
@@ -26,10 +26,10 @@ def check_components(state: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def check_names(names: Iterable[Any], known: Collection[str]) -> None:
-    """Check that all `names` are those of parts of a learner's state.
+    """Check that all `names` name parts of a learner's state.
 
     Raises:
-        LearnerError: If one is not.
+        LearnerError: If one does not.
     """
     unknown = [name for name in names if not isinstance(name, str) or name not in known]
     if unknown:
@@ -39,11 +39,11 @@ def check_names(names: Iterable[Any], known: Collection[str]) -> None:
         )
 
 
-def check_part(name: str, part: Any, check: Callable[[Any], object]) -> None:
-    """Check one part of a state; what is of another kind altogether is an error of ours too.
+def check_part(name: str, part: object, check: Callable[[Any], object]) -> None:
+    """Check one part of a state; errors of Python become a `LearnerError`.
 
     Raises:
-        LearnerError: If it is no such part.
+        LearnerError: If the part is damaged.
     """
     try:
         check(part)
@@ -51,8 +51,8 @@ def check_part(name: str, part: Any, check: Callable[[Any], object]) -> None:
         raise
     except Exception as error:
         raise LearnerError(
-            f"state of a learner: found {type(part).__name__} as `{name}`, in which something is missing or of another kind "
-            f"({error!r}), expected the one of a learner. Load what `get_state` returned."
+            f"state of a learner: found {type(part).__name__} as `{name}`, with an entry that is missing or has the "
+            f"wrong type ({error!r}), expected that part of a learner. Load what `get_state` returned."
         ) from error
 
 
@@ -60,7 +60,7 @@ def check_progress(found: Mapping[str, Any], own: Mapping[str, int]) -> None:
     """Check that `found` has the counters of `own`.
 
     Raises:
-        LearnerError: If it has others, or if one of them is no count.
+        LearnerError: If the names differ, or if a value is not a count.
     """
     if set(found) != set(own) or any(type(count) is not int or count < 0 for count in found.values()):
         raise LearnerError(
@@ -70,10 +70,10 @@ def check_progress(found: Mapping[str, Any], own: Mapping[str, int]) -> None:
 
 
 def check_metrics(metrics: Mapping[str, Any], module_ids: Collection[str]) -> None:
-    """Check that `metrics` has numbers by name for some of these modules, and for no others.
+    """Check that `metrics` has numbers by name for these modules only.
 
     Raises:
-        LearnerError: If it is something else.
+        LearnerError: If it has not.
     """
     given: object = metrics
     if (
@@ -88,7 +88,7 @@ def check_metrics(metrics: Mapping[str, Any], module_ids: Collection[str]) -> No
 
 
 def _is_real(number: object) -> bool:
-    # NaN is something that can be measured, too.
+    # NaN is a valid measurement.
     return isinstance(number, (int, float, np.integer, np.floating)) and not isinstance(number, bool)
 
 

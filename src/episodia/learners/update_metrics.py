@@ -1,4 +1,4 @@
-"""What was measured during an update, gradient step by gradient step, and its averages."""
+"""Metrics of an update, collected over its gradient steps, and their averages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
-# By module id, then by name; what concerns all modules is under `ALL_MODULES`.
+# By module id, then by name; metrics of all modules together are under `ALL_MODULES`.
 Metrics: TypeAlias = dict[str, dict[str, float]]
 
 ALL_MODULES = "__all_modules__"
@@ -23,7 +23,7 @@ class _Measured(NamedTuple):
 
 @final
 class Log:
-    """Collects the metrics of minibatches; they are not looked at before the end, as that waits for the device.
+    """Collects the metrics of minibatches; their values are read at the end only, because reading waits for the device.
 
     >>> log = Log()
     >>> log.add("left", {"loss": torch.tensor(1.0)}, num_steps=30, epoch=0)
@@ -37,19 +37,19 @@ class Log:
         self._skipped: Counter[str] = Counter()
 
     def add(self, module_id: str, numbers: Mapping[str, Tensor], *, num_steps: int, epoch: int) -> None:
-        """Remember what was measured on a minibatch of `num_steps` steps."""
+        """Add the metrics of a minibatch of `num_steps` steps."""
         self._measured.setdefault(module_id, []).append(_Measured(num_steps, epoch, dict(numbers)))
 
     def skip(self, module_id: str) -> None:
-        """Remember that a minibatch was not learned from."""
+        """Count a skipped minibatch."""
         self._skipped[module_id] += 1
 
     def num_skipped(self, module_id: str) -> int:
-        """Return how many minibatches were not learned from."""
+        """Return the number of skipped minibatches."""
         return self._skipped[module_id]
 
     def means(self, module_id: str, *, epoch: int | None = None) -> dict[str, float]:
-        """Return the average of each number over the steps of all minibatches, or of those of one epoch."""
+        """Return the average of each metric over the steps of all minibatches, or of those of one epoch."""
         found = [part for part in self._measured.get(module_id, []) if epoch in (None, part.epoch)]
         names = dict.fromkeys(name for part in found for name in part.numbers)
         return {name: _mean([part for part in found if name in part.numbers], name) for name in names}

@@ -4,10 +4,13 @@ from episodia.modules.distributions import ActionDistribution, Deterministic, Di
 from episodia.modules.module_registry import register_module
 from episodia.modules.multi_module import MultiModule
 from episodia.modules.networks.actor_critic import ActorCritic
-from episodia.modules.networks.default_module import DefaultActorCritic, default_module
-from episodia.modules.networks.lstm import LSTMActorCritic
-from episodia.modules.networks.mlp import MLPActorCritic
-from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, ValueModule
+from episodia.modules.networks.default_actor_critic import (
+    DefaultActorCritic,
+    LSTMActorCritic,
+    MLPActorCritic,
+    default_module,
+)
+from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, Modules, ValueModule
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "LSTMActorCritic",
     "MLPActorCritic",
     "Module",
+    "Modules",
     "MultiModule",
     "RandomModule",
     "Rule",
@@ -32,3 +36,7 @@ __all__ = [
     "each_row",
     "register_module",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from episodia.errors import EpisodiaError
 
 
-def device_of(*modules: Any) -> torch.device:
+def device_of(*modules: object) -> torch.device:
     """Return where the first of `modules` that has weights computes; rules have none, and compute on the CPU.
 
     >>> device_of(None, torch.nn.Linear(2, 2, device="meta"))

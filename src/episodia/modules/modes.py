@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from torch import nn
 
 
 @contextmanager
-def mode(modules: Iterable[Any], *, training: bool) -> Iterator[None]:
+def mode(modules: Iterable[object], *, training: bool) -> Iterator[None]:
     """Let `modules`, and all parts of them, be in the mode in which torch's modules learn, or in the one in which they act.
 
     Afterwards each part is in the mode in which it was. What is no `nn.Module` has none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from gymnasium import Space
@@ -11,12 +11,27 @@ from torch import Tensor, nn
 
 from episodia.arguments import checked_registered_name
 from episodia.errors import ModuleError
-from episodia.modules.networks.default_module import DefaultActorCritic
-from episodia.modules.networks.lstm import LSTMActorCritic
-from episodia.modules.networks.mlp import MLPActorCritic
+from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
+from episodia.modules.protocol import Module
 from episodia.modules.rules import RandomModule
 
 ModuleClass = TypeVar("ModuleClass", bound=type)
+
+
+@runtime_checkable
+class _Configured(Protocol):
+    def get_config(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class _Remembering(Protocol):
+    def get_state(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class _Restorable(Protocol):
+    def set_state(self, state: dict[str, Any]) -> None: ...
+
 
 # Their constructors look at no values, so they can be made without memory, too.
 _NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
@@ -60,7 +75,7 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
                 f"register_module: found {name!r}, which stands for {known.__module__}.{known.__qualname__} already, expected "
                 "another name. Put the name of your package in front."
             )
-        if not callable(getattr(made, "get_config", None)):
+        if not issubclass(made, _Configured):
             raise ModuleError(
                 f"register_module: found {made.__name__} without a method `get_config`, expected one that returns the "
                 "arguments of the class beside its spaces, as JSON values. Add it."
@@ -71,7 +86,7 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
     return registered
 
 
-def module_name(module: Any) -> str:
+def module_name(module: Module) -> str:
     """Return the name under which the class of `module` is registered.
 
     Raises:
@@ -88,12 +103,12 @@ def module_name(module: Any) -> str:
 
 
 def make_module(
-    name: Any,
+    name: object,
     observation_space: Space[Any] | None,
     action_space: Space[Any] | None,
     config: Mapping[str, Any],
     state: Mapping[str, Any],
-) -> Any:
+) -> Module:
     """Return a module of the class that is registered as `name`, with this config and this state, see `module_state`.
 
     Raises:
@@ -109,7 +124,7 @@ def make_module(
         # A few characters in a file can ask for any amount of memory: here they have to fit the weights beside them.
         with torch.device("meta"):
             _check_fits(made(observation_space, action_space, **config), state)
-    module = made(observation_space, action_space, **config)
+    module: Any = made(observation_space, action_space, **config)
     if isinstance(module, nn.Module):
         _check_fits(module, state)
         dtypes = {value.dtype for value in state.values() if value.is_floating_point()}
@@ -120,19 +135,20 @@ def make_module(
         module.load_state_dict(_weights(module, state), assign=True)
     elif state:
         module.set_state(dict(state))
-    return module
+    finished: Module = module
+    return finished
 
 
-def module_config(module: Any) -> dict[str, Any]:
+def module_config(module: Module) -> dict[str, Any]:
     """Return what a module was made with beside its spaces: its `get_config()`.
 
     Raises:
         ModuleError: If that is no dict.
     """
-    return _returned(module, "get_config")
+    return _returned(module, "get_config", module.get_config() if isinstance(module, _Configured) else None)
 
 
-def module_state(module: Any) -> dict[str, Any]:
+def module_state(module: Module) -> dict[str, Any]:
     """Return what a module has learned or remembers: the weights of a `torch.nn.Module`, or its `get_state()`.
 
     Raises:
@@ -140,8 +156,8 @@ def module_state(module: Any) -> dict[str, Any]:
     """
     if isinstance(module, nn.Module):
         return {key: _own(value) for key, value in module.state_dict().items()}
-    state = _returned(module, "get_state") if hasattr(module, "get_state") else {}
-    if state and not callable(getattr(module, "set_state", None)):
+    state = _returned(module, "get_state", module.get_state()) if isinstance(module, _Remembering) else {}
+    if state and not isinstance(module, _Restorable):
         raise ModuleError(
             f"{type(module).__name__}: found a method `get_state` and none `set_state`, expected both. Add the one that takes "
             "what the other returns."
@@ -149,8 +165,7 @@ def module_state(module: Any) -> dict[str, Any]:
     return state
 
 
-def _returned(module: Any, method: str) -> dict[str, Any]:
-    found = getattr(module, method)()
+def _returned(module: Module, method: str, found: object) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise ModuleError(
             f"{type(module).__name__}.{method}: found {repr(found)[:80]}, expected a dict. Return one, empty if there is "

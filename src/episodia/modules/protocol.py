@@ -10,9 +10,12 @@ have the same leading axes as its observations.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from gymnasium import Space
+
+from episodia.types import Batch, Item
 
 
 @runtime_checkable
@@ -51,16 +54,16 @@ class Module(Protocol):
     def action_space(self) -> Space[Any] | None:
         """The space of one action."""
 
-    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_inference(self, batch: Batch) -> Batch:
         """Return what is needed to act as well as possible."""
 
-    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_exploration(self, batch: Batch) -> Batch:
         """Return what is needed to act while data is collected for training."""
 
-    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_train(self, batch: Batch) -> Batch:
         """Return what a loss needs."""
 
-    def get_initial_state(self) -> dict[str, Any]:
+    def get_initial_state(self) -> dict[str, Item]:
         """Return the state before the first step of one episode: a nested dict of NumPy arrays without a batch axis.
 
         It is empty for modules without state.
@@ -74,13 +77,13 @@ class Module(Protocol):
 class Distribution(Protocol):
     """What sampling needs of a distribution; `episodia.modules.ActionDistribution` has it, and so have RLlib's classes."""
 
-    def sample(self) -> Any:
+    def sample(self) -> Item:
         """Draw one action per row."""
 
     def to_deterministic(self) -> Distribution:
         """Return the distribution that always takes the most probable action."""
 
-    def logp(self, value: Any, /) -> Any:
+    def logp(self, value: Item, /) -> Item:
         """Return the log-probability of one action per row."""
 
 
@@ -88,7 +91,7 @@ class Distribution(Protocol):
 class DistributionClass(Protocol):
     """What makes distributions: a `DistributionSpec` of this library, or a class with such a class method."""
 
-    def from_logits(self, logits: Any, /) -> Distribution:
+    def from_logits(self, logits: Item, /) -> Distribution:
         """Make one distribution per row of `action_dist_inputs`."""
 
 
@@ -110,7 +113,7 @@ class DistributionModule(Module, Protocol):
 class ValueModule(Module, Protocol):
     """A module that also estimates how good a situation is, which advantages and bootstrapping need."""
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+    def compute_values(self, batch: Batch, embeddings: Item = None) -> Item:
         """Return the value of each observation of `batch`, with its leading axes: `[B]` or `[B, T]`.
 
         Args:
@@ -118,3 +121,7 @@ class ValueModule(Module, Protocol):
             embeddings: What `forward_train` returned as `embeddings` for the same batch, if it is at hand: then only the
                 last layer is computed.
         """
+
+
+Modules: TypeAlias = Module | Mapping[Any, Module] | None
+"""What a pipeline serves: one module, several by their ids, or None where no piece needs one."""

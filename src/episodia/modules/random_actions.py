@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -12,12 +12,13 @@ from episodia.arguments import Error
 from episodia.errors import BatchError
 from episodia.spaces import short_name
 from episodia.trees import describe
+from episodia.types import Item
 
 Range = tuple[float, float]
 
 
 def random_actions(
-    space: Space[Any], leading: tuple[int, ...], rng: np.random.Generator, real_range: Range | None, mask: Any = None
+    space: Space[Any], leading: tuple[int, ...], rng: np.random.Generator, real_range: Range | None, mask: Item = None
 ) -> np.ndarray:
     """Draw an action for each row.
 
@@ -92,7 +93,7 @@ def range_of(space: spaces.Box, real_range: Range | None) -> tuple[np.ndarray, n
     return np.where(both, real_range[0], low), np.where(both, real_range[1], high)
 
 
-def checked_range(error: Error, where: str, real_range: Any) -> Range | None:
+def checked_range(error: Error, where: str, real_range: object) -> Range | None:
     """Return `real_range`, see `range_of`, if it is a range or None.
 
     Raises:
@@ -101,7 +102,7 @@ def checked_range(error: Error, where: str, real_range: Any) -> Range | None:
     if real_range is None:
         return None
     try:
-        low, high = map(float, real_range)
+        low, high = map(float, cast("Any", real_range))
     except (TypeError, ValueError, OverflowError):  # not two numbers that floats can hold
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -136,7 +137,7 @@ def _allowed(sizes: np.ndarray, leading: tuple[int, ...], rng: np.random.Generat
 # --- Bounds ---------------------------------------------------------------------------------------------------------
 
 
-def within(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
+def within(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
     """Return `values` clipped to both bounds; for small arrays several times faster than `np.clip`."""
     clipped: np.ndarray = np.minimum(np.maximum(values, low), high)
     return clipped

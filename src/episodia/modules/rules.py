@@ -15,6 +15,7 @@ from episodia.errors import BatchError, EpisodeKeyError, ModuleError
 from episodia.modules.random_actions import Range, checked_range, random_actions
 from episodia.stacking import stack, unstack
 from episodia.trees import as_rows, describe, leaves, map_batch
+from episodia.types import Batch, Item
 
 
 class Rule(ABC):
@@ -34,10 +35,10 @@ class Rule(ABC):
         self.action_space = action_space
 
     @abstractmethod
-    def act(self, batch: dict[str, Any]) -> Any:
+    def act(self, batch: Batch) -> Item:
         """Return one action for each row of `batch`, whose columns are NumPy arrays `[B, ...]`."""
 
-    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_inference(self, batch: Batch) -> Batch:
         """Return `actions`.
 
         Raises:
@@ -50,15 +51,15 @@ class Rule(ABC):
             )
         return {Columns.ACTIONS: self.act({name: map_batch(_as_array, column) for name, column in batch.items()})}
 
-    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_exploration(self, batch: Batch) -> Batch:
         """Return `actions`."""
         return self.forward_inference(batch)
 
-    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_train(self, batch: Batch) -> Batch:
         """Return `actions`."""
         return self.forward_inference(batch)
 
-    def get_initial_state(self) -> dict[str, Any]:
+    def get_initial_state(self) -> dict[str, Item]:
         """Return an empty dict."""
         return {}
 
@@ -91,7 +92,7 @@ class RuleModule(Rule):
         super().__init__(observation_space, action_space)
         self.function = _checked_function("RuleModule", function)
 
-    def act(self, batch: dict[str, Any]) -> Any:
+    def act(self, batch: Batch) -> Item:
         """Return what the function says."""
         if Columns.OBS not in batch:
             raise EpisodeKeyError(
@@ -121,7 +122,7 @@ class each_row:  # noqa: N801  # used as a function, and an object only so that 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = _checked_function("each_row", function)
 
-    def __call__(self, observations: Any) -> Any:
+    def __call__(self, observations: Item) -> Item:
         """Return what the function says about each row; of no rows nobody knows what actions look like."""
         actions = [self.function(observation) for observation in unstack(observations)]
         return stack(actions) if actions else np.zeros(0, np.int64)
@@ -161,7 +162,7 @@ class RandomModule(Rule):
         self.seed = checked_seed(ModuleError, "RandomModule", seed)
         self._rng = np.random.default_rng(self.seed)
 
-    def act(self, batch: dict[str, Any]) -> Any:
+    def act(self, batch: Batch) -> Item:
         """Return an action drawn for each row."""
         observations = batch.get(Columns.OBS)
         masks = batch.get(Columns.ACTION_MASK)
@@ -169,7 +170,7 @@ class RandomModule(Rule):
             masks = observations.get(Columns.ACTION_MASK)
         return self._drawn(self.action_space, _num_rows(batch), masks)
 
-    def _drawn(self, space: Any, rows: int, mask: Any) -> Any:
+    def _drawn(self, space: Any, rows: int, mask: Any) -> Item:
         if isinstance(space, spaces.Dict):
             masks = {} if mask is None else mask
             if not isinstance(masks, dict) or not masks.keys() <= space.spaces.keys():
@@ -187,11 +188,11 @@ class RandomModule(Rule):
         """Return what the module was made with beside its spaces."""
         return {"real_range": None if self.real_range is None else list(self.real_range), "seed": self.seed}
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Batch:
         """Return the state of the random generator."""
         return {"generator": dict(self._rng.bit_generator.state)}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Batch) -> None:
         """Draw from now on what the module whose state this is would have drawn.
 
         Raises:
@@ -218,7 +219,7 @@ def _num_rows(columns: Any) -> int:
     return len(first)
 
 
-def _checked_function(where: str, function: Any) -> Any:
+def _checked_function(where: str, function: Any) -> Item:
     if not callable(function):
         raise ModuleError(
             f"{where}: found {function!r}, expected a function. Pass one that takes observations and returns actions."
@@ -232,6 +233,6 @@ def _other_nesting(mask: Any, wanted: str) -> BatchError:
     )
 
 
-def _as_array(leaf: Any) -> Any:
+def _as_array(leaf: Any) -> Item:
     # Tensors are known by what they can do, so that torch need not be there.
     return leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else leaf

@@ -4,3 +4,7 @@ from episodia.policies.multi_agent_policy import MultiAgentPolicy
 from episodia.policies.policy import Policy
 
 __all__ = ["MultiAgentPolicy", "Policy"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

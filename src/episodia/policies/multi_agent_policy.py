@@ -24,6 +24,7 @@ from episodia.policies import policy_codec
 from episodia.policies.multi_agent_policy_codec import AgentToModule, decoded_policies, encoded_policies
 from episodia.policies.policy_snapshot import NOT_RECORDED, Snapshot, acting_copy, as_scalars, checked_reward
 from episodia.trees import private
+from episodia.types import State
 
 
 class _Taken(NamedTuple):
@@ -186,7 +187,7 @@ class MultiAgentPolicy:
         self._check_modules(episode, [agent for agent in observations if agent not in ended])
         made = self._parts.act(episode, lambda batch, shared: self._outputs(episode, batch, shared))
         taken = _taken_of(made)
-        received = made.get(Columns.ACTIONS_FOR_ENV, made[Columns.ACTIONS])[0]
+        received = made[Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in made else Columns.ACTIONS][0]
         # Only now, so that a call that fails changes nothing.
         self._remember(episode, taken, ended)
         return {agent: as_scalars(private(action)) for agent, action in received.items()}
@@ -323,7 +324,7 @@ class MultiAgentPolicy:
     @classmethod
     def from_state(
         cls,
-        state: Any,
+        state: State,
         *,
         modules: Mapping[Any, Module] | None = None,
         agent_to_module_mapping_fn: AgentToModule | None = None,

@@ -21,6 +21,7 @@ from episodia.policies.policy_codec import (
     encoded_module,
     encoded_pipeline,
 )
+from episodia.types import State
 
 AgentToModule: TypeAlias = Callable[[Any, Any], Any]
 
@@ -98,7 +99,7 @@ def _encoded_mapping(agent_to_module: AgentToModule) -> Any:
 
 
 def decoded_policies(
-    state: Any,
+    state: State,
     device: torch.device,
     where: str,
     given: Mapping[Any, Any],

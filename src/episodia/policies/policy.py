@@ -11,11 +11,10 @@ import torch
 from gymnasium import Space
 
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import defaults
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.episodes import SingleAgentEpisode
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import PolicyError
 from episodia.modules import Module
 from episodia.modules.devices import device_of, usable_device
@@ -30,6 +29,7 @@ from episodia.policies.policy_snapshot import (
     mask_row,
 )
 from episodia.trees import map_batch
+from episodia.types import Info, Item, State
 
 
 class _Taken(NamedTuple):
@@ -138,7 +138,7 @@ class Policy:
             )
         self._reward = (self._reward or 0.0) + checked_reward(reward)
 
-    def __call__(self, observation: Any, *, infos: Mapping[str, Any] | None = None, action_mask: Any = None) -> Any:
+    def __call__(self, observation: Item, *, infos: Info | None = None, action_mask: Item = None) -> Item:
         """Return the action for `observation`, as the environment takes it.
 
         Args:
@@ -217,7 +217,9 @@ class Policy:
         return {**encoded, **parts.get_state()}
 
     @classmethod
-    def from_state(cls, state: Any, *, device: str | torch.device = "cpu", where: str = "state of a policy") -> Policy:
+    def from_state(
+        cls, state: State, *, device: str | torch.device = "cpu", where: str = "state of a policy"
+    ) -> Policy:
         """Return the policy whose `get_state` returned `state`; `where` is where it comes from, for messages.
 
         Raises:

@@ -11,7 +11,9 @@ from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, Mo
 from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
 from episodia.connectors.plugins.size_limits import check_windows, decoded_spaces, encoded_spaces
 from episodia.errors import CheckpointError
+from episodia.modules import Module
 from episodia.modules.module_registry import make_module, module_config, module_name, module_state
+from episodia.types import State
 
 #: Under which a checkpoint holds a policy, whatever else it holds.
 KEY: Final = "policy"
@@ -35,7 +37,7 @@ class PolicyParts(NamedTuple):
 
 
 def encoded_policy(
-    module: Any, env_to_module: EnvToModulePipeline, module_to_env: ModuleToEnvPipeline
+    module: Module, env_to_module: EnvToModulePipeline, module_to_env: ModuleToEnvPipeline
 ) -> dict[str, Any]:
     """Return plain data, tensors and arrays.
 
@@ -51,7 +53,7 @@ def encoded_policy(
     }
 
 
-def encoded_module(module: Any) -> dict[str, Any]:
+def encoded_module(module: Module) -> dict[str, Any]:
     """Return the class of a module, what it was made with, and what it has learned.
 
     Raises:
@@ -81,14 +83,15 @@ def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dic
     return data
 
 
-def policy_in(state: dict[str, Any], path: str | Path, key: str) -> Any:
+def policy_in(state: dict[str, Any], path: str | Path, key: str) -> State:
     """Return the policy that is under `key` in the state of a checkpoint.
 
     Raises:
         CheckpointError: If there is none.
     """
     if key in state:
-        return state[key]
+        found: State = state[key]
+        return found
     reason = f" It could not be saved: {state[REASON_KEY]}" if REASON_KEY in state else ""
     others = [f"`{loader}`" for other, loader in _LOADERS.items() if other in state]
     remedy = (
@@ -101,7 +104,7 @@ def policy_in(state: dict[str, Any], path: str | Path, key: str) -> Any:
     )
 
 
-def checked_version(state: Any, where: str) -> None:
+def checked_version(state: object, where: str) -> None:
     """Check that `state` is that of a policy which this version understands.
 
     Raises:
@@ -123,7 +126,7 @@ def cannot_be_made(where: str, error: Exception) -> CheckpointError:
     )
 
 
-def decoded_policy(state: Any, device: torch.device, where: str) -> PolicyParts:
+def decoded_policy(state: State, device: torch.device, where: str) -> PolicyParts:
     """Return the parts of the policy that `encoded_policy` turned into `state`.
 
     Raises:
@@ -136,7 +139,7 @@ def decoded_policy(state: Any, device: torch.device, where: str) -> PolicyParts:
         raise cannot_be_made(where, error) from error
 
 
-def decoded_module(data: dict[str, Any], device: torch.device) -> Any:
+def decoded_module(data: dict[str, Any], device: torch.device) -> Module:
     """Return the module that `encoded_module` turned into `data`."""
     module = make_module(data["class"], *decoded_spaces(data["spaces"]), data["config"], data["state"])
     if isinstance(module, torch.nn.Module):
@@ -144,7 +147,7 @@ def decoded_module(data: dict[str, Any], device: torch.device) -> Any:
     return module
 
 
-def decoded_parts(module: Any, state: dict[str, Any], device: torch.device) -> PolicyParts:
+def decoded_parts(module: Module | dict[Any, Module], state: dict[str, Any], device: torch.device) -> PolicyParts:
     """Return `module`, one or several, with all that a policy has beside."""
     return PolicyParts(
         module=module,

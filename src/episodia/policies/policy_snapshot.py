@@ -14,19 +14,22 @@ from episodia.arguments import checked_flag, checked_seed, is_number
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
+from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
 from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.views.add_views import AddViews
+from episodia.episodes.lists.episode_list import Episode
 from episodia.errors import EpisodiaError, PolicyError
+from episodia.modules import Module, MultiModule
 from episodia.trees import leaves, map_batch
+from episodia.types import AnyBatch, Batch, Item
 
 # What is in a batch for the module or the environment, and not a result that episodes keep.
 NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 # Given a batch, and the data that both pipelines share, returns what the module puts out.
-Forward = Callable[[Any, dict[Any, Any]], Any]
-
-_NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
+Forward = Callable[[AnyBatch, dict[Any, Any]], AnyBatch]
 
 
 @final
@@ -51,7 +54,7 @@ class Snapshot:
 
     def __init__(
         self,
-        rl_module: Any,
+        rl_module: Module | MultiModule,
         env_to_module: EnvToModulePipeline,
         module_to_env: ModuleToEnvPipeline,
         *,
@@ -72,7 +75,7 @@ class Snapshot:
         found = checked_seed(PolicyError, "policy", seed)
         _ = self.generator.seed() if found is None else self.generator.manual_seed(found)
 
-    def act(self, episode: Any, forward: Forward) -> Any:
+    def act(self, episode: Episode, forward: Forward) -> AnyBatch:
         """Return what the module-to-env pipeline makes of the last observations of `episode`.
 
         Raises:
@@ -87,7 +90,7 @@ class Snapshot:
         }
         with torch.no_grad():
             outputs = forward(self.env_to_module(**arguments), shared)
-            made = self.module_to_env(**arguments, batch=outputs, generator=self.generator)
+            made: AnyBatch = self.module_to_env(**arguments, batch=outputs, generator=self.generator)
         if Columns.ACTIONS not in made:
             raise PolicyError(
                 f"policy: found the columns {list(made)} at the end of the module-to-env pipeline, expected "
@@ -95,7 +98,7 @@ class Snapshot:
             )
         return made
 
-    def passed(self, module: Any, batch: dict[str, Any], mask: Any) -> dict[str, Any]:
+    def passed(self, module: Module, batch: Batch, mask: Item) -> Batch:
         """Return what `module` puts out, with the `mask` of allowed actions `[B, ...]`, unless that is None.
 
         Raises:
@@ -125,7 +128,7 @@ class Snapshot:
         return {"explore": self.explore, "generator": drawing}
 
 
-def check_acts(module: Any) -> None:
+def check_acts(module: object) -> None:
     """Check that `module` is one that can act.
 
     Raises:
@@ -136,7 +139,7 @@ def check_acts(module: Any) -> None:
             f"policy: found the modules {list(module)}, expected one. Make a `MultiAgentPolicy` of all of them, or a policy of "
             "one, `Policy(modules[module_id])`."
         )
-    if isinstance(module, type) or not all(callable(getattr(module, name, None)) for name in _NEEDED):
+    if isinstance(module, type) or not isinstance(module, Module):
         raise PolicyError(
             f"policy: found {module!r} as the module, expected what `episodia.modules.Module` lists. Pass such a module."
         )
@@ -151,7 +154,7 @@ def acting_copy(modules: dict[Any, Any]) -> dict[Any, Any]:
     return copied
 
 
-def checked_reward(value: Any) -> float:
+def checked_reward(value: Item) -> float:
     """Return `value` if it is a reward.
 
     Raises:
@@ -164,7 +167,7 @@ def checked_reward(value: Any) -> float:
     return float(number)
 
 
-def mask_row(mask: Any) -> Any:
+def mask_row(mask: Item) -> Item:
     """Return the mask of one agent as that of a batch with one row.
 
     Raises:
@@ -183,7 +186,7 @@ def _no_mask(mask: Any) -> PolicyError:
     )
 
 
-def as_scalars(action: Any) -> Any:
+def as_scalars(action: Item) -> Item:
     """Return leaves without axes as scalars, which is what environments expect."""
     return map_batch(lambda leaf: leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf, action)
 
@@ -200,10 +203,10 @@ def _copied(name: str, pipeline: Any, kind: type) -> Any:
 def _looks_at_rewards(piece: ConnectorV2) -> bool:
     if isinstance(piece, AddViews):
         return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
-    return bool(getattr(piece, "n_prev_rewards", 0))
+    return isinstance(piece, PrevActionsPrevRewards) and piece.n_prev_rewards > 0
 
 
 def _stop_learning(pieces: list[ConnectorV2]) -> None:
     for piece in pieces:
-        if hasattr(piece, "update_stats"):
+        if isinstance(piece, MeanStdFilter):
             piece.update_stats = False

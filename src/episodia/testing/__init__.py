@@ -1,41 +1,23 @@
-"""For test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all that can be extended.
+"""Helpers for test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all extension points.
 
-It needs hypothesis, which `pip install "episodia[test]"` brings. Nothing else in the package imports it.
+They need hypothesis, which `pip install "episodia[test]"` installs. No other part of the package imports this one.
 """
 
+from episodia.testing.comparing import assert_same_episode, assert_same_items, assert_same_multi_agent_episode
 from episodia.testing.connectors.connector_checks import CONNECTOR_LAWS, check_connector
 from episodia.testing.connectors.connector_laws import check_connector_laws, laws_of
-from episodia.testing.connectors.connector_samples import sample_episodes, sample_multi_agent_episodes
-from episodia.testing.connectors.connector_subject import Subject
+from episodia.testing.connectors.connector_subject import Subject, sample_episodes, sample_multi_agent_episodes
 from episodia.testing.connectors.pipeline_strategies import pipelines
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
 from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
-from episodia.testing.env_runners.fake_envs import (
-    FAKE_ACTIONS,
-    FAKE_OBSERVATIONS,
-    FakeEnv,
-    FakeEnvs,
-    FakeMultiAgentEnv,
-    fake_action,
+from episodia.testing.episodes.episode_catalogue import (
+    EPISODES,
+    MULTI_AGENT_EPISODES,
+    MULTI_AGENT_TRAJECTORIES,
+    SPACES,
+    pictured,
 )
-from episodia.testing.episodes.agent_schedule import Schedule
-from episodia.testing.episodes.episode_catalogue import EPISODES, SPACES
-from episodia.testing.episodes.episode_comparing import assert_same_episode, assert_same_items
-from episodia.testing.episodes.multi_agent_catalogue import MULTI_AGENT_EPISODES, MULTI_AGENT_SCHEDULES, scheduled
-from episodia.testing.episodes.multi_agent_comparing import assert_same_multi_agent_episode
-from episodia.testing.episodes.multi_agent_strategies import (
-    AGENT_IDS,
-    ITEM_KINDS,
-    Content,
-    agent_groups,
-    chunked_multi_agent_episodes,
-    contents,
-    multi_agent_episodes,
-    multi_agent_schedules,
-    next_env_steps,
-    reset_schedules,
-)
-from episodia.testing.episodes.strategies import (
+from episodia.testing.episodes.episode_strategies import (
     OPTIONAL_FIELDS,
     chunked_episodes,
     cut_points,
@@ -46,12 +28,33 @@ from episodia.testing.episodes.strategies import (
     spaces,
     trajectories,
 )
+from episodia.testing.episodes.multi_agent_strategies import (
+    AGENT_IDS,
+    ITEM_KINDS,
+    Content,
+    agent_groups,
+    chunked_multi_agent_episodes,
+    contents,
+    multi_agent_episodes,
+    multi_agent_trajectories,
+    next_env_steps,
+    reset_trajectories,
+)
+from episodia.testing.episodes.multi_agent_trajectory import MultiAgentTrajectory
 from episodia.testing.episodes.trajectory import Trajectory
-from episodia.testing.fakes import FakeConnector, FakeModule
-from episodia.testing.laws_and_checks import Check, CheckResult, NotApplicableError, result_of
+from episodia.testing.fakes import (
+    FAKE_ACTIONS,
+    FAKE_OBSERVATIONS,
+    FakeConnector,
+    FakeEnv,
+    FakeEnvs,
+    FakeModule,
+    FakeMultiAgentEnv,
+    fake_action,
+)
+from episodia.testing.law_checking import Check, CheckResult, NotApplicableError, result_of
 from episodia.testing.learners.learner_checks import LEARNER_LAWS, check_learner
-from episodia.testing.learners.learner_samples import played_episodes
-from episodia.testing.learners.learner_subject import LearnerSubject
+from episodia.testing.learners.learner_subject import LearnerSubject, played_episodes
 from episodia.testing.modules.module_checks import MODULE_LAWS, check_module
 from episodia.testing.modules.module_subject import ModuleSubject
 from episodia.testing.parametrizing import checks_of, parametrize_with_checks
@@ -67,7 +70,7 @@ __all__ = [
     "LEARNER_LAWS",
     "MODULE_LAWS",
     "MULTI_AGENT_EPISODES",
-    "MULTI_AGENT_SCHEDULES",
+    "MULTI_AGENT_TRAJECTORIES",
     "OPTIONAL_FIELDS",
     "SPACES",
     "Check",
@@ -81,8 +84,8 @@ __all__ = [
     "FakeMultiAgentEnv",
     "LearnerSubject",
     "ModuleSubject",
+    "MultiAgentTrajectory",
     "NotApplicableError",
-    "Schedule",
     "Subject",
     "Trajectory",
     "agent_groups",
@@ -105,17 +108,21 @@ __all__ = [
     "items",
     "laws_of",
     "multi_agent_episodes",
-    "multi_agent_schedules",
+    "multi_agent_trajectories",
     "next_env_steps",
     "parametrize_with_checks",
+    "pictured",
     "pipelines",
     "played_episodes",
-    "reset_schedules",
+    "reset_trajectories",
     "result_of",
     "sample_episodes",
     "sample_multi_agent_episodes",
-    "scheduled",
     "slices",
     "spaces",
     "trajectories",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

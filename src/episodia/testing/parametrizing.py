@@ -1,4 +1,4 @@
-"""Checks of connectors, modules, algorithms and env runners as tests of their own."""
+"""Checks of connectors, modules, algorithms and env runners as parametrized tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from episodia.testing.connectors.connector_checks import CONNECTORS
 from episodia.testing.connectors.connector_subject import Subject
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNERS
 from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
-from episodia.testing.laws_and_checks import Check, Checked, Family, checks_in
+from episodia.testing.law_checking import Check, Checked, Family, checks_in
 from episodia.testing.learners.learner_checks import LEARNERS
 from episodia.testing.learners.learner_subject import LearnerSubject
 from episodia.testing.modules.module_checks import MODULES
@@ -28,7 +28,7 @@ _FAMILIES: dict[type, Family] = {
 
 
 def checks_of(subjects: Iterable[Any]) -> list[Check]:
-    """Return a check for each subject and each law of its kind; what is no subject is made one with default options.
+    """Return a check per subject and law; other objects become subjects with default options.
 
     >>> from episodia.connectors import ClipRewards
     >>> len(checks_of([ClipRewards(low=-1.0, high=1.0)])) == len(CONNECTORS.laws)
@@ -49,13 +49,13 @@ def _subject_of(one: Any) -> Checked:
     if isinstance(one, AlgorithmConfig):
         return LearnerSubject.of(one)
     raise SubjectError(
-        f"checks: found {one!r}, expected a connector, a module, an algorithm's config, or a subject. Make a subject of it, "
+        f"checks: found {one!r}, expected a connector, a module, an algorithm's config, or a subject. Make a subject, "
         "such as `Subject.of(connector)` or `EnvRunnerSubject(make)`."
     )
 
 
 def parametrize_with_checks(subjects: Sequence[Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator for a test with an argument `check`, which makes each check of each subject a test of its own.
+    """Return a decorator for a test with an argument `check`, which runs the test once per subject and law.
 
     A check that does not apply is shown as skipped, with the reason; one that is expected to fail, as such. It needs pytest.
 

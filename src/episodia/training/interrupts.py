@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until it does no harm."""
+"""Ctrl-C that waits for the end of an update."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-# What comes sooner is the same Ctrl-C: programs that start others pass on what their children have got from the terminal.
+# A second signal within this time is the same Ctrl-C: a program that starts others also sends them the signal that the
+# terminal has already sent.
 PAUSE_S = 0.5
 
-# The event of whoever handles Ctrl-C at the moment, if somebody does.
+# The event of the active handler, if there is one.
 _active: list[threading.Event] = []
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[threading.Event]:
-    """Let a first Ctrl-C set an event that is looked at between two updates; a second one interrupts at once.
+    """Let the first Ctrl-C set the event that is returned, and the second one raise a KeyboardInterrupt.
 
-    Half an update cannot be saved in a way that goes on exactly. Only the main thread can do this; elsewhere the event is
-    never set, and neither is it where Ctrl-C is ignored, as by programs in the background.
+    A run checks the event between two updates, because half an update cannot be saved exactly. The event is never set
+    outside of the main thread, or if the process ignores Ctrl-C, as programs in the background do.
 
     >>> with deferred_interrupts() as interrupted:
     ...     signal.raise_signal(signal.SIGINT)
@@ -30,12 +31,12 @@ def deferred_interrupts() -> Iterator[threading.Event]:
     """
     interrupted = threading.Event()
     before = signal.getsignal(signal.SIGINT)
-    # None: whoever handles the signal was not installed by Python, and could not be put back.
+    # None: the handler was not installed by Python and could not be restored.
     if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         yield interrupted
         return
     if _active:
-        # Within another one, which handles it.
+        # The outer context handles the signal.
         yield _active[-1]
         return
     first_s = 0.0

@@ -1,4 +1,4 @@
-"""The learning curve, as a picture."""
+"""Figures of the learning curve."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _DRAWN = ("steps", "return_mean")
 
 
 def learning_curve(history: Sequence[Record], *, title: str = "", target: float | None = None) -> Any:
-    """Return a matplotlib figure of the mean return over the steps taken; notebooks show it.
+    """Return a matplotlib figure of the mean return over the environment steps; notebooks show it.
 
     Args:
-        history: Records of a training.
-        title: What stands above.
-        target: A line at this return.
+        history: The records of a training.
+        title: The title of the figure.
+        target: Where to draw a horizontal line; None draws no line.
 
     Raises:
-        TrainingError: If one of them is something else.
+        TrainingError: If an argument has the wrong type.
         MissingExtraError: If matplotlib is not installed.
     """
     _check(history, title, target)
@@ -42,8 +42,8 @@ def _check(history: Sequence[Record], title: object, target: object) -> None:
     checked_each(TrainingError, "learning_curve", "history", history, _is_record, "records of a training")
     if not isinstance(title, str) or not (target is None or is_number(target)):
         raise TrainingError(
-            f"learning_curve: found `title={title!r}` and `target={target!r}`, expected a text, and a number or None. Pass "
-            "such ones."
+            f"learning_curve: found `title={title!r}` and `target={target!r}`, expected a string, and a number or None. "
+            "Correct them."
         )
 
 
@@ -52,7 +52,7 @@ def _is_record(value: object) -> bool:
 
 
 def save_learning_curve(path: Path, history: Sequence[Record], *, title: str = "", target: float | None = None) -> None:
-    """Write the picture that `learning_curve` returns into the file `path`, as PNG.
+    """Write the figure that `learning_curve` returns to the file `path`, as PNG.
 
     Raises:
         MissingExtraError: If matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""Metrics as JSON lines: one line for each update."""
+"""The metrics of a run as JSON lines, one line per update."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from episodia.checkpoints.safe_files import write_durably
 from episodia.errors import TrainingError
 from episodia.training.training import Record
 
-# What each record has; it is a whole number.
+# Fields of each record that are integers.
 _WHOLE = ("iteration", "steps")
 
 
 @final
 class MetricsFile:
-    r"""Appends records to a file; each can be read by others when the call returns.
+    r"""Appends records to a file; other processes can read a record as soon as the call returns.
 
     Args:
-        path: The file; it is made with the first record.
+        path: The file; the first record creates it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,10 +34,10 @@ class MetricsFile:
         self.path = path
 
     def __call__(self, record: Record) -> None:
-        """Append `record`; what is no finite number becomes `null`, as JSON has no other word.
+        """Append `record`; NaN and infinity become `null`, because JSON cannot express them.
 
         Raises:
-            TrainingError: If it cannot be written.
+            TrainingError: If the file cannot be written.
         """
         try:
             with self.path.open("a", encoding="utf-8") as file:
@@ -46,10 +46,10 @@ class MetricsFile:
             raise self._unusable("written", error) from error
 
     def read(self) -> list[Record]:
-        """Return all records; a last line that was cut off is left out.
+        """Return all records, without a last line that is incomplete.
 
         Raises:
-            TrainingError: If another line is no record, or if the file cannot be read.
+            TrainingError: If another line is not a record, or if the file cannot be read.
         """
         if not self.path.exists():
             return []
@@ -60,7 +60,7 @@ class MetricsFile:
         return [self._record(number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
 
     def keep_until(self, iteration: int) -> list[Record]:
-        """Remove what was written after `iteration`, from where a training goes on, and return the rest.
+        """Remove the records after `iteration`, where a resumed training continues, and return the others.
 
         Raises:
             TrainingError: See `read`.
@@ -86,8 +86,8 @@ class MetricsFile:
 
     def _unusable(self, done: str, error: OSError) -> TrainingError:
         return TrainingError(
-            f"{self.path}: found that it cannot be {done} ({error}), expected a file for the metrics. Make room or give "
-            "permission, or choose another directory."
+            f"{self.path}: found that the file cannot be {done} ({error}), expected a file for the metrics. Free space, change "
+            "the permissions, or choose another directory."
         )
 
 
@@ -95,7 +95,7 @@ def _number(value: object) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return value
 
 

@@ -1,4 +1,4 @@
-"""How a training goes, while it goes: a bar with tqdm, lines of text without."""
+"""Progress of a training on stderr: a bar if tqdm is installed, lines of text otherwise."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO, final
 
-from episodia.training.messages import say
 from episodia.training.training import Record
 
 LINE_EVERY_S = 2.0
 _LOSSES = ("policy_loss", "value_loss", "entropy")
-# As much as goes into 80 columns with the return and three losses behind it.
+# Leaves room for the return and three losses within 80 columns.
 _BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} {desc}"
 
 
 @final
 class Progress:
-    """Shows return, speed and losses after each update, as long as there is somewhere to show them.
+    """Shows return, speed and losses after each update, until the stream is closed.
 
     Args:
-        steps: Where the training ends at the latest.
-        done: Where it begins.
-        stream: Where it is shown; by default `sys.stderr`.
+        steps: The step at which the training ends at the latest.
+        done: The step at which it begins.
+        stream: Where to write; `sys.stderr` by default.
     """
 
     def __init__(self, *, steps: int, done: int = 0, stream: TextIO | None = None) -> None:
@@ -36,7 +35,7 @@ class Progress:
         self._shown = done
         self._next_s = 0.0
         self._last: Record | None = None
-        self._has_told_of_faults = False
+        self._has_reported_faults = False
         self._bar: Any = self._new_bar(done) if _is_terminal(self._stream) else None
 
     def _new_bar(self, done: int) -> Any:
@@ -48,18 +47,18 @@ class Progress:
         return tqdm.tqdm(total=self._steps, initial=done, file=self._stream, **options)
 
     def __call__(self, record: Record) -> None:
-        """Show `record`, if it is time to."""
+        """Show `record`, unless the last one was shown a moment ago."""
         self._last = record
         if self._bar is not None:
             self._move(record)
         elif time.monotonic() >= self._next_s:
             self._write(record)
-        self._tell_of_faults(record)
+        self._report_faults(record)
 
     def _move(self, record: Record) -> None:
         short = described(record, digits=2).replace(" loss", "").replace(",", "")
         self._bar.set_description_str(short, refresh=False)
-        # The last update may go beyond the end, where a bar has no place.
+        # The last update may go beyond `steps`, which a bar cannot show.
         steps = min(int(record["steps"]), self._steps)
         self._with_bar(lambda: self._bar.update(steps - self._shown))
         self._shown = steps
@@ -67,7 +66,7 @@ class Progress:
     def _with_bar(self, draw: Callable[[], object]) -> None:
         try:
             draw()
-        except (OSError, ValueError):  # The terminal has gone.
+        except (OSError, ValueError):  # The terminal is closed.
             self._bar = self._stream = None
 
     def _write(self, record: Record) -> None:
@@ -76,12 +75,12 @@ class Progress:
         self._next_s = time.monotonic() + LINE_EVERY_S
         self._last = None
 
-    def _tell_of_faults(self, record: Record) -> None:
-        """Say once that environments have failed: what is left out of the data is not left out at random."""
-        if not self._has_told_of_faults and record.get("num_env_restarts", 0):
-            self._has_told_of_faults = True
+    def _report_faults(self, record: Record) -> None:
+        """Report the first failure of an environment: episodes are not dropped at random, so the data is biased."""
+        if not self._has_reported_faults and record.get("num_env_restarts", 0):
+            self._has_reported_faults = True
             self._say(
-                "An environment has failed and was made anew; its episode is left out. The metrics count how often."
+                "An environment failed and was rebuilt; its episode is dropped. The metric `num_env_restarts` counts failures."
             )
 
     def _say(self, line: str) -> None:
@@ -101,12 +100,12 @@ class Progress:
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    """Tell whether a bar can be drawn: on a terminal that has a width."""
+    """Tell whether `stream` is a terminal with a width, on which a bar can be drawn."""
     if stream is None or not stream.isatty():
         return False
     try:
         return os.get_terminal_size(stream.fileno()).columns > 0
-    except (OSError, ValueError):  # One that does not tell.
+    except (OSError, ValueError):  # A terminal without a known size.
         return True
 
 
@@ -120,3 +119,25 @@ def described(record: Record, *, digits: int = 3) -> str:
     parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
     losses = [name for name in record if name.rpartition("/")[2] in _LOSSES]
     return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])
+
+
+def say(text: str, stream: TextIO | None = None) -> bool:
+    r"""Write a line to `stream`, stderr by default, and return whether that worked.
+
+    A closed stream is not an error, because it is no reason to lose a training.
+
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> say("saved", stream), stream.getvalue()
+    (True, 'saved\n')
+    """
+    # `sys.stderr` is None in programs without a console.
+    target: TextIO | None = sys.stderr if stream is None else stream
+    if target is None:
+        return False
+    try:
+        target.write(f"{text}\n")
+        target.flush()
+    except (OSError, ValueError):  # The reader is gone, or the stream is closed.
+        return False
+    return True

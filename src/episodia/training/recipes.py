@@ -1,4 +1,4 @@
-"""How much is collected at a time, and how it is learned from; and which algorithms have a name."""
+"""Recipes (how much to collect per update, and how to learn from it), and the algorithms that have a name."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from episodia.learners import A2CConfig, AlgorithmConfig, PPOConfig, ReinforceCo
 @final
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What happens between two policies.
+    """The amounts of one update.
 
     Args:
-        num_envs: How many environments are played in at once.
-        num_timesteps: How many steps are collected, in all environments together.
-        num_episodes: How many whole episodes are collected instead, if it is not None.
-        num_epochs: How many passes over what was collected.
-        minibatch_size: How many steps make a gradient step, about; None takes all at once.
+        num_envs: The number of environments that run at once.
+        num_timesteps: The number of steps to collect, over all environments.
+        num_episodes: The number of whole episodes to collect instead; None collects `num_timesteps`.
+        num_epochs: The number of passes over the collected data.
+        minibatch_size: The approximate number of steps per gradient step; None takes all steps at once.
 
     Raises:
-        TrainingError: If a number is no positive integer.
+        TrainingError: If a value is not a positive integer.
 
     >>> Recipe(num_timesteps=256).wanted, Recipe(num_episodes=4).wanted
     ({'num_timesteps': 256}, {'num_episodes': 4})
@@ -42,26 +42,26 @@ class Recipe:
             value = getattr(self, each.name)
             may_be_none = each.name in ("num_episodes", "minibatch_size")
             if not (value is None and may_be_none):
-                # As an `int`: numbers of NumPy are none of JSON.
+                # JSON has no NumPy numbers.
                 object.__setattr__(self, each.name, checked_whole(TrainingError, "Recipe", each.name, value, 1))
 
     @property
     def wanted(self) -> dict[str, int]:
-        """What to ask a runner's `sample` for."""
+        """The arguments of `sample` of the runner."""
         if self.num_episodes is not None:
             return {"num_episodes": self.num_episodes}
         return {"num_timesteps": self.num_timesteps}
 
 
 class Named(NamedTuple):
-    """An algorithm that can be asked for by name."""
+    """The config class and the recipe of an algorithm that has a name."""
 
     config: type[AlgorithmConfig]
     recipe: Recipe
 
 
-# What solves CartPole fast; tests/learning says how fast. PPO did so with each of 65 seeds; of 20 seeds each, A2C was below its
-# level with two, and REINFORCE with one, which had stopped at a lucky moment.
+# Settings that solve CartPole fast; tests/learning says how fast. PPO solved it with each of 65 seeds. Of 20 seeds each, A2C
+# stayed below its level with two, and REINFORCE with one, which had reached the target by chance.
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
         "ppo": Named(PPOConfig, Recipe(num_epochs=10, minibatch_size=128)),
@@ -72,10 +72,10 @@ ALGORITHMS: Mapping[str, Named] = MappingProxyType(
 
 
 def named(name: object) -> Named:
-    """Return the algorithm of this name.
+    """Return the algorithm called `name`.
 
     Raises:
-        TrainingError: If there is none.
+        TrainingError: If there is no such algorithm.
     """
     if not isinstance(name, str) or name not in ALGORITHMS:
         raise TrainingError(
@@ -85,14 +85,14 @@ def named(name: object) -> Named:
 
 
 def name_of(config: AlgorithmConfig) -> str | None:
-    """Return the name of the algorithm that `config` belongs to; None if it has no name."""
+    """Return the name of the algorithm of `config`; None if it has no name."""
     return next((name for name, known in ALGORITHMS.items() if known.config is type(config)), None)
 
 
 def chosen(
     algorithm: str | AlgorithmConfig, options: Mapping[str, Any]
 ) -> tuple[AlgorithmConfig, Recipe, dict[str, Any]]:
-    """Return the algorithm's config and its recipe with `options`, and the options that belong to neither.
+    """Return the config and the recipe of an algorithm with `options` applied, and the options that belong to neither.
 
     >>> config, recipe, others = chosen("ppo", {"gamma": 0.9, "num_envs": 2, "hidden": (8,)})
     >>> config.gamma, recipe.num_envs, others
@@ -113,10 +113,10 @@ def chosen(
 
 
 def config_options(algorithm: str | AlgorithmConfig) -> set[str]:
-    """Return which fields of its config an algorithm's options may name: all, or none where the config is there already.
+    """Return the fields of the config that options may set: all of them for a name, no field for a ready config.
 
     Raises:
-        TrainingError: If it is neither the name of an algorithm nor a config.
+        TrainingError: If `algorithm` is neither a name nor a config.
     """
     if isinstance(algorithm, str):
         return {each.name for each in fields(named(algorithm).config)}

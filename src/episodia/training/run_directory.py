@@ -1,4 +1,4 @@
-"""The files of a run."""
+"""The directory of a run: metrics, learning curve, checkpoint and limits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from episodia.checkpoints import CHECKPOINT_NAME, checkpoint_directory
 from episodia.checkpoints.manifest import MANIFEST_NAME
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.training.learning_curve import save_learning_curve
-from episodia.training.messages import say
 from episodia.training.metrics_file import MetricsFile
+from episodia.training.progress import say
 from episodia.training.run_limits import Limits
 from episodia.training.training import Training
 from episodia.training.training_checkpoints import save_training
@@ -24,10 +24,10 @@ TENSORBOARD_NAME = "tensorboard"
 
 @final
 class RunDirectory:
-    """A directory with the metrics, the picture, the checkpoint and the limits of one run.
+    """A directory with the metrics, the learning curve, the checkpoint and the limits of one run.
 
     Args:
-        path: The directory, see `new` and `existing`.
+        path: The directory; see `new` and `existing`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,27 +39,28 @@ class RunDirectory:
 
     @classmethod
     def new(cls, path: Path) -> RunDirectory:
-        """Return the directory `path`, which is made if it is not there, for a new run.
+        """Return the directory `path` for a new run; it is created if it does not exist.
 
         Raises:
-            TrainingError: If it holds a run already, or if it cannot be made.
+            TrainingError: If it already holds a run, or if it cannot be created.
         """
         run = cls(path)
         if run.has_checkpoint:
             raise TrainingError(
-                f"{path}: found a run, expected a place for a new one. Go on with it by `resume` (`--resume {path}`), or "
+                f"{path}: found a run, expected a directory for a new one. Continue it with `resume` (`--resume {path}`), or "
                 "choose another directory."
             )
         if run.metrics.path.exists():
             raise TrainingError(
-                f"{path}: found the metrics of a run without a checkpoint, which cannot go on; expected a place for a new one. "
-                "Remove it, or choose another directory."
+                f"{path}: found the metrics of a run without a checkpoint, which cannot be resumed; expected a directory for a "
+                "new run. Remove it, or choose another directory."
             )
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TrainingError(
-                f"{path}: found that it cannot be made ({error}), expected a place with permission. Choose another directory."
+                f"{path}: found that it cannot be created ({error}), expected a directory with write permission. Choose "
+                "another one."
             ) from error
         return run
 
@@ -68,25 +69,25 @@ class RunDirectory:
         """Return the directory `path` of a run.
 
         Raises:
-            CheckpointError: If it is no path.
-            TrainingError: If it is something else.
+            CheckpointError: If `path` is not a path.
+            TrainingError: If there is no run in it.
         """
         run = cls(path)
         if checkpoint_directory(path) == path and (path / MANIFEST_NAME).exists():
             raise TrainingError(
-                f"{path}: found a checkpoint, expected the directory of a run, which has the metrics too. Pass the one that it "
-                "is in, or go on without files: `load_training(...).run(...)`."
+                f"{path}: found a checkpoint, expected the directory of a run, which also has the metrics. Pass the parent "
+                "directory, or continue without files: `load_training(...).run(...)`."
             )
         if not run.has_checkpoint:
             raise TrainingError(
-                f"{path}: found no checkpoint, expected the directory of a run, in which there is one. Pass the directory that "
-                "`train` was given as `out`."
+                f"{path}: found no checkpoint, expected the directory of a run, which has one. Pass the `out` that `train` was "
+                "given."
             )
         return run
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether a run can go on from here."""
+        """Whether a run can be resumed from here."""
         return (self.path / CHECKPOINT_NAME).is_dir()
 
     @property
@@ -95,19 +96,19 @@ class RunDirectory:
         return self.path / LIMITS_NAME
 
     def begin(self, training: Training, limits: Limits) -> None:
-        """Write what a run needs to go on, before anything is played: what cannot be saved is found out now."""
+        """Write what `resume` needs, before the first step, so that a training that cannot be saved fails now."""
         limits.save(self.limits_path)
         try:
             self.save(training)
         except BaseException:
             if not self.has_checkpoint:
                 self.limits_path.unlink()
-                with suppress(OSError):  # There may be something else in it.
+                with suppress(OSError):  # There may be other files in it.
                     self.path.rmdir()
             raise
 
     def save(self, training: Training) -> None:
-        """Write the checkpoint, unless it is of this moment already, or cannot be written without the extra.
+        """Write the checkpoint, unless this iteration is saved already or safetensors is missing.
 
         Raises:
             CheckpointError: If it cannot be written.
@@ -118,29 +119,29 @@ class RunDirectory:
             save_training(self.path / CHECKPOINT_NAME, training)
             self._saved_at = training.iteration
         except MissingExtraError as error:
-            # Who trains without the extra wants the result more than an error.
+            # A training without checkpoints is better than an error.
             self._can_save = False
             say(f"No checkpoint is written. {error}")
 
     def rescue(self, training: Training, error: BaseException) -> None:
-        """Save what an error has left, if it is whole, and say from where the run can go on."""
+        """Save the training after an error, unless an update is half done, and say how to resume the run."""
         try:
             if training.is_whole:
                 self.save(training)
-        except Exception as other:  # noqa: BLE001  # the first error is the one to tell of
-            error.add_note(f"It could not be saved either: {other}")
+        except Exception as other:  # noqa: BLE001  # the first error is reported
+            error.add_note(f"The training could not be saved either: {other}")
         if self._saved_at is not None:
             say(
-                f"Stopped by {type(error).__name__}. The run is saved as it was after {self._saved_at} updates; go on with "
-                f"`resume` (`--resume {self.path}`)."
+                f"Stopped by {type(error).__name__}. The run is saved as it was after {self._saved_at} updates. Continue it "
+                f"with `resume` (`--resume {self.path}`)."
             )
 
     def draw(self, training: Training, target: float | None) -> None:
-        """Write the picture of the learning curve; if that does not work, say so."""
+        """Write the figure of the learning curve, or say why that is impossible."""
         try:
             save_learning_curve(self.path / CURVE_NAME, training.history, title=_title(training), target=target)
         except (MissingExtraError, OSError) as error:
-            say(f"No picture was drawn. {error}")
+            say(f"No learning curve is drawn. {error}")
 
 
 def _title(training: Training) -> str:

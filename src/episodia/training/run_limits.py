@@ -1,4 +1,4 @@
-"""When a run stops, and what it writes meanwhile; a run remembers it, and goes on with it."""
+"""The limits of a run (when it stops, what it writes), which are saved for `resume`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LOWEST = -sys.float_info.max
 @final
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What belongs to a run beside its training.
+    """When a run stops and what it writes.
 
     Args:
-        steps: Of the environment, at most.
-        target: The mean return to stop at; None, or infinity, is none.
-        checkpoint_every: After how many steps each it is saved. That is a part of what is computed: after each checkpoint
-            new episodes begin.
-        tensorboard: Whether metrics are written for TensorBoard too.
+        steps: The largest number of environment steps.
+        target: The mean return to stop at; None and infinity set no target.
+        checkpoint_every: The number of steps between two checkpoints. It changes the result, because new episodes begin
+            after each checkpoint.
+        tensorboard: Whether to write metrics for TensorBoard.
 
     Raises:
-        TrainingError: If one of them is something else.
+        TrainingError: If a value has the wrong type or is out of range.
 
     >>> Limits(steps=100).changed(target=5.0, steps=None)
     Limits(steps=100, target=5.0, checkpoint_every=None, tensorboard=False)
@@ -46,7 +46,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_limits("run", self.steps, self.target)
-        # As plain values: numbers of NumPy are none of JSON, and neither is infinity.
+        # JSON has neither NumPy numbers nor infinity.
         every, target = self.checkpoint_every, None if self.target == math.inf else self.target
         plain: dict[str, Any] = {
             "steps": int(self.steps),
@@ -61,30 +61,30 @@ class Limits:
             object.__setattr__(self, name, value)
 
     def changed(self, **others: Any) -> Limits:
-        """Return limits in which those of `others` that are not None take the place of these."""
+        """Return these limits with the values of `others` that are not None."""
         given = {name: value for name, value in others.items() if value is not None}
         return Limits(**{**asdict(self), **given})
 
     def save(self, path: Path) -> None:
-        """Write them into a file, as JSON.
+        """Write the limits to a file, as JSON.
 
         Raises:
-            TrainingError: If it cannot be written.
+            TrainingError: If the file cannot be written.
         """
         try:
             write_durably(path, (json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode())
         except OSError as error:
             raise TrainingError(
-                f"{path}: found that it cannot be written ({error}), expected a place with room and permission. Choose "
-                "another directory."
+                f"{path}: found that it cannot be written ({error}), expected a directory with free space and write "
+                "permission. Choose another one."
             ) from error
 
     @classmethod
     def load(cls, path: Path) -> Limits:
-        """Return the limits that `save` has written.
+        """Return the limits that `save` wrote.
 
         Raises:
-            TrainingError: If the file is missing, or holds something else.
+            TrainingError: If the file is missing, or holds other data.
         """
         try:
             data: object = json.loads(read_plain(path, _MOST_BYTES))
@@ -95,7 +95,7 @@ class Limits:
         names = {each.name for each in fields(cls)}
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT or set(data) != {"format", *names}:
             raise TrainingError(
-                f"{path}: found {repr(data)[:80]}, expected the limits of a run, {sorted(names)}. It was made by "
-                "something else."
+                f"{path}: found {repr(data)[:80]}, expected the limits of a run, {sorted(names)}. Another program "
+                "wrote this file; pass the directory of a run."
             )
         return cls(**{name: data[name] for name in names})

@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard: one point of each curve for each update. The only file that imports it."""
+"""Metrics for TensorBoard, one point per update and curve. Only this file imports TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self, final
 from episodia.errors import MissingExtraError
 from episodia.training.training import Record
 
-# What the horizontal axis is, or is as good as.
+# The horizontal axis, and its equivalent.
 _NO_CURVE = ("steps", "iteration")
 
 
@@ -20,8 +20,8 @@ class TensorBoardLog:
     """Writes records as event files into a directory; `tensorboard --logdir` shows them over the environment steps.
 
     Args:
-        directory: Where the files go; those of earlier parts of a run stay.
-        steps: How many steps the run has behind it: what was written of later ones, by a part of it that was lost, is hidden.
+        directory: Where to write; files of earlier parts of the run stay.
+        steps: The steps that the run has taken. Points after it, from a part of the run that was lost, are hidden.
 
     Raises:
         MissingExtraError: If TensorBoard is not installed.
@@ -31,7 +31,7 @@ class TensorBoardLog:
         self._writer = check_installed().SummaryWriter(str(directory), purge_step=steps + 1)
 
     def __call__(self, record: Record) -> None:
-        """Add a point at `record["steps"]` to the curve of each number; what is not finite is left out."""
+        """Add a point at `record["steps"]` to the curve of each finite number."""
         for name, value in record.items():
             if name not in _NO_CURVE and math.isfinite(value):
                 self._writer.add_scalar(name, value, int(record["steps"]))
@@ -55,6 +55,6 @@ def check_installed() -> Any:
         return importlib.import_module("torch.utils.tensorboard")
     except ImportError as error:
         raise MissingExtraError(
-            "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or go without: "
-            "`metrics.jsonl` has the same numbers."
+            "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or use "
+            "`metrics.jsonl`, which has the same numbers."
         ) from error

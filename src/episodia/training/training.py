@@ -1,25 +1,28 @@
-"""The loop: collect, update, hand over the weights."""
+"""`Training`, the loop of a runner and a learner: collect episodes, update, copy the weights to the runner."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from threading import Event
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
+import torch
+
 from episodia.arguments import checked_each
-from episodia.env_runners import RunnerMetrics
+from episodia.connectors import ConnectorPipelineV2, ConnectorV2
+from episodia.connectors.pipelines.piece_lookup import leaves
+from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.interrupts import deferred_interrupts
 from episodia.training.recipes import Recipe
-from episodia.training.shared_statistics import share_statistics
-from episodia.training.torch_threads import computing_with
 from episodia.training.training_checks import (
     COUNTERS,
     check_limits,
@@ -30,15 +33,15 @@ from episodia.training.training_checks import (
 )
 from episodia.training.training_setup import Setup
 
-# What is known after an update, by name. Losses are there once there was something to learn from.
+# The metrics of one update, by name. Losses are missing until there is data to learn from.
 Record: TypeAlias = dict[str, float]
 
-# How many finished episodes the mean return is of.
+# The mean return is that of this many finished episodes.
 WINDOW = 20
 
 
 class StoppedBy(Enum):
-    """Why a training stopped."""
+    """The reason why a training stopped."""
 
     STEPS = "steps"
     TARGET = "target"
@@ -47,18 +50,18 @@ class StoppedBy(Enum):
 
 @final
 class Training:
-    """A runner and a learner in a loop, with a memory of how well it goes.
+    """A runner and a learner in a loop, and the history of their metrics.
 
     Args:
-        runner: Collects: a `SingleAgentEnvRunner`, or a `MultiAgentEnvRunner`.
-        learner: Learns from what was collected.
-        recipe: How much is collected at a time, and how it is learned from.
-        setup: What runner and learner were built from, if it is known.
-        torch_threads: With how many threads torch computes in `run` and `evaluate`. One is the fastest for small networks, by
-            far where other programs want the cores too. None leaves it as it is.
+        runner: Collects episodes: a `SingleAgentEnvRunner` or a `MultiAgentEnvRunner`.
+        learner: Learns from the collected episodes.
+        recipe: How much to collect per update, and how to learn from it.
+        setup: The setup that runner and learner were built from, if there is one.
+        torch_threads: The number of threads that torch uses in `run` and `evaluate`. One is the fastest for small networks,
+            above all if other programs use the cores too. None changes nothing.
 
     Raises:
-        TrainingError: If one of them is something else.
+        TrainingError: If an argument has the wrong type.
 
     >>> with Training.of(Setup.of("ppo", "CartPole-v1", num_envs=2, num_timesteps=64)) as training:
     ...     training.run(steps=128)
@@ -69,7 +72,7 @@ class Training:
 
     def __init__(
         self,
-        runner: Any,
+        runner: EnvRunner[Any],
         learner: Learner,
         recipe: Recipe,
         *,
@@ -78,7 +81,7 @@ class Training:
     ) -> None:
         check_parts(runner, learner, recipe, setup)
         check_threads(torch_threads)
-        self.runner = runner
+        self.runner: Any = runner  # which has one module, or several
         self.learner = learner
         self.recipe = recipe
         self.setup = setup
@@ -88,9 +91,9 @@ class Training:
         self.time_s = 0.0
         self.stopped_by: StoppedBy | None = None
         self._recent: deque[float] = deque(maxlen=WINDOW)
-        self._begin_anew = False
+        self._reset_next = False
         self._is_whole = True
-        self._is_counting = False  # whether the runner has played steps that are not noted: an error came in between
+        self._is_counting = False  # whether an error left steps of the runner uncounted
 
     @classmethod
     def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
@@ -105,7 +108,7 @@ class Training:
 
     @property
     def return_mean(self) -> float:
-        """The mean return of the latest finished episodes, at most `WINDOW`; NaN as long as there is none."""
+        """The mean return of the last finished episodes, at most `WINDOW`; NaN before the first one."""
         return math.fsum(self._recent) / len(self._recent) if self._recent else math.nan
 
     # --- The loop ---------------------------------------------------------------------------------------------------
@@ -117,21 +120,21 @@ class Training:
         target: float | None = None,
         watchers: Sequence[Callable[[Record], object]] = (),
     ) -> StoppedBy:
-        """Train until there is a reason to stop, and return it.
+        """Train until there is a reason to stop, and return that reason.
 
-        A first Ctrl-C stops after the update that is going on; a second one is a KeyboardInterrupt at once.
+        The first Ctrl-C stops after the current update; the second one raises a KeyboardInterrupt at once.
 
         Args:
-            steps: Of environments, at least so many in all, those of earlier calls included.
-            target: Stop earlier if the mean return of the last `WINDOW` finished episodes has reached this.
-            watchers: Are called after each update with what is known then.
+            steps: Stop after this many environment steps, those of earlier calls included.
+            target: Stop earlier if the mean return of the last `WINDOW` finished episodes reaches this value.
+            watchers: Functions that are called with the record of each update.
 
         Raises:
-            TrainingError: If `steps` or `target` is no such number, or if a watcher is no function.
+            TrainingError: If `steps` or `target` is not a number, or if a watcher is not callable.
         """
         check_limits("run", steps, target)
         checked_each(TrainingError, "run", "watchers", watchers, callable, "functions")
-        with deferred_interrupts() as interrupted, computing_with(self.torch_threads):
+        with deferred_interrupts() as interrupted, _torch_threads(self.torch_threads):
             while (reason := self._reason_to_stop(steps, target, interrupted)) is None:
                 record = self.step()
                 for watcher in watchers:
@@ -147,40 +150,39 @@ class Training:
         return StoppedBy.STEPS if self.steps >= steps else None
 
     def step(self) -> Record:
-        """Collect, update, hand over the weights; return what is known then."""
+        """Collect episodes, update, copy the weights to the runner, and return the record of the update."""
         started = perf_counter()
         if not self._is_counting:
-            # What somebody has played with the runner on the side is not part of the training.
+            # Steps that other code took with the runner are not part of the training.
             self.runner.get_metrics()
         self._is_counting = True
-        # Now, not after the sample, which is made with what was known before it.
+        # Before the sample, which uses the statistics as they are now.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
-        episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._begin_anew)
+        episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._reset_next)
         self._is_whole = False
         metrics = self.learner.update(
             episodes, num_epochs=self.recipe.num_epochs, minibatch_size=self.recipe.minibatch_size
         )
         self.iteration += 1
-        self._hand_over_weights()
-        self._begin_anew = False
+        self._copy_weights()
+        self._reset_next = False
         record = self._noted(metrics, perf_counter() - started)
         self._is_whole, self._is_counting = True, False
         return record
 
     @property
     def is_whole(self) -> bool:
-        """Whether the last update came to its end: if not, an error has left half of one."""
+        """Whether the last update is complete; False after an error in an update."""
         return self._is_whole
 
-    def _hand_over_weights(self) -> None:
+    def _copy_weights(self) -> None:
         weights: Any = self.learner.get_weights()
-        if not _has_modules(self.runner):
+        if not self.runner.is_multi_agent:
             weights = next(iter(weights.values()))
         self.runner.set_weights(weights, version=self.iteration)
 
     def _noted(self, metrics: Metrics, took_s: float) -> Record:
-        found = self.runner.get_metrics()
-        played: RunnerMetrics = getattr(found, "common", found)
+        played: RunnerMetrics = self.runner.get_metrics()
         self.steps += played.num_env_steps
         self.episodes += played.num_episodes
         self.time_s += took_s
@@ -199,24 +201,24 @@ class Training:
         return record
 
     def evaluate(self, num_episodes: int = 100) -> list[float]:
-        """Return the returns of whole episodes that are played beside the training, without exploring."""
-        with computing_with(self.torch_threads):
+        """Return the returns of `num_episodes` whole episodes, played without exploration; training is not affected."""
+        with _torch_threads(self.torch_threads):
             episodes = self.runner.evaluate(num_episodes)
         return [_total_return(episode) for episode in episodes]
 
     def policy(self, *, explore: bool = False) -> Policy | MultiAgentPolicy:
-        """Return what was learned so far as something that acts alone: what the runner acts with, and its pipelines.
+        """Return the current policy: the module of the runner with its pipelines.
 
         Args:
-            explore: Whether actions are drawn; otherwise the most probable one is taken.
+            explore: Whether to draw actions; otherwise the most probable action is taken.
 
         Returns:
-            A `Policy`, or a `MultiAgentPolicy` if the runner is one for several agents.
+            A `Policy`, or a `MultiAgentPolicy` for a `MultiAgentEnvRunner`.
         """
         runner = self.runner
-        # Of all that a checkpoint holds, nothing is left to chance.
+        # A checkpoint holds the policy, and must be reproducible.
         seed = None if self.setup is None else self.setup.seed
-        if not _has_modules(runner):
+        if not runner.is_multi_agent:
             return Policy(runner.module, runner.env_to_module, runner.module_to_env, explore=explore, seed=seed)
         return MultiAgentPolicy(
             runner.modules,
@@ -229,11 +231,11 @@ class Training:
     # --- State ------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that a training of the same setup needs to go on as this one will: arrays, tensors, JSON values.
+        """Return the state from which a training of the same setup continues exactly: arrays, tensors, JSON values.
 
-        Environments are not part of it. To go on alike, both begin new episodes with the next `step`.
+        The state has no environments. Therefore this training and the restored one begin new episodes in the next `step`.
         """
-        self._begin_anew = True
+        self._reset_next = True
         progress = {name: getattr(self, name) for name in (*COUNTERS, "time_s")}
         return {
             "runner": self.runner.get_state(),
@@ -242,12 +244,12 @@ class Training:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on as the training with this state would.
+        """Continue from `state`; after an error, nothing is changed.
 
         Raises:
-            TrainingError: If it is no such state; nothing is changed then, as with the others.
-            LearnerError: If it is that of a training with another learner.
-            EnvRunnerError: If it is that of a training with another runner.
+            TrainingError: If it is not the state of a training.
+            LearnerError: If it is the state of another learner.
+            EnvRunnerError: If it is the state of another runner.
         """
         check_state(state)
         before = self.learner.get_state()
@@ -261,12 +263,12 @@ class Training:
         for name in (*COUNTERS, "time_s"):
             setattr(self, name, progress[name])
         self._recent = deque(progress["recent_returns"], maxlen=WINDOW)
-        self._begin_anew = True
+        self._reset_next = True
 
-    # --- The end ----------------------------------------------------------------------------------------------------
+    # --- Closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the environments; a second time nothing happens."""
+        """Close the environments; a second call does nothing."""
         self.runner.close()
 
     def __enter__(self) -> Self:
@@ -276,20 +278,15 @@ class Training:
         self.close()
 
 
-def _has_modules(runner: Any) -> bool:
-    # A runner for one agent has one module, without a name.
-    return hasattr(runner, "modules")
-
-
 def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
-    """Return what all agents have earned."""
+    """Return the sum of the returns of all agents."""
     if isinstance(episode, SingleAgentEpisode):
         return float(episode.get_return())
     return math.fsum(float(single.get_return()) for single in episode.agent_episodes.values() if len(single))
 
 
 def _flat(metrics: Metrics, *, many: bool) -> Record:
-    """Return what was measured of each module; under its name if there are `many` that learn."""
+    """Return the metrics of all modules in one dict; names begin with the module id if `many` modules learn."""
     return {
         f"{module_id}/{name}" if many else name: value
         for module_id, measured in metrics.items()
@@ -297,3 +294,42 @@ def _flat(metrics: Metrics, *, many: bool) -> Record:
         for name, value in measured.items()
         if name != "num_steps"
     }
+
+
+def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -> None:
+    """Copy the statistics of pieces such as `MeanStdFilter` from `source` to the pieces of the same name in `target`.
+
+    The learner then normalises observations as the acting module did.
+
+    Args:
+        source: The env-to-module pipeline of the runner, which collects statistics.
+        target: The pipeline of the learner, which collects no statistics.
+
+    >>> from episodia.connectors import MeanStdFilter, defaults
+    >>> acting, learning = defaults.env_to_module(custom=[MeanStdFilter()]), defaults.learner(custom=[MeanStdFilter()])
+    >>> acting["MeanStdFilter"].commit()
+    >>> share_statistics(acting, learning)
+    >>> learning["MeanStdFilter"].version
+    1
+    """
+    sources = _collecting(source)
+    for name, piece in _collecting(target).items():
+        if name in sources and type(sources[name]) is type(piece):
+            piece.set_state(sources[name].get_state())
+
+
+def _collecting(pipeline: ConnectorPipelineV2) -> dict[str, ConnectorV2]:
+    # Pieces that collect statistics have a `commit`, which runners call after a sample.
+    return {place.path: place.piece for place in leaves(pipeline) if hasattr(place.piece, "commit")}
+
+
+@contextmanager
+def _torch_threads(num_threads: int | None) -> Iterator[None]:
+    """Let torch compute with `num_threads` threads inside of the `with` block; None changes nothing."""
+    before = torch.get_num_threads()
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""What a training is given; that is checked before anything is built, played or written."""
+"""Checks of the arguments of a training, made before anything is built, played or written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RUNNER = ("sample", "evaluate", "set_weights", "get_metrics", "get_state", "set
 
 
 def check_limits(where: str, steps: object, target: object) -> None:
-    """Check when a training stops.
+    """Check the limits of a training.
 
     Raises:
-        TrainingError: If `steps` is no whole number, or if `target` is neither a number nor None.
+        TrainingError: If `steps` is not an integer, or if `target` is neither a number nor None.
 
     >>> check_limits("train", steps=100, target=None)
     """
@@ -30,17 +30,17 @@ def check_limits(where: str, steps: object, target: object) -> None:
 
 
 def check_threads(torch_threads: object) -> None:
-    """Check with how many threads torch is to compute.
+    """Check the number of threads of torch.
 
     Raises:
-        TrainingError: If it is neither a number from 1 on nor None.
+        TrainingError: If it is neither a positive integer nor None.
     """
     if torch_threads is not None:
         checked_whole(TrainingError, "training", "torch_threads", torch_threads, 1, below=2**15)
 
 
 def check_setup(setup: object) -> None:
-    """Check that `setup` is one.
+    """Check that `setup` is a `Setup`.
 
     Raises:
         TrainingError: If it is not.
@@ -50,21 +50,21 @@ def check_setup(setup: object) -> None:
 
 
 def check_parts(runner: object, learner: object, recipe: object, setup: object) -> None:
-    """Check what a training is made of.
+    """Check the types of the parts of a training.
 
     Raises:
-        TrainingError: If something is of another kind.
+        TrainingError: If a part has the wrong type.
     """
     missing = [name for name in _RUNNER if not callable(getattr(runner, name, None))]
     if missing or isinstance(runner, type):
         raise TrainingError(
             f"training: found {runner!r} as the runner, without {missing or 'an instance'}; expected a `SingleAgentEnvRunner`, "
-            "a `MultiAgentEnvRunner`, or something that does as much. Pass one."
+            "a `MultiAgentEnvRunner`, or an object with the same methods. Pass one."
         )
     if not isinstance(learner, Learner) or not isinstance(recipe, Recipe):
         raise TrainingError(
             f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe`. "
-            "Pass such ones."
+            "Pass these."
         )
     if setup is not None:
         check_setup(setup)
@@ -76,16 +76,16 @@ _PARTS = ("runner", "learner", "progress")
 
 
 def check_state(state: Mapping[str, Any]) -> None:
-    """Check that `state` has all parts of a training's state, and that what it says about the progress makes sense.
+    """Check that `state` has all parts of the state of a training, and a valid `progress`.
 
     Raises:
-        TrainingError: If not.
+        TrainingError: If it does not.
     """
     parts: object = state
     missing = [part for part in _PARTS if not (isinstance(parts, Mapping) and isinstance(parts.get(part), Mapping))]
     if missing:
         raise TrainingError(
-            f"state of a training: found no dict for {missing}, expected what `get_state` returned. Pass that."
+            f"state of a training: found no dict for {missing}, expected the result of `get_state`. Pass that."
         )
     progress = state["progress"]
     counts, time_s, returns = (
@@ -101,5 +101,5 @@ def check_state(state: Mapping[str, Any]) -> None:
     ):
         raise TrainingError(
             f"state of a training: found {dict(progress)} as `progress`, expected the counts {list(COUNTERS)}, `time_s` and a "
-            "list of `recent_returns`. Pass what `get_state` returned."
+            "list of `recent_returns`. Pass the result of `get_state`."
         )

@@ -1,10 +1,10 @@
-"""What a training with one module is made of, as plain data that a checkpoint can hold."""
+"""`Setup`, the settings of a training with one module, which a checkpoint holds as plain data."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, final
 
@@ -23,11 +23,15 @@ from episodia.learners.algorithms.config_codec import decoded, encoded
 from episodia.modules import default_module
 from episodia.modules.devices import usable_device
 from episodia.training.recipes import Recipe, chosen, config_options, name_of, named
-from episodia.training.setup_data import check_setup_data, unnamed, unnamed_parts
+from episodia.trees import describe
+
+# The keys of a setup as plain data, and of a part in it that has no name.
+_KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
+_UNNAMED = "unnamed"
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
-# Arguments of `default_module`, and of `SingleAgentEnvRunner`, that a training can be told.
+# Options of a training that are arguments of `default_module`, and of `SingleAgentEnvRunner`.
 MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
 RUNNER_OPTIONS = (
     "vectorization",
@@ -44,21 +48,21 @@ RUNNER_OPTIONS = (
 @final
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """An algorithm, an environment, a recipe, a network, a seed: everything that a training follows from.
+    """An algorithm, an environment, a recipe, a network and a seed: all that determines a training.
 
     Args:
-        algorithm: The algorithm.
+        algorithm: The config of the algorithm.
         env: A gymnasium id, or a function that makes an environment.
-        recipe: How much is collected at a time, and how it is learned from.
+        recipe: How much to collect per update, and how to learn from it.
         network: Arguments of `default_module`.
-        runner: How environments are played, see `RUNNER_OPTIONS`: arguments of `SingleAgentEnvRunner`.
-        connectors: Pieces in front of the network, in the runner and in the learner: what observations become there.
-        seed: Where all randomness comes from.
-        device: Where the learner computes.
+        runner: Arguments of `SingleAgentEnvRunner`; see `RUNNER_OPTIONS`.
+        connectors: Connectors that process observations in front of the network, in the runner and in the learner.
+        seed: The seed of all randomness.
+        device: The device of the learner.
 
     Raises:
-        TrainingError: If one of them is something else.
-        LearnerError: If `algorithm` is something else.
+        TrainingError: If an argument is invalid.
+        LearnerError: If `algorithm` is not a config.
 
     >>> setup = Setup.of("ppo", "CartPole-v1", num_envs=2, gamma=0.98, hidden=(32,))
     >>> setup.recipe.num_envs, setup.algorithm.gamma, setup.network
@@ -79,13 +83,13 @@ class Setup:
         _check_env(self.env)
         pieces = checked_each(TrainingError, "training", "connectors", self.connectors, _is_piece, "connectors")
         seed = checked_whole(TrainingError, "training", "seed", self.seed, 0, below=2**63)
-        # A list could change afterwards, and a number of NumPy is none of JSON.
+        # Lists are mutable, and JSON has no NumPy numbers.
         object.__setattr__(self, "connectors", tuple(pieces))
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "device", "cpu" if cast("object", self.device) is None else str(self.device))
         if not isinstance(cast("object", self.recipe), Recipe):
             raise TrainingError(
-                f"training: found `recipe={self.recipe!r}`, expected a `Recipe`. Use `Setup.of`, which makes it."
+                f"training: found `recipe={self.recipe!r}`, expected a `Recipe`. Use `Setup.of`, which makes one."
             )
         object.__setattr__(self, "network", _plain_options("network", self.network, MODULE_OPTIONS))
         object.__setattr__(self, "runner", _plain_options("runner", self.runner, RUNNER_OPTIONS))
@@ -101,20 +105,20 @@ class Setup:
         device: str = "cpu",
         **options: Any,
     ) -> Setup:
-        """Return the usual setup of an algorithm, with some things done differently.
+        """Return the default setup of an algorithm with `options` applied.
 
         Args:
-            algorithm: Its name, or its config.
+            algorithm: The name or the config of the algorithm.
             env: A gymnasium id, or a function that makes an environment.
-            connectors: Pieces in front of the network, such as `MeanStdFilter()`; they are copied.
-            seed: Where all randomness comes from.
-            device: Where the learner computes.
-            **options: Fields of the algorithm's config if it is given by name, fields of `Recipe`, arguments of
-                `default_module`, and those of the runner that are in `RUNNER_OPTIONS`.
+            connectors: Connectors in front of the network, such as `MeanStdFilter()`; they are copied.
+            seed: The seed of all randomness.
+            device: The device of the learner.
+            **options: Fields of the config if `algorithm` is a name, fields of `Recipe`, arguments of `default_module`, and
+                arguments of the runner that are in `RUNNER_OPTIONS`.
 
         Raises:
             TrainingError: If there is no such algorithm or option.
-            LearnerError: If a number of the algorithm is out of its range.
+            LearnerError: If a setting of the algorithm is out of range.
         """
         config, recipe, others = chosen(algorithm, options)
         unknown = sorted(set(others) - {*MODULE_OPTIONS, *RUNNER_OPTIONS})
@@ -122,8 +126,8 @@ class Setup:
             own = {*config_options(algorithm), *(each.name for each in fields(recipe))}
             known = sorted({*own, *MODULE_OPTIONS, *RUNNER_OPTIONS})
             raise TrainingError(
-                f"training: found the options {unknown}, expected some of {known}. Correct their names, or put them into the "
-                "config if you pass one."
+                f"training: found the options {unknown}, expected some of {known}. Correct the names; settings of the "
+                "algorithm belong into the config if you pass one."
             )
         return cls(
             algorithm=config,
@@ -137,11 +141,11 @@ class Setup:
         )
 
     def build(self) -> tuple[SingleAgentEnvRunner, Learner]:
-        """Return a runner and a learner, each with a network of its own; both have the same weights.
+        """Return a runner and a learner, each with its own network; both networks have the same weights.
 
         Raises:
             TrainingError: If the environment cannot be made.
-            LearnerError: If there is no such device.
+            LearnerError: If the device does not exist.
         """
         spaces = _spaces(self.env)
         shown = defaults.env_to_module(*spaces, custom=self._pieces()).observation_space
@@ -176,18 +180,18 @@ class Setup:
     # --- As plain data ----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values that `from_dict` understands.
+        """Return the setup as JSON values, which `from_dict` reads.
 
-        Everything is in it, also what is as usual: that may be something else in a later version. What has no name, such as a
-        function that makes environments, is only mentioned.
+        Default values are included, because they may differ in later versions. Of a part without a name, such as a function
+        that makes environments, only its `__qualname__` is kept.
         """
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
-        config = {each.name: encoded(getattr(self.algorithm, each.name), unnamed) for each in fields(self.algorithm)}
+        config = {each.name: encoded(getattr(self.algorithm, each.name), _unnamed) for each in fields(self.algorithm)}
         network = {**_usual(default_module, MODULE_OPTIONS), **self.network}
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
-            "algorithm": name_of(self.algorithm) or unnamed(type(self.algorithm)),
-            "env": self.env if isinstance(self.env, str) else unnamed(self.env),
+            "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
+            "env": self.env if isinstance(self.env, str) else _unnamed(self.env),
             "connectors": [_encoded_or_unnamed(piece) for piece in self.connectors],
             "seed": self.seed,
             "device": self.device,
@@ -199,13 +203,13 @@ class Setup:
         """Return the setup that `to_dict` turned into `data`.
 
         Raises:
-            TrainingError: If it is something else, or if a part of it has no name.
+            TrainingError: If `data` is not from `to_dict`, or if a part of the setup has no name.
         """
-        check_setup_data(data)
-        nameless = sorted(unnamed_parts(data))
+        _check_setup_data(data)
+        nameless = sorted(_unnamed_parts(data))
         if nameless:
             raise TrainingError(
-                f"setup: found {', '.join(nameless)} without a name, expected one. Pass `setup=`, the one that was used."
+                f"setup: found {', '.join(nameless)} without a name, expected named parts. Pass the original setup as `setup=`."
             )
         named(data["algorithm"])
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
@@ -217,9 +221,9 @@ class Setup:
 def _plain_options(name: str, options: object, known: Sequence[str]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or set(options) - set(known):
         raise TrainingError(
-            f"training: found `{name}={options!r}`, expected a dict with some of {list(known)}. Use `Setup.of`, which makes it."
+            f"training: found `{name}={options!r}`, expected a dict with some of {list(known)}. Use `Setup.of`."
         )
-    # A list could change afterwards.
+    # Lists are mutable.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
 
 
@@ -232,7 +236,7 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
     try:
         return encoded_piece(piece)
     except PipelineError:  # It is not registered.
-        return unnamed(piece)
+        return _unnamed(piece)
 
 
 def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
@@ -242,7 +246,7 @@ def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
         return observation_space, getattr(made, "single_action_space", made.action_space)
     except AttributeError as error:
         raise TrainingError(
-            f"environment: found {made!r}, which {env!r} has made, expected a gymnasium environment with spaces. Return one."
+            f"environment: found {made!r}, made by {env!r}, expected a gymnasium environment with spaces. Return one."
         ) from error
     finally:
         if hasattr(made, "close"):
@@ -268,13 +272,76 @@ def made_env(env: str | MakeEnv) -> Any:
     """
     try:
         return gym.make(env) if isinstance(env, str) else env()
-    except Exception as error:  # whatever a constructor of someone else raises
+    except Exception as error:  # foreign code may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         remedy = (
-            "Pass the id of one that is registered and installed, or a function that makes it with what it needs."
+            "Pass the id of an environment that is registered and installed, or a function that makes the environment."
             if isinstance(env, str)
-            else "Correct the function that makes it."
+            else "Correct the function."
         )
         raise TrainingError(
             f"environment: found that {env!r} cannot be made ({reason}), expected an environment. {remedy}"
         ) from error
+
+
+def _unnamed(part: Any) -> dict[str, str]:
+    """Return the name of a part that cannot be saved, as data.
+
+    >>> _unnamed(len)
+    {'unnamed': 'len'}
+    """
+    return {_UNNAMED: getattr(part, "__qualname__", type(part).__qualname__)}
+
+
+def _unnamed_parts(data: Any, path: str = "") -> Iterator[str]:
+    """Yield the parts of `data`, which lies at `path` in the data of a setup, that cannot be rebuilt.
+
+    >>> list(_unnamed_parts({"env": {"unnamed": "make"}, "options": {"gamma": 0.9, "optimizers": [{"unnamed": "Mine"}]}}))
+    ['env (make)', 'options.optimizers[0] (Mine)']
+    """
+    if isinstance(data, Mapping):
+        if _UNNAMED in data:
+            yield f"{path} ({data[_UNNAMED]})"
+            return
+        for key, part in data.items():
+            yield from _unnamed_parts(part, f"{path}.{key}".removeprefix("."))
+    elif isinstance(data, (list, tuple)):
+        for place, part in enumerate(data):
+            yield from _unnamed_parts(part, f"{path}[{place}]")
+
+
+def _check_setup_data(data: object) -> None:
+    """Check the keys of the data of a setup.
+
+    Raises:
+        TrainingError: If they are wrong.
+    """
+    if not isinstance(data, Mapping) or set(data) != _KEYS:
+        raise TrainingError(
+            f"setup: found {describe(data)}, expected the result of `Setup.to_dict`. The data is not that of a setup."
+        )
+    options = data["options"]
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise TrainingError(
+            f"setup: found the options {options!r}, expected a dict with strings as keys. The data is not "
+            "that of a setup."
+        )
+
+
+def check_same_setup(where: str, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check that a training continues with the setup that it was saved with; only the device may differ.
+
+    Raises:
+        TrainingError: If another setting differs.
+    """
+    _check_setup_data(saved)
+    before, now = ({**data, **data["options"]} for data in (saved, given))
+    # Settings that a later version has added cannot differ.
+    names = [name for name in before if name not in ("device", "options")]
+    odd = [name for name in names if before[name] != now.get(name)]
+    if odd:
+        raise TrainingError(
+            f"{where}: found a setup with { ({name: now.get(name) for name in odd}) }, expected the saved "
+            f"{ ({name: before[name] for name in odd}) }. Pass the same setup; to continue with another one on purpose, "
+            "make `training = Training.of(setup)` and call `training.set_state(load_state(path))`."
+        )

@@ -14,8 +14,7 @@ from episodia.connectors.common.add_states_from_episodes_to_batch import AddStat
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS, AddTimeDimToBatchAndZeroPad
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
-from episodia.episodes.lists.gather import DroppedHistoryError
-from episodia.errors import BatchError
+from episodia.errors import BatchError, DroppedHistoryError
 from valued_modules import MemoryModule, SumModule
 
 module = MemoryModule()

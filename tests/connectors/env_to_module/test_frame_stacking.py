@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.connectors.env_to_module.frame_stacking import FrameStacking
-from episodia.episodes.lists.gather import DroppedHistoryError
-from episodia.errors import BatchError, PipelineError
+from episodia.errors import BatchError, DroppedHistoryError, PipelineError
 from episodia.testing import assert_same_items
 from piece_calls import BOX_KINDS, acted, built, called, from_birth, trained, without_spaces
 

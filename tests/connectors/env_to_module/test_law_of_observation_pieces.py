@@ -158,9 +158,9 @@ def test_the_laws_for_plugins_hold_for_it(name, finalized):
 VECTORS = st.just(Content(kind="vectors"))
 
 
-def filter_that_saw(episode, multi_agent=True, **kwargs):
+def filter_that_saw(episode, multi_agent=True):
     """Return a filter with statistics for the agents of a multi-agent episode."""
-    piece = MeanStdFilter(multi_agent=multi_agent, **kwargs)
+    piece = MeanStdFilter(multi_agent=multi_agent)
     for number, agent_id in enumerate(list(episode.agent_episodes) * 3):
         vector = np.array([number, 5 + 2 * number], np.float32)
         acted(piece, SingleAgentEpisode(observations=[vector], agent_id=agent_id))
@@ -171,8 +171,8 @@ def filter_that_saw(episode, multi_agent=True, **kwargs):
 
 @given(multi_agent_episodes(content=VECTORS), st.sampled_from(["frames", "filter"]), st.booleans(), st.booleans())
 def test_rows_of_agents_are_those_of_their_own_episodes(episode, name, multi_agent, now):
-    make = FrameStacking if name == "frames" else filter_that_saw
-    piece = make(num_frames=3, multi_agent=multi_agent, episode=episode)
+    frames = FrameStacking(num_frames=3, multi_agent=multi_agent)
+    piece = frames if name == "frames" else filter_that_saw(episode, multi_agent)
     found = EpisodeList([episode, episode])
     found = found.current() if now else found
 

@@ -256,10 +256,7 @@ def test_merging_nothing_gives_an_empty_state_that_changes_nothing():
 
 
 def test_representations_say_how_much():
-    assert (
-        repr(EpsilonGreedy(epsilon=0.1))
-        == "EpsilonGreedy(epsilon=ConstantSchedule(0.1), real_range=(-1.0, 1.0), seed=None)"
-    )
+    assert repr(EpsilonGreedy(epsilon=0.1, seed=3)) == "EpsilonGreedy(epsilon=ConstantSchedule(0.1), seed=3)"
     assert "std=ConstantSchedule(0.2)" in repr(GaussianNoise(std=0.2))
     assert "amplitude=ConstantSchedule(0.3)" in repr(UniformNoise(amplitude=0.3))
 

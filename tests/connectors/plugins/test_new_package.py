@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from episodia import cli
-from episodia.connectors.plugins.entry_points import PluginError
 from episodia.connectors.plugins.new_package import write_package
+from episodia.errors import PluginError
 
 
 def _run(*command, cwd):

@@ -6,8 +6,8 @@ import pytest
 
 from episodia import cli
 from episodia.connectors import FrameStacking, load_connector
-from episodia.connectors.plugins.entry_points import PluginError, registry
-from episodia.errors import EpisodiaError, PieceLookupError
+from episodia.connectors.plugins.entry_points import registry
+from episodia.errors import EpisodiaError, PieceLookupError, PluginError
 
 GOOD = """
 from episodia.connectors import ConnectorV2

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.connectors import AddViews, View
-from episodia.episodes.lists.gather import DroppedHistoryError
-from episodia.errors import BatchError, EpisodeError, EpisodeKeyError, PipelineError
+from episodia.errors import BatchError, DroppedHistoryError, EpisodeError, EpisodeKeyError, PipelineError
 from episodia.spaces import structure_of
 from episodia.stacking import unstack
 from episodia.testing import assert_same_items

@@ -106,7 +106,7 @@ def test_a_failure_costs_the_running_episode_of_that_environment_alone(env, time
         pids = pids_of(runner)
 
     assert len(episodes) == 4
-    assert metrics.common.num_env_restarts == metrics.common.num_episodes_dropped > 0
+    assert metrics.num_env_restarts == metrics.num_episodes_dropped > 0
     for episode in episodes:
         for single in episode.agent_episodes.values():
             assert single.get_observations()[:, 3].tolist() == list(range(len(single) + 1))
@@ -149,7 +149,7 @@ def test_an_environment_that_fails_at_its_reset_does_not_keep_the_others_from_be
 
     with runner_of(Shy, num_envs=3, step_timeout_s=2.0, **STARTED) as runner:
         episodes = runner.sample(num_episodes=6)
-        restarts = runner.get_metrics().common.num_env_restarts
+        restarts = runner.get_metrics().num_env_restarts
     with runner_of(num_envs=3) as calm:
         expected = calm.sample(num_episodes=6)
 

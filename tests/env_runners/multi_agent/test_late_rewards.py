@@ -111,7 +111,7 @@ def test_metrics_and_callbacks_hear_of_late_rewards():
     for chunk in chunks:
         totals[chunk.id_] = totals.get(chunk.id_, 0.0) + chunk.get_return()
     done = [totals[chunk.id_] for chunk in chunks if chunk.is_done]
-    assert metrics.common.episode_returns == done
+    assert metrics.episode_returns == done
     assert set(done) <= set(seen)
 
 

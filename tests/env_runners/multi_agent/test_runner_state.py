@@ -10,7 +10,7 @@ from gymnasium import spaces
 from episodia.connectors import EpsilonGreedy, MeanStdFilter, defaults
 from episodia.env_runners.callbacks import Callbacks
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
-from episodia.env_runners.multi_agent_metrics import MultiAgentMetrics
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.errors import EnvRunnerError
 from episodia.modules import MLPActorCritic
 from episodia.testing import assert_same_multi_agent_episode
@@ -98,12 +98,12 @@ def test_weights_of_unknown_modules_are_refused():
 def test_weights_are_copies():
     runner = runner_of()
     weights = runner.get_weights()
-    before = {name: tensor.clone() for name, tensor in weights["default_policy"].items()}
-    for tensor in weights["default_policy"].values():
-        tensor.zero_()
+    before = {name: array.copy() for name, array in weights["default_policy"].items()}
+    for array in weights["default_policy"].values():
+        array[...] = 0.0
 
-    for name, tensor in runner.get_weights()["default_policy"].items():
-        assert torch.equal(tensor, before[name])
+    for name, array in runner.get_weights()["default_policy"].items():
+        assert np.array_equal(array, before[name])
 
 
 def test_every_chunk_carries_the_version_of_its_weights():
@@ -152,7 +152,7 @@ def test_evaluating_leaves_training_alone():
     assert_same(
         [*first, *one.sample(num_timesteps=11)], [*other.sample(num_timesteps=11), *other.sample(num_timesteps=11)]
     )
-    assert one.get_metrics().common.num_env_steps == other.get_metrics().common.num_env_steps
+    assert one.get_metrics().num_env_steps == other.get_metrics().num_env_steps
 
 
 def test_evaluating_needs_environments_of_its_own():
@@ -175,15 +175,15 @@ def test_metrics_are_those_of_whole_episodes_of_agents_and_of_modules(kind, step
             if chunk.id_ in ended:
                 returns[chunk.id_, agent] = returns.get((chunk.id_, agent), 0.0) + single.get_return()
 
-    assert sorted(metrics.common.episode_lengths) == sorted(ended.values())
-    assert sum(metrics.common.episode_returns) == sum(returns.values())
+    assert sorted(metrics.episode_lengths) == sorted(ended.values())
+    assert sum(metrics.episode_returns) == sum(returns.values())
     assert sorted(metrics.module_returns["default_policy"]) == sorted(returns.values())
     for agent, found in metrics.agent_returns.items():
         assert sorted(found) == sorted(value for (_, owner), value in returns.items() if owner == agent)
-    assert metrics.common.num_env_steps == sum(map(len, chunks))
+    assert metrics.num_env_steps == sum(map(len, chunks))
     assert metrics.num_agent_steps == sum(chunk.agent_steps() for chunk in chunks) == sum(metrics.agent_steps.values())
     assert metrics.module_steps == {"default_policy": metrics.num_agent_steps}
-    assert runner.get_metrics().common.num_env_steps == 0
+    assert runner.get_metrics().num_env_steps == 0
 
 
 def test_metrics_of_several_runners_merge():
@@ -192,9 +192,9 @@ def test_metrics_of_several_runners_merge():
         runner = runner_of(seed=seed)
         runner.sample(num_episodes=4)
         parts.append(runner.get_metrics())
-    merged = MultiAgentMetrics.merged(parts)
+    merged = RunnerMetrics.merged(parts)
 
-    assert merged.common.num_episodes == 12
+    assert merged.num_episodes == 12
     assert merged.num_agent_steps == sum(part.num_agent_steps for part in parts)
     assert sum(map(len, merged.agent_returns.values())) == sum(
         len(returns) for part in parts for returns in part.agent_returns.values()

@@ -204,7 +204,7 @@ def test_every_observation_is_noted_once():
         with SingleAgentEnvRunner(env, module, seed=0, env_to_module=[MeanStdFilter()]) as runner:
             chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=20)]
             noted = runner.env_to_module["MeanStdFilter"].get_state()
-            fresh = sum(runner._rollout.recorder.episode(lane).t == 0 for lane in range(3))
+            fresh = sum(runner._loop.recorder.episode(lane).t == 0 for lane in range(3))
 
         begun = sum(chunk.t_started == 0 for chunk in chunks) + fresh
         total = sum(entry["count"] for table in ("synced", "delta", "pending") for entry in noted[table])

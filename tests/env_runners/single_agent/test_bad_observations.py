@@ -82,7 +82,7 @@ def test_a_multi_agent_runner_loses_only_the_episode_with_such_an_observation():
         with pytest.raises(EnvError, match=r"environment 1: found NaN .* expected finite numbers"):
             runner.sample(num_timesteps=60)
         chunks = runner.sample(num_timesteps=60)
-        common = runner.get_metrics().common
+        common = runner.get_metrics()
 
     whole = {chunk.id_ for chunk in chunks if chunk.is_done and chunk.env_t_started == 0}
     assert {"0-0-0", "0-2-0"} <= whole
@@ -118,6 +118,8 @@ def test_a_bad_observation_while_rewards_are_waited_for_is_told_at_once():
 
 def test_numbers_whose_sum_is_too_large_are_finite():
     class Huge(Counting):
+        observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
         def step(self, action):
             observation, *rest = super().step(action)
             return observation * 0 + np.float32(3e38), *rest

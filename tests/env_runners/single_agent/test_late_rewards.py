@@ -129,7 +129,7 @@ def test_callbacks_see_whole_episodes_also_if_the_way_of_acting_changed_in_betwe
         for number in range(10):
             runner.sample(num_timesteps=4, explore=bool(number % 2))
 
-    assert seen == lengths_of(runner._rollout.seeds._numbers(2, 1, 1)[0], 9)[: len(seen)].tolist()
+    assert seen == lengths_of(runner._loop.seeds._numbers(2, 1, 1)[0], 9)[: len(seen)].tolist()
 
 
 def test_metrics_count_late_rewards():

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from episodia import Columns
 from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
-from episodia.env_runners.envs.step_failures import is_outside
+from episodia.env_runners.envs.env_crashes import is_outside
 from episodia.errors import SpaceError
 from episodia.modules import Rule
 from scripted_agents import ScriptedEnv as ScriptedAgents
@@ -111,7 +111,7 @@ def test_an_action_of_one_of_many_agents_is_named_with_agent_and_space(vectoriza
             runner.sample(num_timesteps=60)
         steps = sum(map(len, runner.sample(num_timesteps=20)))
 
-        assert runner.get_metrics().common.num_env_restarts == 0
+        assert runner.get_metrics().num_env_restarts == 0
     assert steps >= 20
 
 

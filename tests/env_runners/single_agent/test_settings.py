@@ -67,7 +67,7 @@ def test_an_environment_that_gymnasium_does_not_know_is_an_error_of_ours(env):
         {"rng": None},
         {"generator": "tea"},
         {"weights": {"nobody": {}}},
-        {"num_begun": "tea"},
+        {"num_resets": "tea"},
         {"env_to_module": 3},
     ],
 )

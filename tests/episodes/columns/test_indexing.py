@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from episodia import IndexTypeError, LookbackBuffer
+from episodia import LookbackBuffer
+from episodia.errors import IndexTypeError
 from episodia.testing import indices, slices
 from plain_column import read, read_or_error
 

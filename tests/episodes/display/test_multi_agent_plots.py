@@ -3,8 +3,8 @@
 import pytest
 from matplotlib.figure import Figure
 
-from episodia import EpisodeError, MultiAgentEpisode
-from episodia.errors import EpisodeKeyError
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError, EpisodeKeyError
 from episodia.testing import MULTI_AGENT_EPISODES
 from turn_taking import play, turns
 
@@ -106,5 +106,5 @@ def test_it_draws_where_it_is_told_to():
     axes = figure.subplots(2)
 
     assert turns().plot("rewards", ax=axes) is figure
-    with pytest.raises(EpisodeError, match="expected 1 axes of matplotlib, for the timeline"):
+    with pytest.raises(EpisodeError, match="expected 1 matplotlib axes, for the timeline"):
         turns().plot(ax=axes)

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import episodia
-from episodia import EpisodeError, EpisodeList, SingleAgentEpisode
-from episodia.episodes.display.frames import is_image, pictures
-from episodia.errors import EpisodeKeyError, MissingExtraError
+from episodia import EpisodeList, SingleAgentEpisode
+from episodia.episodes.display.episode_plots import is_image, pictures
+from episodia.errors import EpisodeError, EpisodeKeyError, MissingExtraError
 from episodia.testing import EPISODES
 from walks import walk
 
@@ -179,7 +179,7 @@ def test_it_draws_where_it_is_told_to():
 
 @pytest.mark.parametrize("ax", ["here", 3, []])
 def test_a_wrong_number_of_axes_is_refused(ax):
-    with pytest.raises(EpisodeError, match="expected 3 axes of matplotlib, for obs, actions, rewards"):
+    with pytest.raises(EpisodeError, match="expected 3 matplotlib axes, for obs, actions, rewards"):
         walk().plot(ax=ax)
 
 

@@ -8,17 +8,8 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import (
-    Columns,
-    EpisodeError,
-    EpisodeIndexError,
-    EpisodeKeyError,
-    EpisodeList,
-    MultiAgentEpisode,
-    SingleAgentEpisode,
-)
-from episodia.episodes.lists.gather import DroppedHistoryError
-from episodia.errors import ShapeError
+from episodia import Columns, EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import DroppedHistoryError, EpisodeError, EpisodeIndexError, EpisodeKeyError, ShapeError
 from episodia.stacking import stack, unstack
 from episodia.testing import EPISODES, MULTI_AGENT_EPISODES, assert_same_items, episodes
 from shown_html import Shown

@@ -2,8 +2,9 @@
 
 import pytest
 
-from episodia import EpisodeError, EpisodeList, SingleAgentEpisode
+from episodia import EpisodeList, SingleAgentEpisode
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import EpisodeError
 from junk import problems_of_making
 
 

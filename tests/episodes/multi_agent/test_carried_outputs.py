@@ -6,7 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import assert_same_multi_agent_episode
 
 FORMS = pytest.mark.parametrize("finalized", [False, True], ids=["growing", "finalized"])

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from episodia import EpisodeError, MultiAgentEpisode, SingleAgentEpisode
+from episodia import MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import EpisodeError
 
 
 def test_a_step_does_not_look_at_the_agents_that_have_ended(monkeypatch):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import assert_same_multi_agent_episode
 
 GAME = {

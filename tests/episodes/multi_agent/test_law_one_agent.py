@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeError, MultiAgentEpisode, SingleAgentEpisode
+from episodia import MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import SPACES, Trajectory, assert_same_episode, indices, trajectories
 from plain_column import plain, rows
 

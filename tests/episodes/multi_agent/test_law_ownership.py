@@ -13,14 +13,14 @@ from episodia import EpisodiaError, MultiAgentEpisode
 from episodia.testing import (
     ITEM_KINDS,
     MULTI_AGENT_EPISODES,
-    MULTI_AGENT_SCHEDULES,
+    MULTI_AGENT_TRAJECTORIES,
     Content,
     agent_groups,
     assert_same_multi_agent_episode,
     contents,
-    multi_agent_schedules,
+    multi_agent_trajectories,
     next_env_steps,
-    reset_schedules,
+    reset_trajectories,
 )
 from multi_agent_checks import GETTERS
 from vandal import arrays_in, ruin
@@ -92,7 +92,7 @@ def writable(value):
     return value
 
 
-@given(schedule=multi_agent_schedules(content=NESTED), finalized=st.booleans())
+@given(schedule=multi_agent_trajectories(content=NESTED), finalized=st.booleans())
 def test_what_was_passed_to_a_step_is_not_kept(schedule, finalized):
     reset, *steps = map(writable, schedule.entries())
     episode = schedule.empty()
@@ -129,9 +129,9 @@ def test_a_pending_step_is_made_of_copies(finalized):
     assert episode.get_infos(-1)["a"]["seen"][0].tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_lists_that_were_passed_to_the_constructor_are_not_kept(name):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     lists = {column: [entry[column] for entry in schedule.entries()] for column in (*GETTERS, "extra_model_outputs")}
     for column in ("actions", "rewards", "extra_model_outputs"):
         lists[column] = lists[column][1:]
@@ -195,7 +195,7 @@ def test_ruining_what_came_out_does_not_change_a_named_episode(name, way):
         assert_same_multi_agent_episode(episode, expected)
 
 
-@given(schedule=multi_agent_schedules(content=NESTED), finalized=st.booleans())
+@given(schedule=multi_agent_trajectories(content=NESTED), finalized=st.booleans())
 def test_arrays_that_come_out_of_a_drawn_episode_are_read_only(schedule, finalized):
     episode = in_form(schedule.stepped(), finalized)
 
@@ -203,7 +203,7 @@ def test_arrays_that_come_out_of_a_drawn_episode_are_read_only(schedule, finaliz
         assert not any(array.flags.writeable for array in arrays_in(found))
 
 
-@given(schedule=multi_agent_schedules(content=NESTED), finalized=st.booleans(), lookback=st.integers(0, 3))
+@given(schedule=multi_agent_trajectories(content=NESTED), finalized=st.booleans(), lookback=st.integers(0, 3))
 def test_ruining_what_came_out_does_not_change_a_drawn_chunk(schedule, finalized, lookback):
     episode = in_form(schedule.stepped(), finalized)
     episode = episode if episode.is_done else episode.cut(lookback)
@@ -270,7 +270,7 @@ def test_relatives_do_not_show_each_others_changes(name, derive):
     forms=st.booleans(),
 )
 def test_relatives_of_drawn_episodes_go_their_own_ways(data, agents, content, derive, forms):
-    schedule = data.draw(multi_agent_schedules(content=st.just(content), done=False, lengths=st.integers(1, 5)))
+    schedule = data.draw(multi_agent_trajectories(content=st.just(content), done=False, lengths=st.integers(1, 5)))
     episode = in_form(schedule.stepped(), forms)
     relative = DERIVE[derive](episode)
     expected = twin(relative)
@@ -294,7 +294,7 @@ def test_relatives_of_drawn_episodes_go_their_own_ways(data, agents, content, de
     lookback=st.none() | st.integers(0, 3),
 )
 def test_a_refused_step_leaves_everything_as_it_was(data, agents, content, finalized, lookback):
-    schedule = data.draw(reset_schedules(agents, content))
+    schedule = data.draw(reset_trajectories(agents, content))
     for _ in range(data.draw(st.integers(0, 6))):
         schedule = schedule.then(data.draw(next_env_steps(schedule, agents, content, may_end=False)))
     episode = in_form(schedule.stepped(), finalized)
@@ -302,7 +302,7 @@ def test_a_refused_step_leaves_everything_as_it_was(data, agents, content, final
     before, fork = twin(episode), copy.copy(episode)
     bad = data.draw(bad_env_steps(schedule, agents, content))
 
-    with pytest.raises(EpisodiaError, match="episode 'schedule'"):
+    with pytest.raises(EpisodiaError, match="episode 'trajectory'"):
         episode.add_env_step(**bad)
 
     assert_same_multi_agent_episode(episode, before)
@@ -312,7 +312,7 @@ def test_a_refused_step_leaves_everything_as_it_was(data, agents, content, final
 
 @given(data=st.data(), agents=agent_groups(), content=contents(), finalized=st.booleans())
 def test_after_a_refused_step_an_episode_goes_on_as_if_it_had_not_been(data, agents, content, finalized):
-    schedule = data.draw(reset_schedules(agents, content))
+    schedule = data.draw(reset_trajectories(agents, content))
     episode, expected = (in_form(schedule.stepped(), finalized) for _ in range(2))
 
     for _ in range(3):

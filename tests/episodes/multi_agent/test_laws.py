@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from episodia.testing import (
     MULTI_AGENT_EPISODES,
-    MULTI_AGENT_SCHEDULES,
+    MULTI_AGENT_TRAJECTORIES,
     assert_same_multi_agent_episode,
     cut_points,
     indices,
     multi_agent_episodes,
-    multi_agent_schedules,
-    scheduled,
+    multi_agent_trajectories,
+    pictured,
 )
 from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
 from multi_agent_model import view_of, view_of_built
@@ -73,9 +74,9 @@ def cut_while_walking(schedule, cuts, lookback, finalized):
 
 
 @FORMS
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_getters_of_named_episodes_agree_with_plain_lists_in_all_modes(name, finalized):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     episode, view = in_form(schedule.stepped(), finalized), view_of_schedule(schedule)
 
     assert_agrees(episode, view)
@@ -86,9 +87,9 @@ def test_getters_of_named_episodes_agree_with_plain_lists_in_all_modes(name, fin
 
 @FORMS
 @pytest.mark.parametrize("lookback", [0, 1, 9])
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_getters_of_chunks_agree_with_plain_lists_in_all_modes(name, lookback, finalized):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     cut = max(0, len(schedule) - 2)
     _, chunk = cut_while_walking(schedule, [cut], lookback, finalized)
     view = view_of_schedule(schedule, cut_at=cut, lookback=lookback)
@@ -99,7 +100,7 @@ def test_getters_of_chunks_agree_with_plain_lists_in_all_modes(name, lookback, f
             assert_answers(chunk, view, column, index, **mode)
 
 
-@given(data=st.data(), schedule=multi_agent_schedules(), finalized=st.booleans(), mode=st.sampled_from(MODES))
+@given(data=st.data(), schedule=multi_agent_trajectories(), finalized=st.booleans(), mode=st.sampled_from(MODES))
 def test_getters_of_drawn_episodes_agree_with_plain_lists(data, schedule, finalized, mode):
     episode, view = in_form(schedule.stepped(), finalized), view_of_schedule(schedule)
     index = data.draw(indices(len(schedule) + 1))
@@ -121,7 +122,9 @@ def test_one_agent_is_asked_for_by_its_id_also_if_that_is_a_tuple(agent):
 
 
 @given(
-    schedule=multi_agent_schedules(), finalized=st.booleans(), bounds=st.tuples(*[st.none() | st.integers(-9, 9)] * 2)
+    schedule=multi_agent_trajectories(),
+    finalized=st.booleans(),
+    bounds=st.tuples(*[st.none() | st.integers(-9, 9)] * 2),
 )
 def test_a_slice_is_what_the_plain_lists_say(schedule, finalized, bounds):
     start, stop, _ = slice(*bounds).indices(len(schedule))
@@ -133,9 +136,9 @@ def test_a_slice_is_what_the_plain_lists_say(schedule, finalized, bounds):
 
 
 @FORMS
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_every_step_is_in_exactly_one_of_the_slices_and_joining_them_gives_the_episode_back(name, finalized):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     cuts, size = range(max(1, len(schedule))), len(schedule)
 
     for cut, lookback in itertools.product(cuts, (0, 1, 9)):
@@ -144,7 +147,7 @@ def test_every_step_is_in_exactly_one_of_the_slices_and_joining_them_gives_the_e
             assert_slices_make_up(chunk, place)
 
 
-@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+@given(data=st.data(), schedule=multi_agent_trajectories(), lookback=LOOKBACKS, finalized=st.booleans())
 def test_joining_slices_of_a_drawn_chunk_gives_it_back(data, schedule, lookback, finalized):
     cut = data.draw(st.integers(0, max(0, len(schedule) - 1)))
     chunk = cut_while_walking(schedule, [cut], lookback, finalized)[-1]
@@ -162,9 +165,9 @@ def assert_slices_make_up(chunk, place):
 
 
 @FORMS
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_the_getters_of_a_slice_are_those_of_the_episode_there(name, finalized):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     episode = in_form(schedule.stepped(), finalized)
 
     for start, stop in itertools.combinations_with_replacement(range(len(schedule) + 1), 2):
@@ -181,9 +184,9 @@ def test_the_getters_of_a_slice_are_those_of_the_episode_there(name, finalized):
 
 
 @FORMS
-@pytest.mark.parametrize("name", MULTI_AGENT_SCHEDULES)
+@pytest.mark.parametrize("name", MULTI_AGENT_TRAJECTORIES)
 def test_every_cut_with_every_lookback_is_undone(name, finalized):
-    schedule = MULTI_AGENT_SCHEDULES[name]()
+    schedule = MULTI_AGENT_TRAJECTORIES[name]()
     expected = in_form(schedule.stepped(), finalized)
 
     for cut, lookback in itertools.product(range(len(schedule)), (0, 1, 2, 9)):
@@ -192,7 +195,7 @@ def test_every_cut_with_every_lookback_is_undone(name, finalized):
         assert_same_multi_agent_episode(first, expected, ignore=["times"])
 
 
-@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+@given(data=st.data(), schedule=multi_agent_trajectories(), lookback=LOOKBACKS, finalized=st.booleans())
 def test_joining_the_chunks_undoes_the_cuts(data, schedule, lookback, finalized):
     cuts = [cut for cut in data.draw(cut_points(len(schedule))) if cut < len(schedule)]
     first, *others = cut_while_walking(schedule, cuts, lookback, finalized)
@@ -203,7 +206,9 @@ def test_joining_the_chunks_undoes_the_cuts(data, schedule, lookback, finalized)
     assert_same_multi_agent_episode(first, in_form(schedule.stepped(), finalized), ignore=["times"])
 
 
-@given(schedule=multi_agent_schedules(done=False), lookbacks=st.tuples(LOOKBACKS, LOOKBACKS), finalized=st.booleans())
+@given(
+    schedule=multi_agent_trajectories(done=False), lookbacks=st.tuples(LOOKBACKS, LOOKBACKS), finalized=st.booleans()
+)
 def test_it_does_not_matter_which_chunks_are_joined_first(schedule, lookbacks, finalized):
     first = in_form(schedule.until(len(schedule) // 2).stepped(), finalized)
     second = walk_on(first.cut(lookbacks[0]), schedule, len(schedule) // 2, len(schedule))
@@ -218,7 +223,7 @@ def test_it_does_not_matter_which_chunks_are_joined_first(schedule, lookbacks, f
     assert_same_multi_agent_episode(one, first)
 
 
-@given(data=st.data(), schedule=multi_agent_schedules(), lookback=LOOKBACKS, finalized=st.booleans())
+@given(data=st.data(), schedule=multi_agent_trajectories(), lookback=LOOKBACKS, finalized=st.booleans())
 def test_a_cut_chunk_is_what_the_plain_lists_say(data, schedule, lookback, finalized):
     cut = data.draw(st.integers(0, max(0, len(schedule) - 1)))
 
@@ -243,7 +248,9 @@ def test_restoring_a_drawn_episode_changes_nothing(episode, way):
     assert_same_multi_agent_episode(RESTORE[way](episode), episode)
 
 
-@given(data=st.data(), schedule=multi_agent_schedules(), way=st.sampled_from(sorted(RESTORE)), finalized=st.booleans())
+@given(
+    data=st.data(), schedule=multi_agent_trajectories(), way=st.sampled_from(sorted(RESTORE)), finalized=st.booleans()
+)
 def test_a_restored_episode_goes_on_as_the_original_would(data, schedule, way, finalized):
     middle = data.draw(st.integers(0, len(schedule)))
     episode = in_form(schedule.until(middle).stepped(), finalized)
@@ -254,7 +261,7 @@ def test_a_restored_episode_goes_on_as_the_original_would(data, schedule, way, f
 
 
 def test_an_agent_that_ended_in_an_earlier_chunk_is_remembered_by_every_copy():
-    schedule = MULTI_AGENT_SCHEDULES["deaths at different times"]()
+    schedule = MULTI_AGENT_TRAJECTORIES["deaths at different times"]()
     _, chunk = cut_while_walking(schedule, [2], 0, finalized=False)
 
     for restore in RESTORE.values():
@@ -288,12 +295,12 @@ def leave_out_what_lists_cannot_tell(entry, agent, status, *, is_last):
         entry[column].pop(agent, None)
 
 
-@given(schedule=multi_agent_schedules().map(as_lists_can_tell))
+@given(schedule=multi_agent_trajectories().map(as_lists_can_tell))
 def test_the_constructor_makes_the_same_episode_as_stepping(schedule):
     assert_same_multi_agent_episode(schedule.built(), schedule.stepped(), ignore=["times"])
 
 
-@given(schedule=multi_agent_schedules().map(as_lists_can_tell), lookback=st.integers(0, 12), finalized=st.booleans())
+@given(schedule=multi_agent_trajectories().map(as_lists_can_tell), lookback=st.integers(0, 12), finalized=st.booleans())
 def test_an_episode_made_of_lists_with_a_lookback_is_what_the_plain_lists_say(schedule, lookback, finalized):
     spaces = {"observation_space": schedule.observation_space, "action_space": schedule.action_space}
 
@@ -303,7 +310,7 @@ def test_an_episode_made_of_lists_with_a_lookback_is_what_the_plain_lists_say(sc
     episode.validate()
 
 
-@given(schedule=multi_agent_schedules(done=False).map(as_lists_can_tell))
+@given(schedule=multi_agent_trajectories(done=False).map(as_lists_can_tell))
 def test_all_data_is_the_past_by_default_as_after_a_cut(schedule):
     whole = schedule.stepped()
     ended = {agent for agent, single in whole.agent_episodes.items() if single.is_done}
@@ -320,7 +327,7 @@ def test_all_data_is_the_past_by_default_as_after_a_cut(schedule):
 
 
 def test_an_agent_that_leaves_its_observation_unanswered_has_terminated_unless_the_flags_say_no():
-    schedule = scheduled("walker: O AOR . .", "flyer: O AOR AOR AOR")
+    schedule = pictured("walker: O AOR . .", "flyer: O AOR AOR AOR")
     lists = {name: [entry[name] for entry in schedule.entries()] for name in ("observations", "actions", "rewards")}
     lists = {name: column[name != "observations" :] for name, column in lists.items()}
 
@@ -341,7 +348,7 @@ def versions_of(episode, agent):
 
 @FORMS
 def test_an_action_that_is_pending_keeps_the_version_of_the_weights_that_chose_it(finalized):
-    schedule = scheduled("white: O A . O A O", "black: O AOR AOR AOR AOR AOR")
+    schedule = pictured("white: O A . O A O", "black: O AOR AOR AOR AOR AOR")
     episode = in_form(schedule.until(0).stepped(), finalized)
     episode.weights_version = 1
     walk_on(episode, schedule, 0, 1)
@@ -353,7 +360,7 @@ def test_an_action_that_is_pending_keeps_the_version_of_the_weights_that_chose_i
 
 
 @given(
-    schedule=multi_agent_schedules(done=False, lengths=st.integers(1, 8)),
+    schedule=multi_agent_trajectories(done=False, lengths=st.integers(1, 8)),
     changes=st.sets(st.integers(0, 8)),
     cut=st.integers(0, 8),
     finalized=st.booleans(),

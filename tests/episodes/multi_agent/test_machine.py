@@ -16,7 +16,7 @@ from episodia.testing import (
     contents,
     indices,
     next_env_steps,
-    reset_schedules,
+    reset_trajectories,
 )
 from multi_agent_checks import COLUMNS, assert_agrees, assert_answers, assert_answers_all_extras, is_there
 from multi_agent_model import view_of
@@ -37,7 +37,7 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
     @initialize(agents=agent_groups(), content=contents(), data=st.data())
     def start(self, agents, content, data):
         self.agents, self.content = agents, content
-        self.schedule = data.draw(reset_schedules(agents, content))
+        self.schedule = data.draw(reset_trajectories(agents, content))
         self.episode, self.whole = self.schedule.stepped(), self.schedule.stepped()
         self.cut_at, self.lookback = None, 0
         # The chunks so far; and all that was made on the way, with what it should answer for ever.

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import (
-    EpisodeError,
-    EpisodeIndexError,
-    EpisodeKeyError,
-    IndexTypeError,
-    MultiAgentEpisode,
-    ShapeError,
-    SpaceError,
-)
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, IndexTypeError, ShapeError, SpaceError
 from multi_agent_refusals import BOX, OBS, STEP, assert_refused, busy, seen, snapshot, step
 from refusals import message_of, missing_in, same
 from turn_taking import turns

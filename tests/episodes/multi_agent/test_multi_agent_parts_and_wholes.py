@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeError, MultiAgentEpisode
-from episodia.testing import multi_agent_schedules
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
+from episodia.testing import multi_agent_trajectories
 from episodia.trees import equal
 from turn_taking import columns, play, turns
 
@@ -78,7 +79,7 @@ def test_both_chunks_can_go_on_without_touching_each_other():
     assert second.env_t == 4
 
 
-@given(schedule=multi_agent_schedules(done=False), steps=st.integers(0, 6))
+@given(schedule=multi_agent_trajectories(done=False), steps=st.integers(0, 6))
 def test_as_many_environment_steps_as_are_said_hold_so_many_steps_of_every_agent(schedule, steps):
     episode = schedule.stepped()
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from agent_lives import flagged, life_of
-from episodia import EpisodeError
 from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
-from episodia.testing import multi_agent_schedules
+from episodia.errors import EpisodeError
+from episodia.testing import multi_agent_trajectories
 
 ACTED = PendingStep(action="left", extra_model_outputs={"logp": -1.0}, reward=2.0, infos=None)
 ACTED_FOR_NOTHING = PendingStep(action="left", reward=None)
@@ -231,7 +231,7 @@ def walk_through(log, agent, choice):
     return outcomes, pending
 
 
-@given(schedule=multi_agent_schedules(max_agents=2))
+@given(schedule=multi_agent_trajectories(max_agents=2))
 def test_steps_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
     log = list(schedule.entries())
     for agent in schedule.agents:
@@ -249,7 +249,7 @@ def test_steps_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
             assert (None if pending is None else pending.reward) == life.waiting
 
 
-@given(schedule=multi_agent_schedules(max_agents=2))
+@given(schedule=multi_agent_trajectories(max_agents=2))
 def test_observations_and_infos_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
     log = list(schedule.entries())
     for agent in schedule.agents:
@@ -270,7 +270,7 @@ def test_observations_and_infos_of_a_drawn_history_are_what_the_plain_lists_say(
         assert infos == life.infos
 
 
-@given(schedule=multi_agent_schedules(max_agents=2))
+@given(schedule=multi_agent_trajectories(max_agents=2))
 def test_every_reward_of_a_drawn_history_is_somewhere(schedule):
     for agent in schedule.agents:
         log = list(schedule.entries())

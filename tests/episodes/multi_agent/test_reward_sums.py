@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from episodia import MultiAgentEpisode, SingleAgentEpisode
-from episodia.episodes.columns.reward_sums import added, total_of
+from episodia.episodes.columns.rewards import added, total_of
 
 KINDS = {
     "int8": [np.int8(100), np.int8(100), np.int8(100)],

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, EpisodeIndexError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError
 from turn_taking import columns, play, turns
 
 BOTH = {"a": 0, "b": 0}

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, MultiAgentEpisode
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
 from turn_taking import columns, play, turns
 
 

@@ -8,9 +8,10 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 
-from episodia import MultiAgentEpisode, SpaceError
+from episodia import MultiAgentEpisode
 from episodia.episodes.multi_agent import multi_agent_stepping
-from episodia.testing import assert_same_episode, assert_same_multi_agent_episode, multi_agent_schedules
+from episodia.errors import SpaceError
+from episodia.testing import assert_same_episode, assert_same_multi_agent_episode, multi_agent_trajectories
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 AGENTS = ("a", "b", "c")
@@ -30,7 +31,7 @@ def three_agents(steps=2, **kwargs):
     return episode
 
 
-@given(schedule=multi_agent_schedules())
+@given(schedule=multi_agent_trajectories())
 def test_agents_with_nothing_to_decide_are_stored_as_the_rules_for_all_agents_say(schedule):
     with mock.patch.object(multi_agent_stepping, "_plain_agents", return_value={}):
         by_the_rules = schedule.stepped()
@@ -38,7 +39,7 @@ def test_agents_with_nothing_to_decide_are_stored_as_the_rules_for_all_agents_sa
     assert_same_multi_agent_episode(schedule.stepped(), by_the_rules, ignore=["times"])
 
 
-@given(schedule=multi_agent_schedules())
+@given(schedule=multi_agent_trajectories())
 def test_finalizing_all_agents_together_is_finalizing_them_one_by_one(schedule):
     episode = schedule.stepped()
     one_by_one = {agent: copy.copy(single).finalize() for agent, single in episode.agent_episodes.items()}

@@ -5,8 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, MultiAgentEpisode
-from episodia.testing import assert_same_multi_agent_episode, scheduled
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
+from episodia.testing import assert_same_multi_agent_episode, pictured
 
 
 def walk_on(episode, schedule, start):
@@ -28,7 +29,7 @@ def test_an_agent_that_is_flagged_before_it_comes_has_not_ended():
     walker             O   AO  AO  AO
     late               .   T   O   AOT   flagged at 1, but it ends at 3
     """
-    episode = scheduled("walker: O AOR AOR AOR", "late: . RT O AORT").stepped()
+    episode = pictured("walker: O AOR AOR AOR", "late: . RT O AORT").stepped()
 
     assert episode[:2].get_terminateds() == {"walker": False, "late": False, "__all__": False}
     assert episode.get_terminateds()["late"]
@@ -36,7 +37,7 @@ def test_an_agent_that_is_flagged_before_it_comes_has_not_ended():
 
 
 def test_a_reward_of_an_agent_that_is_flagged_before_it_comes_stays_in_the_chunk_in_which_it_came():
-    schedule = scheduled("walker: O AOR AOR", "late: . RT O")
+    schedule = pictured("walker: O AOR AOR", "late: . RT O")
     reward = schedule.entry(1)["rewards"]["late"]
     first = schedule.until(1).stepped()
     chunk = walk_on(first.cut(), schedule, 1)
@@ -53,7 +54,7 @@ def test_a_slice_remembers_who_ended_before_it_or_in_it_without_having_observed_
     grey               O   A   T   .     and this one before it
     black              O   AO  AO  AO
     """
-    part = scheduled("white: O A . T", "grey: O A T .", "black: O AOR AOR AOR").stepped()[2:]
+    part = pictured("white: O A . T", "grey: O A T .", "black: O AOR AOR AOR").stepped()[2:]
 
     assert part.agent_ids == {"white", "black"}
     assert part.get_terminateds()["white"]
@@ -64,7 +65,7 @@ def test_a_slice_remembers_who_ended_before_it_or_in_it_without_having_observed_
 
 
 def test_joining_a_chunk_without_steps_does_not_forget_who_observed_last():
-    schedule = scheduled("walker: O AOR", "flyer: O AORT")
+    schedule = pictured("walker: O AOR", "flyer: O AORT")
 
     assert joined(schedule, 1).get_agents_that_stepped() == {"walker", "flyer"}
 
@@ -82,20 +83,20 @@ def test_a_late_reward_joined_to_its_step_keeps_its_type():
 
 
 def test_a_reward_before_an_agent_comes_is_not_added_to_its_last_step_by_joining():
-    schedule = scheduled("walker: O AOR AOR AOR", "late: . R O AORT")
+    schedule = pictured("walker: O AOR AOR AOR", "late: . R O AORT")
 
     assert_same_multi_agent_episode(joined(schedule, 0), schedule.stepped(), ignore=["times"])
 
 
 def test_infos_alone_are_no_hanging_reward():
-    episode = scheduled("walker: O I", "flyer: O AOR").stepped()
+    episode = pictured("walker: O I", "flyer: O AOR").stepped()
 
     assert episode._hanging_rewards_end == {}
 
 
 @pytest.mark.parametrize("index", [None, slice(0, 5), [0, 1]])
 def test_a_list_of_no_extra_outputs_has_a_row_for_each_environment_step(index):
-    episode = scheduled("walker: O AOR AOR").stepped()
+    episode = pictured("walker: O AOR AOR").stepped()
 
     assert episode.get_extra_model_outputs(indices=index, return_list=True) == [{}, {}]
     assert episode.get_extra_model_outputs(indices=0, return_list=True) == {}
@@ -106,7 +107,7 @@ def test_a_pending_step_may_lack_an_extra_output_that_the_lookback_has():
     environment step   0   1 | 2
     walker             O   AO| A     with "logp" before the cut, without after it
     """
-    episode = scheduled("walker: O AOR", extras=("logp",)).stepped().cut(1)
+    episode = pictured("walker: O AOR", extras=("logp",)).stepped().cut(1)
     episode.add_env_step({}, {"walker": 7}, {})
 
     past = episode.get_extra_model_outputs("logp", slice(-1, None), neg_index_as_lookback=True)
@@ -117,7 +118,7 @@ def test_a_pending_step_may_lack_an_extra_output_that_the_lookback_has():
 
 @pytest.mark.parametrize("finalized", [False, True])
 def test_what_is_pending_tells_what_a_missing_item_is_filled_like(finalized):
-    episode = scheduled("walker: O AOR AOR", "late: . O A", kind="vectors").stepped()
+    episode = pictured("walker: O AOR AOR", "late: . O A", kind="vectors").stepped()
     if finalized:
         episode.finalize()
 
@@ -127,7 +128,7 @@ def test_what_is_pending_tells_what_a_missing_item_is_filled_like(finalized):
 
 
 def test_what_hangs_is_handed_out_in_containers_of_its_own():
-    episode = scheduled("walker: O A", kind="nested", extras=("state",)).stepped()
+    episode = pictured("walker: O A", kind="nested", extras=("state",)).stepped()
     expected = copy.deepcopy(episode)
 
     episode._hanging_actions_end["walker"].clear()
@@ -138,7 +139,7 @@ def test_what_hangs_is_handed_out_in_containers_of_its_own():
 
 @pytest.mark.parametrize("finalized", ["first", "second"])
 def test_an_agent_that_comes_in_a_chunk_of_the_other_form_takes_the_form_of_the_whole(finalized):
-    schedule = scheduled("walker: O AOR AOR", "late: . O AORI", extras=("logp", "state"), kind="nested")
+    schedule = pictured("walker: O AOR AOR", "late: . O AORI", extras=("logp", "state"), kind="nested")
     first = schedule.until(0).stepped()
     second = first.cut()
     (first if finalized == "first" else second).finalize()
@@ -157,7 +158,7 @@ def test_what_is_pending_since_before_the_lookback_stands_at_no_environment_step
     environment step   0   1 | 2
     walker             O   A | .      lookback 1: the action answers the observation at 0
     """
-    chunk = scheduled("walker: O AR R").stepped().cut(1)
+    chunk = pictured("walker: O AR R").stepped().cut(1)
 
     assert chunk.get_actions(slice(-1, None), neg_index_as_lookback=True) == {}
     assert chunk.get_actions(env_steps=False) == {"walker": [50_008]}

@@ -5,8 +5,9 @@ import pickle
 
 import pytest
 
-from episodia import EpisodeError, MultiAgentEpisode
-from episodia.testing import assert_same_multi_agent_episode, scheduled
+from episodia import MultiAgentEpisode
+from episodia.errors import EpisodeError
+from episodia.testing import assert_same_multi_agent_episode, pictured
 from turn_taking import play, turns
 
 COPIES = {
@@ -24,7 +25,7 @@ def waits():
     scout              O   AR  .   .   R   O      one step, from 0 to 5
     guard              O   AO  AO  AO  AO  AO
     """
-    return scheduled("scout: O AR . . R OR", "guard: O AOR AOR AOR AOR AOR")
+    return pictured("scout: O AR . . R OR", "guard: O AOR AOR AOR AOR AOR")
 
 
 # --- Who is in a slice ---
@@ -78,7 +79,7 @@ def test_an_agent_that_ended_in_the_slice_unseen_is_done_there():
     sheep              O   A   T         its step stands at 0
     wolf               O   AO  AO  AO
     """
-    episode = scheduled("sheep: O AR RT .", "wolf: O AOR AOR AOR").stepped()
+    episode = pictured("sheep: O AR RT .", "wolf: O AOR AOR AOR").stepped()
 
     part = episode.slice(slice(1, 3), len_lookback_buffer=1)
 
@@ -90,7 +91,7 @@ def test_an_agent_that_ended_in_the_slice_unseen_is_done_there():
 
 
 def test_an_agent_that_ended_before_the_slice_is_not_in_it():
-    episode = scheduled("sheep: O AORT . .", "wolf: O AOR AOR AOR").stepped()
+    episode = pictured("sheep: O AORT . .", "wolf: O AOR AOR AOR").stepped()
 
     assert episode.slice(slice(2, 3), len_lookback_buffer=2).agent_ids == {"wolf"}
 
@@ -102,7 +103,7 @@ def test_an_agent_whose_observation_at_a_cut_was_replaced_later_is_in_the_slice_
     sensor             O   AO┊ .   O     the observation at 1 is replaced by the one at 3
     robot              O   AO┊ AO  AO
     """
-    schedule = scheduled("sensor: O AOR . O", "robot: O AOR AOR AOR", extras=("logp",))
+    schedule = pictured("sensor: O AOR . O", "robot: O AOR AOR AOR", extras=("logp",))
     chunk = schedule.until(1).stepped().cut(len_lookback_buffer=1)
     for t in (2, 3):
         chunk.add_env_step(**schedule.entry(t))
@@ -124,7 +125,7 @@ def test_a_chunk_from_its_start_to_its_end_is_all_of_it(finalized, lookback):
     sheep              O   AR┊ RT  .   .     so is its last, and it ends without being shown anything
     guard              O   AO┊ AO  AO  AO
     """
-    schedule = scheduled("scout: O AR . OR AOR", "sheep: O AR RT . .", "guard: O AOR AOR AOR AOR")
+    schedule = pictured("scout: O AR . OR AOR", "sheep: O AR RT . .", "guard: O AOR AOR AOR AOR")
     chunk = schedule.until(1).stepped().cut(len_lookback_buffer=lookback)
     for t in (2, 3, 4):
         chunk.add_env_step(**schedule.entry(t))
@@ -141,7 +142,7 @@ def test_a_chunk_from_its_start_to_its_end_is_all_of_it(finalized, lookback):
 
 
 def test_a_reward_from_before_its_agent_came_is_in_the_slice_in_which_it_came():
-    schedule = scheduled("late: . R . R OR AOR", "walker: O AOR AOR AOR AOR AOR")
+    schedule = pictured("late: . R . R OR AOR", "walker: O AOR AOR AOR AOR AOR")
     rewards = [schedule.entry(t)["rewards"].get("late", 0) for t in range(6)]
     episode = schedule.stepped()
 
@@ -177,7 +178,7 @@ def test_a_slice_to_the_end_goes_on_as_the_episode_does(lookback):
 
 
 def test_a_slice_at_which_nobody_waits_can_be_stepped_on_from():
-    schedule = scheduled("a: O AOR AOR AOR", "b: O AOR AOR AOR")
+    schedule = pictured("a: O AOR AOR AOR", "b: O AOR AOR AOR")
     part = schedule.stepped()[:2]
 
     part.add_env_step(**schedule.entry(3))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from episodia.episodes.recorder import recorded_episode
+from episodia.episodes.recorder import recorder_columns
 from episodia.testing import SPACES, spaces
 from hand_built import Twins, assert_same_episodes
 
@@ -21,7 +21,7 @@ def subsets(lanes):
 
 def walk(data, twins, mode, max_events=14):
     """Let anything happen that may happen, and compare what is handed out, as views or as copies."""
-    with patch.object(recorded_episode, "_LARGE_ROW", data.draw(st.sampled_from([0, 10**9]))):
+    with patch.object(recorder_columns, "_LARGE_ROW", data.draw(st.sampled_from([0, 10**9]))):
         _walk(data, twins, mode, max_events)
 
 

@@ -5,6 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from episodia.columns import Columns
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import ShapeError
 from episodia.testing import SPACES, assert_same_episode
@@ -117,3 +118,41 @@ def test_an_episode_in_view_that_somebody_finalized_goes_on_in_that_form():
 
     assert_same_episode(twins.recorder.episode(0), twins.episodes[0], ignore=["times"])
     assert_same_episodes(*twins.take())
+
+
+@pytest.mark.parametrize("block_steps", [1, 2, 50])
+def test_single_items_and_infos_are_those_of_the_whole_column_at_every_step(block_steps):
+    recorder = Recorder(BOX, spaces.Discrete(2), 2, seed=0, block_steps=block_steps)
+    recorder.reset(np.zeros((2, 2), np.float32), {"t": np.array([0, 0])})
+    for t in range(1, 6):
+        values = np.full((2, 2), t, np.float32)
+        recorder.step(values, np.zeros(2, int), np.full(2, t), *np.zeros((2, 2), bool), {"t": np.array([t, t])})
+        episode = recorder.episode(0)
+
+        assert [episode.get_observations(at).tolist() for at in range(t + 1)] == [[at, at] for at in range(t + 1)]
+        assert [episode.get_rewards(at) for at in range(t)] == list(range(1, t + 1))
+        assert (
+            [episode.get_infos(at) for at in range(t + 1)] == episode.get_infos() == [{"t": at} for at in range(t + 1)]
+        )
+
+
+def test_a_live_list_keeps_its_episodes_from_one_step_to_the_next():
+    recorder = preprocessed(1)
+    live = LiveEpisodes(recorder)
+    before = list(live)
+    step(recorder, 2)
+    live.refresh()
+
+    assert all(now is then for now, then in zip(live, before, strict=True))
+    assert [(len(episode), episode.get_observations(-1).tolist()) for episode in live] == [(2, [2, 2])] * 2
+
+
+def test_what_a_reader_got_stays_when_the_item_is_overwritten():
+    recorder = preprocessed(0)
+    step(recorder, 3)
+    episode = recorder.episode(0)
+    read = episode.get_observations(-1)
+    episode.set_observations(new_data=read * 2, at_indices=-1)
+
+    assert (read.tolist(), episode.get_observations(-1).tolist()) == ([3, 3], [6, 6])
+    assert recorder.episode(1).get_observations(-1).tolist() == [3, 3]

@@ -55,7 +55,7 @@ def test_what_is_not_one_value_for_each_lane_is_for_all():
 
 def test_infos_are_not_made_before_somebody_asks():
     episode = taken({"a": np.array([1, 2])}, None)[1]
-    storage = episode.infos._storage
+    storage = episode.infos.storage
     assert isinstance(storage, LazyInfos)
     episode.get_rewards()
     assert (len(episode.infos), storage.is_made) == (3, False)

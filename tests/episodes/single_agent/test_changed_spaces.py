@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import SingleAgentEpisode, SpaceError
+from episodia import SingleAgentEpisode
+from episodia.errors import SpaceError
 
 
 def box(size):

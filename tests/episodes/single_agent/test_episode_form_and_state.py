@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, SingleAgentEpisode
+from episodia import SingleAgentEpisode
+from episodia.errors import EpisodeError
 from walks import stepped, walk
 
 
@@ -85,6 +86,6 @@ def test_observations_without_content_cannot_become_arrays_and_the_message_says_
     episode = SingleAgentEpisode("void", observation_space=space)
     episode.add_env_reset(nothing)
 
-    with pytest.raises(EpisodeError, match=r"'void'.*observations: found items without any content.*Discrete\(1\)"):
+    with pytest.raises(EpisodeError, match=r"'void'.*observations: found items without content.*Discrete\(1\)"):
         episode.finalize()
     assert episode.get_observations() == [nothing]

@@ -3,16 +3,8 @@
 import numpy as np
 import pytest
 
-from episodia import (
-    EpisodeError,
-    EpisodeIndexError,
-    EpisodeKeyError,
-    EpisodiaError,
-    IndexTypeError,
-    ShapeError,
-    SingleAgentEpisode,
-    SpaceError,
-)
+from episodia import EpisodiaError, SingleAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, IndexTypeError, ShapeError, SpaceError
 from refusals import BOX, NESTED, assert_refused, both_forms, nested, plain, running, same, step
 
 

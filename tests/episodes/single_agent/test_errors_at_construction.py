@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import (
-    EpisodeError,
-    EpisodeIndexError,
-    EpisodeKeyError,
-    IndexTypeError,
-    LookbackBuffer,
-    ShapeError,
-    SingleAgentEpisode,
-    SpaceError,
-)
+from episodia import LookbackBuffer, SingleAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, IndexTypeError, ShapeError, SpaceError
 from refusals import message_of, missing_in, running, same
 
 DATA = {"observations": [0, 1, 2], "actions": [5, 6], "rewards": [0.5, 1.0], "len_lookback_buffer": 0}
@@ -206,7 +198,7 @@ def test_a_state_names_only_spaces_that_are_known(space):
 
     message = message_of(EpisodeError, lambda: SingleAgentEpisode.from_state(state))
 
-    assert missing_in(message, (repr(space), "'Discrete'", "written by something else or is damaged")) == []
+    assert missing_in(message, (repr(space), "'Discrete'", "damaged, or another program wrote it")) == []
 
 
 # --- Buffers ----------------------------------------------------------------------------------------------

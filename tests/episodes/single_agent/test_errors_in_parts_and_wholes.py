@@ -6,7 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, IndexTypeError, LookbackBuffer, ShapeError, SingleAgentEpisode, SpaceError
+from episodia import LookbackBuffer, SingleAgentEpisode
+from episodia.errors import EpisodeError, IndexTypeError, ShapeError, SpaceError
 from refusals import assert_refused, both_forms, nested, plain, running, same, snapshot, step
 
 

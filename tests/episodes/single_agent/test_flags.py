@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, LookbackBuffer
+from episodia import LookbackBuffer
+from episodia.errors import EpisodeError
 from refusals import running, same, snapshot
 
 NO_FLAGS = {

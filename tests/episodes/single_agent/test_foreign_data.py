@@ -7,8 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from episodia import EpisodeError, EpisodiaError, SingleAgentEpisode
-from episodia.errors import IndexTypeError
+from episodia import EpisodiaError, SingleAgentEpisode
+from episodia.errors import EpisodeError, IndexTypeError
 
 VECTORS = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 
@@ -39,9 +39,9 @@ def test_a_tensor_that_is_no_array_is_refused_with_our_error(tensor, space, item
 
 @pytest.mark.parametrize("tensor", TENSORS, ids=["grad", "bfloat16"])
 def test_a_column_of_a_tensor_that_is_no_array_is_refused_with_our_error(tensor):
-    with pytest.raises(EpisodeError, match="does not become an array"):
+    with pytest.raises(EpisodeError, match="cannot be converted to an array"):
         SingleAgentEpisode(observations=tensor)
-    with pytest.raises(EpisodeError, match="does not become an array"):
+    with pytest.raises(EpisodeError, match="cannot be converted to an array"):
         SingleAgentEpisode.from_arrays({"obs": tensor})
     with pytest.raises(EpisodeError, match="does not become an array"):
         SingleAgentEpisode.from_arrays({"obs": [tensor]})

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from episodia import EpisodeError, LookbackBuffer, SingleAgentEpisode
+from episodia import LookbackBuffer, SingleAgentEpisode
+from episodia.errors import EpisodeError
 
 
 def steps(count, **changes):

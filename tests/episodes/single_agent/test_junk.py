@@ -198,5 +198,5 @@ def test_what_is_no_space_is_not_taken_for_one(no_space):
         lambda: LookbackBuffer([1], space=no_space),
         lambda: setattr(running(), "action_space", no_space),
     ):
-        with pytest.raises(EpisodiaError, match="expected a space of gymnasium"):
+        with pytest.raises(EpisodiaError, match="expected a gymnasium space"):
             make()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, EpisodeIndexError, LookbackBuffer, SingleAgentEpisode
+from episodia import LookbackBuffer, SingleAgentEpisode
+from episodia.errors import EpisodeError, EpisodeIndexError
 
 NESTED = spaces.Dict(
     camera=spaces.Box(0, 255, (2, 2), np.uint8),

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import EpisodeError, SingleAgentEpisode, SpaceError
+from episodia import SingleAgentEpisode
+from episodia.errors import EpisodeError, SpaceError
 
 NESTED = spaces.Dict(
     camera=spaces.Box(0, 255, (2, 2), np.uint8),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import SingleAgentEpisode, SpaceError
+from episodia import SingleAgentEpisode
+from episodia.errors import SpaceError
 from refusals import BOX, both_forms, plain, running, same, step
 
 VALUES = np.array([0.25, -0.5], np.float32)

@@ -16,6 +16,7 @@ from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
+from episodia.types import Item
 
 Batch = dict[Any, Any]
 
@@ -215,7 +216,7 @@ class _ColumnsOfModule(MutableMapping[Any, Any]):
         return sum(1 for _ in self)
 
 
-def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
+def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Ragged]:
     """Return the rows of each module of a column that plugins wrote for all episodes."""
     if is_collected(column):
         return {module_id: as_ragged(column, rows) for module_id, rows in episodes.groups().items()}
@@ -223,6 +224,6 @@ def split_by_module(column: Any, episodes: EpisodeList) -> dict[Any, Ragged]:
     return {module_id: whole.select(positions) for module_id, positions in episodes.by_module().items()}
 
 
-def is_by_module(column: Any) -> bool:
+def is_by_module(column: Item) -> bool:
     """Tell whether a column is kept apart by module."""
     return isinstance(column, dict) and all(isinstance(part, Ragged) for part in column.values())

@@ -9,6 +9,7 @@ from episodia.columns import COLUMN_NAMES
 from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes.lists.ragged import Ragged
 from episodia.trees import describe
+from episodia.types import Item
 
 _LONGEST_TEXT = 160
 
@@ -39,7 +40,7 @@ def describe_batch(batch: Mapping[Any, Any]) -> str:
     return "; ".join(f"{name}: {describe_column(column)}" for name, column in columns_of(batch))
 
 
-def describe_column(column: Any) -> str:
+def describe_column(column: Item) -> str:
     """Return what a column holds: shapes and dtypes of a batch, or how many items of what.
 
     >>> import numpy as np
@@ -51,7 +52,7 @@ def describe_column(column: Any) -> str:
     return _shortened(_description(column))
 
 
-def _description(column: Any) -> str:
+def _description(column: Item) -> str:
     if isinstance(column, Ragged):
         tails = " + tails" if column.tail else ""
         return f"ragged {_leaves_text(column.values)} ({len(column)} stretches, {column.num_steps} steps{tails})"
@@ -63,12 +64,12 @@ def _description(column: Any) -> str:
     return _leaves_text(column)
 
 
-def is_collected(column: Any) -> bool:
+def is_collected(column: Item) -> bool:
     """Tell whether a column is `{(episode id, ...): [items]}`."""
     return isinstance(column, dict) and bool(column) and all(isinstance(key, tuple) for key in column)
 
 
-def _leaves_text(value: Any) -> str:
+def _leaves_text(value: Item) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_leaves_text(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):
@@ -85,7 +86,7 @@ def _shortened(text: str, longest: int = _LONGEST_TEXT) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
-def bytes_of(column: Any) -> int:
+def bytes_of(column: Item) -> int:
     """Return the bytes of all arrays and tensors of a column; other items count as nothing.
 
     >>> import numpy as np

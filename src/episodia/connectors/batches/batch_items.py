@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.pipelines.current_run import mark, owner_of
 from episodia.episodes.lists.ragged import Ragged
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
 from episodia.trees import batch_length, map_batch
+from episodia.types import Item
 
 
 class BatchedNdArray(np.ndarray):
@@ -32,7 +33,7 @@ class BatchedNdArray(np.ndarray):
 
 
 def add_batch_item(
-    batch: dict[str, Any], column: str, item_to_add: Any, single_agent_episode: SingleAgentEpisode | None = None
+    batch: dict[str, Any], column: str, item_to_add: Item, single_agent_episode: SingleAgentEpisode | None = None
 ) -> None:
     """Append an item to `column`, under the id of its episode if there is one.
 
@@ -57,7 +58,7 @@ def add_batch_item(
 def add_n_batch_items(
     batch: dict[str, Any],
     column: str,
-    items_to_add: Any,
+    items_to_add: Item,
     num_items: int,
     single_agent_episode: SingleAgentEpisode | None = None,
 ) -> None:

@@ -19,9 +19,10 @@ from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError
 from episodia.trees import leaves, map_batch
+from episodia.types import Item
 
 
-def as_ragged(column: Any, rows: EpisodeList) -> Ragged:
+def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
     """Return `column`, in whatever form it was written, as the rows of the episodes `rows`.
 
     There must be one item for each row, or one more for each episode: the item after its last step, which becomes its tail.
@@ -79,7 +80,7 @@ def _key_in(batches: dict[tuple[Any, ...], Any], episode: Any) -> Any:
     return next((key for key in ((owner.eps_id,), tuple(owner)) if key in batches), None)
 
 
-def _fitted(values: Any, counts: np.ndarray, found: int, column: Any) -> Ragged:
+def _fitted(values: Item, counts: np.ndarray, found: int, column: Item) -> Ragged:
     total = int(counts.sum())
     if found == total:
         return Ragged(values, offsets_of(counts))
@@ -103,7 +104,7 @@ def _batch_of(items: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else map_batch(lambda *leaves_: _joined(leaves_), *parts)
 
 
-def _is_batch(item: Any) -> bool:
+def _is_batch(item: Item) -> bool:
     first = next(leaves(item), (None, None))[1]
     return isinstance(first, BatchedNdArray)
 

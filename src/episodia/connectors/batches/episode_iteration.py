@@ -13,10 +13,11 @@ from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
+from episodia.types import Item
 
 
 def single_agent_episode_iterator(
-    episodes: Iterable[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
+    episodes: Iterable[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Item = None
 ) -> Iterator[Any]:
     """Yield single-agent episodes: the given ones, or the agents' of the given multi-agent ones.
 

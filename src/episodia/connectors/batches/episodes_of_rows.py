@@ -13,9 +13,10 @@ from typing import Any
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import BatchError
+from episodia.types import AgentID, ModuleID
 
 
-def memorized_rows(shared_data: dict[Any, Any] | None, module_id: Any) -> list[tuple[int, Any]] | None:
+def memorized_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]] | None:
     """Return `(position of the episode, agent id)` for each row of a module; None if nobody has noted that.
 
     >>> memorized_rows({"memorized_map_structure": {"left": [(0, "a"), (1, "a")]}}, "left")
@@ -25,7 +26,7 @@ def memorized_rows(shared_data: dict[Any, Any] | None, module_id: Any) -> list[t
     return noted.get(module_id) if isinstance(noted, dict) else None
 
 
-def needed_rows(shared_data: dict[Any, Any] | None, module_id: Any) -> list[tuple[int, Any]]:
+def needed_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]]:
     """Return what `memorized_rows` returns, if there is such a note.
 
     Raises:
@@ -44,7 +45,7 @@ def needed_rows(shared_data: dict[Any, Any] | None, module_id: Any) -> list[tupl
 
 
 def episodes_of_rows(
-    module_id: Any, episodes: Sequence[Any], shared_data: dict[Any, Any] | None
+    module_id: ModuleID, episodes: Sequence[Any], shared_data: dict[Any, Any] | None
 ) -> list[SingleAgentEpisode]:
     """Return the single-agent episode, or the agent's episode, that each row of a module belongs to.
 
@@ -56,7 +57,7 @@ def episodes_of_rows(
     return [agent_episode(episodes[position], agent) for position, agent in needed_rows(shared_data, module_id)]
 
 
-def agent_episode(episode: SingleAgentEpisode | MultiAgentEpisode, agent: Any) -> SingleAgentEpisode:
+def agent_episode(episode: SingleAgentEpisode | MultiAgentEpisode, agent: AgentID) -> SingleAgentEpisode:
     """Return the episode of an agent in a multi-agent episode; a single-agent episode is its own."""
     if not isinstance(episode, MultiAgentEpisode):
         return episode

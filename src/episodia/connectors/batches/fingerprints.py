@@ -9,9 +9,10 @@ import numpy as np
 
 from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes.lists.ragged import Ragged
+from episodia.types import Item
 
 
-def fingerprint(column: Any) -> Any:
+def fingerprint(column: Item) -> Any:
     """Return something small that is equal for equal columns: form, dtypes, shapes, and a digest of the values.
 
     >>> fingerprint([np.zeros(2)]) == fingerprint([np.zeros(2)])

@@ -13,6 +13,7 @@ from episodia.connectors.batches.row_items import is_nested_batch, is_tensor, ro
 from episodia.connectors.pipelines.current_run import Owner, current_run, mark, owners_of_stretches
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
+from episodia.types import ModuleID
 
 # Takes an item (or a tuple of items), an episode id, an agent id and a module id; returns what takes its place.
 ItemFunction = Callable[[Any, Any, Any, Any], Any]
@@ -62,7 +63,7 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
 class _Part(NamedTuple):
     """The columns of one module (None if there is but one), each with the dict that holds it and its key there."""
 
-    module_id: Any
+    module_id: ModuleID
     places: dict[str, tuple[dict[Any, Any], Any]]
     known: list[str]  # the columns that there are
 
@@ -150,7 +151,7 @@ def _as_row(result: Any, names: list[str]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def _items(name: str, column: Any, module_id: Any) -> _Items:
+def _items(name: str, column: Any, module_id: ModuleID) -> _Items:
     if isinstance(column, Ragged):
         return _items_of_stretches(column, module_id)
     if isinstance(column, list):
@@ -168,7 +169,7 @@ def _items(name: str, column: Any, module_id: Any) -> _Items:
     )
 
 
-def _items_of_stretches(column: Ragged, module_id: Any) -> _Items:
+def _items_of_stretches(column: Ragged, module_id: ModuleID) -> _Items:
     rows, bounds = rows_of(column.values), column.offsets.tolist()
     groups = [rows[start:stop] for start, stop in pairwise(bounds)]
 
@@ -179,7 +180,7 @@ def _items_of_stretches(column: Ragged, module_id: Any) -> _Items:
     return _Items(owners_of_stretches(len(column), module_id), groups, joined)
 
 
-def _items_of_rows(column: Any, module_id: Any) -> _Items:
+def _items_of_rows(column: Any, module_id: ModuleID) -> _Items:
     """Each row of an array is a group of its own: at the present moment, there is one row for each episode."""
     run, rows = current_run(), rows_of(column)
     is_current = run is not None and run.episodes is not None and run.episodes.is_current

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 from torch import nn
 
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Module, Modules
+from episodia.types import ModuleID
 
 
-def is_container(rl_module: Any) -> bool:
+def is_container(rl_module: Modules) -> TypeGuard[Mapping[Any, Any]]:
     """Tell whether `rl_module` is several modules by their ids: a mapping, or what has its methods, such as `nn.ModuleDict`."""
     return callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__")
 
 
-def members(rl_module: Any) -> dict[Any, Any]:
+def members(rl_module: Modules) -> dict[Any, Any]:
     """Return the modules of a container by their ids; a single module under the name of its class.
 
     >>> members({"left": 1, "right": 2}), members(3)
@@ -26,20 +29,20 @@ def members(rl_module: Any) -> dict[Any, Any]:
     return {type(rl_module).__name__: rl_module}
 
 
-def module_of(rl_module: Any, module_id: Any) -> Any:
+def module_of(rl_module: Modules, module_id: ModuleID) -> Any:
     """Return the module that `module_id` names in a container, None if it has no such; a single module serves all ids."""
     if not is_container(rl_module):
         return rl_module
     return rl_module[module_id] if module_id in rl_module else None  # noqa: SIM401  # `nn.ModuleDict` has no `get`
 
 
-def is_stateful(module: Any) -> bool:
+def is_stateful(module: Module | None) -> bool:
     """Tell whether a module is recurrent; one that does not say so is not."""
     stateful = getattr(module, "is_stateful", False)
     return bool(stateful() if callable(stateful) else stateful)
 
 
-def needed_module(piece: str, rl_module: Any) -> Any:
+def needed_module(piece: str, rl_module: Modules) -> Any:
     """Return the module or container that a piece was given, and cannot do without.
 
     Raises:
@@ -53,7 +56,7 @@ def needed_module(piece: str, rl_module: Any) -> Any:
     return rl_module
 
 
-def learns(rl_module: Any, module_id: Any) -> bool:
+def learns(rl_module: Modules, module_id: ModuleID) -> bool:
     """Tell whether a loss may be computed for `module_id`.
 
     Not for the members of a container that are frozen, have no weights that want gradients, or are not there at all: rules and
@@ -70,7 +73,7 @@ def learns(rl_module: Any, module_id: Any) -> bool:
     return any(weight.requires_grad for weight in module.parameters())
 
 
-def check_some_known(rl_module: Any, episodes: EpisodeList) -> None:
+def check_some_known(rl_module: Modules, episodes: EpisodeList) -> None:
     """Refuse a container that has none of the modules which acted in `episodes`.
 
     One that has some of them is all right: rules and frozen opponents need not be in the container of who learns.

@@ -20,7 +20,9 @@ from episodia.connectors.batches.row_items import is_made_of_tensors
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError
+from episodia.modules.protocol import Modules
 from episodia.trees import leaves
+from episodia.types import Item, ModuleID
 
 # Columns for the module or the environment; all others are results that episodes keep.
 NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
@@ -29,12 +31,12 @@ NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Column
 class ModuleOutputs(NamedTuple):
     """The columns of one module. They are the batch's own: what is written into them is in the batch."""
 
-    module_id: Any  # None in a batch of one module
+    module_id: ModuleID  # None in a batch of one module
     columns: Batch
     module: Any
 
 
-def module_outputs(batch: Batch, rl_module: Any) -> Iterator[ModuleOutputs]:
+def module_outputs(batch: Batch, rl_module: Modules) -> Iterator[ModuleOutputs]:
     """Yield the columns of each module.
 
     A batch with a column of `Columns` is that of one module; every other one is sorted by modules.
@@ -82,7 +84,7 @@ def needed_column(outputs: ModuleOutputs, column: str, writer: str) -> Any:
         ) from None
 
 
-def check_arrays(outputs: ModuleOutputs, column: str, actions: Any) -> None:
+def check_arrays(outputs: ModuleOutputs, column: str, actions: Item) -> None:
     """Check that a column is made of NumPy arrays.
 
     Raises:

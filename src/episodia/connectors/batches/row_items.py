@@ -9,9 +9,10 @@ import numpy as np
 
 from episodia.stacking import stack
 from episodia.trees import leaves, map_batch, rebuild_tuple
+from episodia.types import Item
 
 
-def rows_of(batch: Any) -> list[Any]:
+def rows_of(batch: Item) -> list[Any]:
     """Return the rows of a nested batch of arrays or tensors as items.
 
     >>> import numpy as np
@@ -39,14 +40,14 @@ def stacked(items: list[Any]) -> Any:
     return map_batch(lambda *parts: torch.stack(parts), *items)
 
 
-def is_made_of_tensors(item: Any) -> bool:
+def is_made_of_tensors(item: Item) -> bool:
     """Tell whether the first leaf of `item` is a tensor; torch is not imported for that."""
     while isinstance(item, (dict, tuple)) and item:
         item = next(iter(item.values())) if isinstance(item, dict) else item[0]
     return is_tensor(item)
 
 
-def is_nested_batch(column: Any) -> bool:
+def is_nested_batch(column: Item) -> bool:
     """Tell whether `column` is a dict or tuple of arrays or tensors, which have one row for each item.
 
     >>> import numpy as np
@@ -58,7 +59,7 @@ def is_nested_batch(column: Any) -> bool:
     return all(isinstance(leaf, np.ndarray) or is_tensor(leaf) for _, leaf in leaves(column))
 
 
-def is_tensor(leaf: Any) -> bool:
+def is_tensor(leaf: Item) -> bool:
     """Tell whether `leaf` is a tensor of torch; where torch was never imported, nothing is."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(leaf, torch.Tensor)

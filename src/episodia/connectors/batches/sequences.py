@@ -12,6 +12,7 @@ from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes import Ragged
 from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def first_rows(column: Ragged, cut: Sequences) -> Any:
     return map_batch(lambda leaf: leaf[rows], column.values)
 
 
-def unpadded(values: Any, cut: Sequences) -> Any:
+def unpadded(values: Item, cut: Sequences) -> Any:
     """Return the steps of `[S, L]` arrays or tensors in the order of their stretches: `[number of steps, ...]`."""
     keep = cut.loss_mask
     return map_batch(lambda leaf: leaf[_like(keep, leaf) if is_tensor(leaf) else keep], values)

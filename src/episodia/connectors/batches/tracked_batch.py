@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import Any, final
 
+from episodia.types import Item
+
 
 @final
 class TrackedBatch(dict[str, Any]):
@@ -37,17 +39,17 @@ class TrackedBatch(dict[str, Any]):
         self._note(key)
         return super().__getitem__(key)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: Item = None) -> Any:
         """Return a column, noting that it was read."""
         self._note(key)
         return super().get(key, default)
 
-    def pop(self, key: str, *default: Any) -> Any:
+    def pop(self, key: str, *default: Item) -> Any:
         """Remove a column, noting that it was read."""
         self._note(key)
         return super().pop(key, *default)
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: Item = None) -> Any:
         """Return a column, noting that it was read; write it if it is not there."""
         self._note(key)
         return super().setdefault(key, default)

@@ -14,7 +14,9 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.ragged import counted, offsets_of
 from episodia.errors import BatchError
+from episodia.modules.protocol import Modules
 from episodia.trees import map_batch
+from episodia.types import Item
 
 # Where a runner puts the states that its module is in, one row for each episode, so that nobody has to look for them there.
 CARRIED_STATES = "_carried_states"
@@ -32,7 +34,7 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
     writes = frozenset({Columns.STATE_IN})
     lookback = 1
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Refuse to work without a module: nobody else tells whether there are states, and which are the first."""
         needed_module(self.name, rl_module)
 
@@ -49,7 +51,7 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
                 columns[Columns.STATE_IN] = states_of(rows, module.get_initial_state())
 
 
-def states_of(rows: EpisodeList, initial: Any) -> Ragged:
+def states_of(rows: EpisodeList, initial: Item) -> Ragged:
     """Return the state before each step, and after the last one: a track; at the present moment the state to go on from."""
     if rows.is_current:
         return _current_states(rows, initial)
@@ -60,7 +62,7 @@ def states_of(rows: EpisodeList, initial: Any) -> Ragged:
     return _repeated(initial, rows.row_counts + 1, tail=1)
 
 
-def _current_states(rows: EpisodeList, initial: Any) -> Ragged:
+def _current_states(rows: EpisodeList, initial: Item) -> Ragged:
     stored = np.array([_stored_states(row) for row in rows.agent_episodes], np.int64)
     if not stored.any():
         _check_all_new(rows)
@@ -75,7 +77,7 @@ def _current_states(rows: EpisodeList, initial: Any) -> Ragged:
     return found.with_values(map_batch(with_initial, found.values, initial))
 
 
-def _repeated(initial: Any, counts: np.ndarray, tail: int) -> Ragged:
+def _repeated(initial: Item, counts: np.ndarray, tail: int) -> Ragged:
     offsets = offsets_of(counts)
     return Ragged(map_batch(lambda leaf: np.repeat(leaf[None], offsets[-1], axis=0), initial), offsets, tail)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, mapped_rows
@@ -15,6 +17,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Module, Modules
 
 # For modules that do not say how long the sequences are that they learn from.
 DEFAULT_MAX_SEQ_LEN = 20
@@ -39,9 +42,17 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
     reads = frozenset({Columns.OBS, Columns.STATE_IN})
     lookback = 0
 
-    def __init__(self, *args: Any, max_seq_len: int | None = None, burn_in: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        max_seq_len: int | None = None,
+        burn_in: int = 0,
+        name: str | None = None,
+    ) -> None:
         """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.max_seq_len = (
             None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
         )
@@ -51,7 +62,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
     fills = frozenset({Columns.LOSS_MASK, Columns.SEQ_LENS})
     alters = frozenset[str]()  # The same values with another axis.
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Refuse to work without a module: nobody else tells whether it is recurrent."""
         needed_module(self.name, rl_module)
 
@@ -71,7 +82,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
                 columns.update(padded_columns(columns, cut, rows))
 
 
-def max_seq_len_of(module: Any, given: int | None) -> int:
+def max_seq_len_of(module: Module | None, given: int | None) -> int:
     """Return how long the sequences are that `module` learns from."""
     return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
 

@@ -13,6 +13,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.types import AgentID, ModuleID
 
 # Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
 ROW_OWNERS = "memorized_map_structure"
@@ -30,10 +31,15 @@ class AgentToModuleMapping(ColumnPiece):
     lookback = 0
 
     def __init__(
-        self, *args: Any, agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        agent_to_module_mapping_fn: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
     ) -> None:
         """Map spaces of agents to those of their modules with `agent_to_module_mapping_fn(agent_id, episode)`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.agent_to_module_mapping_fn = agent_to_module_mapping_fn
 
     def recompute_output_observation_space(
@@ -96,10 +102,10 @@ def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], A
 class OnlyModule:
     """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
 
-    def __init__(self, module_id: Any) -> None:
+    def __init__(self, module_id: ModuleID) -> None:
         self.module_id = module_id
 
-    def __call__(self, agent_id: Any, episode: Any) -> Any:
+    def __call__(self, agent_id: AgentID, episode: object) -> Any:
         """Return the module."""
         return self.module_id
 
@@ -113,6 +119,6 @@ class OnlyModule:
         return f"OnlyModule({self.module_id!r})"
 
 
-def own_module(agent_id: Any, episode: Any) -> Any:  # noqa: ARG001  # the signature of a mapping function
+def own_module(agent_id: AgentID, episode: object) -> Any:  # noqa: ARG001  # the signature of a mapping function
     """Let each agent have a module of its own name."""
     return agent_id

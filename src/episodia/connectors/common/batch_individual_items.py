@@ -16,6 +16,7 @@ from episodia.connectors.pipelines.current_run import Run, mark
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
 from episodia.trees import leaves
+from episodia.types import Item
 
 
 @final
@@ -44,7 +45,7 @@ class BatchIndividualItems(ColumnPiece):
                 columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
 
 
-def plain(name: str, column: Any, rows: EpisodeList, is_padded: bool) -> Any:
+def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
     """Return `column` as a nested batch of its step rows; what has no rows, such as a number, is returned as it is."""
     if isinstance(column, list) or is_collected(column) or (not is_padded and _has_rows(column)):
         try:
@@ -55,7 +56,7 @@ def plain(name: str, column: Any, rows: EpisodeList, is_padded: bool) -> Any:
     return column.body().values if isinstance(column, Ragged) else column
 
 
-def _has_rows(column: Any) -> bool:
+def _has_rows(column: Item) -> bool:
     """Tell whether `column` consists of arrays or tensors with at least one axis."""
     is_batch = isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)
     return is_batch and all(leaf.ndim for _, leaf in leaves(column))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import NonFiniteError
 from episodia.trees import leaves
+from episodia.types import Item
 
 
-def is_finite(array: Any) -> bool:
+def is_finite(array: Item) -> bool:
     """Tell whether an array has finite numbers only; arrays of whole numbers or of something else have.
 
     >>> is_finite(np.array([1.0, 2.0])), is_finite(np.array([1.0, np.nan])), is_finite(np.array([1, 2]))

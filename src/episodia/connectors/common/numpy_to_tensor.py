@@ -6,12 +6,14 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from gymnasium import Space
 
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import Ragged
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @final
@@ -26,10 +28,16 @@ class NumpyToTensor(ColumnPiece):
     lookback = 0
 
     def __init__(
-        self, *args: Any, pin_memory: bool = False, device: str | torch.device | None = None, **kwargs: Any
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        pin_memory: bool = False,
+        device: str | torch.device | None = None,
+        name: str | None = None,
     ) -> None:
         """Put tensors on `device`, on the CPU by default."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.pin_memory = pin_memory
         try:
             self.device = torch.device("cpu" if device is None else device)
@@ -56,11 +64,11 @@ class NumpyToTensor(ColumnPiece):
             return {key: self._converted(part) for key, part in column.items()}
         return map_batch(self._tensor, column)
 
-    def _tensor(self, leaf: Any) -> Any:
+    def _tensor(self, leaf: Item) -> Any:
         return as_tensor(leaf, self.device, pin_memory=self.pin_memory)
 
 
-def as_tensor(leaf: Any, device: torch.device, *, pin_memory: bool = False) -> Any:
+def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> Any:
     """Return numbers as a tensor on `device`, floats as float32; anything else as it is.
 
     The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.

@@ -13,6 +13,7 @@ from episodia.connectors.spaces.flat_vectors import flat_space, flat_vectors
 from episodia.connectors.spaces.row_spaces import Part
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
+from episodia.types import AgentID
 
 
 @final
@@ -49,16 +50,15 @@ class FlattenObservations(ObservationChanger):
         *,
         multi_agent: bool = False,
         agent_ids: Collection[Any] | None = None,
-        keys_to_remove: Collection[Any] | None = None,
-        **kwargs: Any,
+        keys_to_remove: Collection[Any] | None = (),
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.agent_ids = None if agent_ids is None else checked_keys(PipelineError, self.name, "agent_ids", agent_ids)
-        self.keys_to_remove = (
-            [] if keys_to_remove is None else checked_keys(PipelineError, self.name, "keys_to_remove", keys_to_remove)
-        )
+        removed = () if keys_to_remove is None else keys_to_remove
+        self.keys_to_remove = tuple(checked_keys(PipelineError, self.name, "keys_to_remove", removed))
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of the vectors; that of other agents than `agent_ids` stays."""
         return flat_space(self.name, self._kept(space)) if self._is_flattened(agent_id) else space
 
@@ -77,7 +77,7 @@ class FlattenObservations(ObservationChanger):
                 values = {key: leaf for key, leaf in values.items() if key not in self.keys_to_remove}
         return column.with_values(flat_vectors(self.name, space, values, int(column.offsets[-1])))
 
-    def _is_flattened(self, agent_id: Any) -> bool:
+    def _is_flattened(self, agent_id: AgentID) -> bool:
         return not self.multi_agent or self.agent_ids is None or agent_id in self.agent_ids
 
     def _kept(self, space: Space[Any]) -> Space[Any]:
@@ -88,8 +88,8 @@ class FlattenObservations(ObservationChanger):
         # Each of many agents may lack some of the keys.
         if not isinstance(space, spaces.Dict) or (missing and not self.multi_agent):
             raise PipelineError(
-                f"{self.name}: found `keys_to_remove={self.keys_to_remove}` for observations of {space}, expected keys of a "
-                f"`Dict` space. Remove {missing or 'them'} from `keys_to_remove`."
+                f"{self.name}: found `keys_to_remove={list(self.keys_to_remove)}` for observations of {space}, expected keys "
+                f"of a `Dict` space. Remove {missing or 'them'} from `keys_to_remove`."
             )
         # Not a new `Dict` of a plain dict, which would be sorted: vectors follow the order of the given space.
         return spaces.Dict([(key, leaf) for key, leaf in known.items() if key not in self.keys_to_remove])

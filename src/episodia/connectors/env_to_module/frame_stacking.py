@@ -15,6 +15,7 @@ from episodia.connectors.env_to_module.observation_changer import ObservationPie
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
+from episodia.types import AgentID
 
 
 @final
@@ -59,9 +60,9 @@ class FrameStacking(ObservationPiece):
         num_frames: int = 1,
         axis: int = -1,
         multi_agent: bool = False,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.num_frames = checked_whole(PipelineError, self.name, "num_frames", num_frames, least=1)
         # Axes are counted from either end; that there are so many is known when the space is.
         self.axis = checked_whole(PipelineError, self.name, "axis", axis, least=-sys.maxsize)
@@ -71,7 +72,7 @@ class FrameStacking(ObservationPiece):
         """The frames before the newest one."""
         return self.num_frames - 1
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of stacked frames; the bounds of older frames include the zeros before the first one."""
         if isinstance(space, spaces.Dict):
             return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])

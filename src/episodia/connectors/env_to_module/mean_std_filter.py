@@ -18,6 +18,7 @@ from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import BatchError, ConnectorStateError, PipelineError, ShapeError
 from episodia.trees import leaves, map_batch
+from episodia.types import AgentID, Item
 
 # The moments of each leaf of each agent's observations, under `(agent id, path)`.
 Table = dict[tuple[Any, str], Moments]
@@ -73,7 +74,7 @@ class MeanStdFilter(ObservationChanger):
     lookback = 0
     is_stateful = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is an independent choice
         self,
         input_observation_space: Space[Any] | None = None,
         input_action_space: Space[Any] | None = None,
@@ -83,9 +84,9 @@ class MeanStdFilter(ObservationChanger):
         de_std_to_one: bool = True,
         clip_by_value: float | None = 10.0,
         update_stats: bool = True,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         if (
             clip_by_value is not None
             and not checked_number(PipelineError, self.name, "clip_by_value", clip_by_value) > 0
@@ -126,7 +127,7 @@ class MeanStdFilter(ObservationChanger):
             self._pending = before
             raise
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space with float32 Boxes between the bounds of clipping."""
         if isinstance(space, spaces.Dict):
             return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])
@@ -168,7 +169,7 @@ class MeanStdFilter(ObservationChanger):
                 raise too_large(self.name, f"the column {Columns.OBS!r}{path}", "their variance")
         self._pending = merged_tables([self._pending, moments])
 
-    def _filtered_paths(self, values: Any, space: Space[Any] | None) -> set[str]:
+    def _filtered_paths(self, values: Item, space: Space[Any] | None) -> set[str]:
         if space is None:
             return {path for path, leaf in leaves(values) if leaf.dtype.kind == "f"}
         return {path for path, leaf, _ in paired(self.name, space, values) if isinstance(leaf, spaces.Box)}
@@ -268,13 +269,13 @@ def _decoded(entries: Sequence[Mapping[str, Any]]) -> Table:
     return {(_hashable(entry["agent_id"]), entry["path"]): Moments.from_state(entry) for entry in entries}
 
 
-def _plain(agent_id: Any) -> Any:
+def _plain(agent_id: AgentID) -> Any:
     """Return an agent's id as a JSON value."""
     if isinstance(agent_id, tuple):
         return [_plain(part) for part in agent_id]
     return agent_id.item() if isinstance(agent_id, np.generic) else agent_id
 
 
-def _hashable(agent_id: Any) -> Any:
+def _hashable(agent_id: Any) -> AgentID:
     """Return an agent's id again, of which `_plain` has made a JSON value."""
     return tuple(map(_hashable, agent_id)) if isinstance(agent_id, list) else agent_id

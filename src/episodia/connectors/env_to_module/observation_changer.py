@@ -17,6 +17,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.live_agents import LiveRows
+from episodia.types import AgentID
 
 
 class ObservationPiece(ColumnPiece):
@@ -35,13 +36,14 @@ class ObservationPiece(ColumnPiece):
         input_action_space: Space[Any] | None = None,
         *,
         multi_agent: bool = False,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name, **kwargs)
         self.multi_agent = multi_agent
 
     @abstractmethod
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return what the piece makes of the observations of one agent; `agent_id` is None without `multi_agent`."""
 
     def recompute_output_observation_space(

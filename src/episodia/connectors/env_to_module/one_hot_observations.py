@@ -10,6 +10,7 @@ from episodia.connectors.env_to_module.observation_changer import ObservationCha
 from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged
 from episodia.spaces import one_hot, one_hot_space
+from episodia.types import AgentID
 
 
 @final
@@ -31,7 +32,7 @@ class OneHotObservations(ObservationChanger):
 
     lookback = 0
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of the one-hot form."""
         return one_hot_space(space)
 

@@ -15,6 +15,7 @@ from episodia.connectors.spaces.row_spaces import Part, episodes_for_reading
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
+from episodia.types import AgentID
 
 
 @final
@@ -54,9 +55,9 @@ class PrevActionsPrevRewards(ObservationChanger):
         multi_agent: bool = False,
         n_prev_actions: int = 1,
         n_prev_rewards: int = 1,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.n_prev_actions = checked_whole(PipelineError, self.name, "n_prev_actions", n_prev_actions, least=0)
         self.n_prev_rewards = checked_whole(PipelineError, self.name, "n_prev_rewards", n_prev_rewards, least=0)
 
@@ -73,7 +74,7 @@ class PrevActionsPrevRewards(ObservationChanger):
         """Return the space of the actions of an episode."""
         return episode.action_space
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Space[Any]:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the `Dict` space of the three parts."""
         parts = {self.ORIG_OBS_KEY: space}
         if self.n_prev_actions:

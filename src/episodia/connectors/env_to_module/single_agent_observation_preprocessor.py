@@ -9,6 +9,7 @@ from episodia.connectors.env_to_module.write_observations_to_episodes import che
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode
+from episodia.types import Item
 
 
 class SingleAgentObservationPreprocessor(ColumnPiece):
@@ -34,7 +35,7 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
     writes = frozenset[str]()
 
     @abstractmethod
-    def preprocess(self, observation: Any, episode: SingleAgentEpisode) -> Any:
+    def preprocess(self, observation: Item, episode: SingleAgentEpisode) -> Any:
         """Return the observation that takes the place of `observation`.
 
         Args:

@@ -13,9 +13,11 @@ from episodia.connectors.batches.row_items import rows_of
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, EpisodeError, PipelineError
 from episodia.space_rules import rules_of
 from episodia.stacking import stack
+from episodia.types import Item
 
 
 @final
@@ -55,7 +57,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
                     write_newest(episode, observation)
 
 
-def write_newest(episode: SingleAgentEpisode, observation: Any) -> None:
+def write_newest(episode: SingleAgentEpisode, observation: Item) -> None:
     """Put `observation` in the place of the newest one.
 
     If it does not belong to the space that the episode knows, the episode forgets that space: the environment goes on with
@@ -67,7 +69,7 @@ def write_newest(episode: SingleAgentEpisode, observation: Any) -> None:
         episode.observation_space = None
 
 
-def _belongs(space: Space[Any], item: Any) -> bool:
+def _belongs(space: Space[Any], item: Item) -> bool:
     rules = rules_of(space)
     try:
         rules.check_bounds(stack([rules.admit(item)], rules.objects))
@@ -76,7 +78,7 @@ def _belongs(space: Space[Any], item: Any) -> bool:
     return True
 
 
-def check_place(piece: str, batch: Batch, episodes: Any) -> None:
+def check_place(piece: str, batch: Batch, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline or after observations were added to the batch."""
     check_is_runner(piece, episodes)
     if has_column(batch, Columns.OBS):
@@ -86,7 +88,7 @@ def check_place(piece: str, batch: Batch, episodes: Any) -> None:
         )
 
 
-def check_is_runner(piece: str, episodes: Any) -> None:
+def check_is_runner(piece: str, episodes: Episodes) -> None:
     """Raise if `piece` runs in a learner pipeline."""
     if isinstance(episodes, EpisodeList) and not episodes.is_current:
         raise PipelineError(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.connectors.batches.batch_columns import Batch, module_batches
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.episode_list import Episodes
 
 
 @final
@@ -22,12 +25,19 @@ class AddActionMasksFromEpisodes(ConnectorV2):
     writes = fills = frozenset({Columns.ACTION_MASK})
     lookback = 0
 
-    def __init__(self, *args: Any, action_mask_key: str = "action_mask", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        action_mask_key: str = "action_mask",
+        name: str | None = None,
+    ) -> None:
         """Look for masks under `action_mask_key`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.action_mask_key = action_mask_key
 
-    def __call__(self, *, batch: Batch, episodes: Any, **kwargs: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
         """Add the masks of each module whose observations have some."""
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             observations = None if Columns.ACTION_MASK in columns else self._with_masks(columns, rows)
@@ -37,13 +47,8 @@ class AddActionMasksFromEpisodes(ConnectorV2):
         return batch
 
     def _with_masks(self, columns: Batch, rows: EpisodeList) -> Ragged | None:
-        """Return observations that hold masks, or None if there are none."""
+        """Return observations that hold masks, of the batch or of the episodes; None without masks."""
         found = columns.get(Columns.OBS)
-        if isinstance(found, Ragged) and self._has_mask(found.values):
+        if isinstance(found, Ragged) and isinstance(found.values, dict) and self.action_mask_key in found.values:
             return found
-        # One look decides whether the observations of all episodes are worth collecting.
-        first = next((episode for episode in rows.agent_episodes if len(episode)), None)
-        return rows.flat(Columns.OBS) if first is not None and self._has_mask(first.get_observations(0)) else None
-
-    def _has_mask(self, observations: Any) -> bool:
-        return isinstance(observations, dict) and self.action_mask_key in observations
+        return rows.flat(Columns.OBS) if rows.has_in_observations(self.action_mask_key) else None

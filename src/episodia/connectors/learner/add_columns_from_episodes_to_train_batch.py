@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import rows_of_modules
+from episodia.connectors.batches.batch_columns import (
+    rows_of_modules,
+)
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.spaces import empty_batch
@@ -22,9 +26,16 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
     reads = frozenset[str]()
     lookback = 0
 
-    def __init__(self, *args: Any, skip_columns: Collection[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        skip_columns: Collection[str] = frozenset(),
+        name: str | None = None,
+    ) -> None:
         """Add all columns but `skip_columns`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.skip_columns = frozenset(skip_columns)
 
     @property

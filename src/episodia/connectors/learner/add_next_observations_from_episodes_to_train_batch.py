@@ -29,7 +29,7 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 

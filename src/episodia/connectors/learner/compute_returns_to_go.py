@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia import returns
 from episodia.arguments import checked_number
 from episodia.columns import Columns
@@ -24,9 +26,16 @@ class ComputeReturnsToGo(ColumnPiece):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
-    def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        gamma: float = 0.99,
+        name: str | None = None,
+    ) -> None:
         """Discount by `gamma` per step."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
     def work(self, run: Run) -> None:

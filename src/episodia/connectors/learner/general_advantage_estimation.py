@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+import torch
+from gymnasium import Space
 
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
@@ -16,9 +18,11 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column
 from episodia.connectors.learner.value_estimates import check_values, values_and_bootstraps
 from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
 
 
 @final
@@ -42,27 +46,30 @@ class GeneralAdvantageEstimation(ColumnPiece):
 
     def __init__(
         self,
-        *args: Any,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
         gamma: float = 0.99,
         lambda_: float = 0.95,
         max_seq_len: int | None = None,
-        device: Any = None,
-        **kwargs: Any,
+        device: str | torch.device | None = None,
+        name: str | None = None,
     ) -> None:
         """Discount by `gamma` per step, and differences to the values by another `lambda_`.
 
         Args:
-            *args: The spaces.
+            input_observation_space: The space of the observations that reach the piece.
+            input_action_space: The same for actions.
             gamma: In [0, 1].
             lambda_: In [0, 1].
             max_seq_len: For recurrent modules, as in `AddTimeDimToBatchAndZeroPad`.
             device: Where the module is; on the CPU by default.
-            **kwargs: As for all connectors.
+            name: The name of the piece in its pipeline.
 
         Raises:
             PipelineError: If a number is out of its range.
         """
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
         self.lambda_ = checked_number(PipelineError, self.name, "lambda_", lambda_, 0.0, 1.0)
         self.max_seq_len = (
@@ -70,11 +77,11 @@ class GeneralAdvantageEstimation(ColumnPiece):
         )
         self.device = device
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Refuse a module that computes no values, see `check_values`."""
         check_values(self.name, rl_module)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from gymnasium import Space
 
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
@@ -14,6 +15,7 @@ from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column, track_of
 from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
@@ -31,13 +33,21 @@ class NStepReturns(ColumnPiece):
     lookback = 0
     kind = Kind.FORWARD_LOOKING
 
-    def __init__(self, *args: Any, n: int, gamma: float = 0.99, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        n: int,
+        gamma: float = 0.99,
+        name: str | None = None,
+    ) -> None:
         """Look `n` steps ahead."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.n = checked_whole(PipelineError, self.name, "n", n, 1)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 

@@ -48,9 +48,9 @@ class ClipRewards(ColumnPiece):
         *,
         low: float,
         high: float,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         if not checked_number(PipelineError, self.name, "low", low) < checked_number(
             PipelineError, self.name, "high", high
         ):
@@ -101,9 +101,9 @@ class ScaleRewards(ColumnPiece):
         input_action_space: Space[Any] | None = None,
         *,
         factor: float,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         if not np.isfinite(checked_number(PipelineError, self.name, "factor", factor)):
             raise PipelineError(
                 f"{self.name}: found `factor={factor!r}`, expected a finite number. Pass such a number."

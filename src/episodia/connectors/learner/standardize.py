@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from gymnasium import Space
+
 from episodia import returns
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
@@ -25,9 +27,16 @@ class Standardize(ColumnPiece):
     lookback = 0
     kind = Kind.BATCH_WIDE
 
-    def __init__(self, *args: Any, column: str = Columns.ADVANTAGES, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        column: str = Columns.ADVANTAGES,
+        name: str | None = None,
+    ) -> None:
         """Standardise `column`."""
-        super().__init__(*args, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.column = column
 
     @property

@@ -18,13 +18,15 @@ from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.modes import mode
+from episodia.modules.protocol import Modules, ValueModule
 from episodia.trees import leaves, map_batch
+from episodia.types import Item
 
 # A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
 BYTES_AT_ONCE = 2**28
 
 
-def check_values(piece: str, rl_module: Any) -> None:
+def check_values(piece: str, rl_module: Modules) -> None:
     """Check that whoever may learn computes values.
 
     Raises:
@@ -46,7 +48,7 @@ def check_values(piece: str, rl_module: Any) -> None:
 
 
 def values_and_bootstraps(
-    module: Any, columns: Batch, rows: EpisodeList, max_seq_len: int | None, device: Any
+    module: ValueModule, columns: Batch, rows: EpisodeList, max_seq_len: int | None, device: str | torch.device | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
 
@@ -76,7 +78,7 @@ def values_and_bootstraps(
         return _flat_values(module, tracks, target)
 
 
-def _values(module: Any, batch: Batch, device: torch.device) -> np.ndarray:
+def _values(module: ValueModule, batch: Batch, device: torch.device) -> np.ndarray:
     """Return the values of all rows of a batch; a large one goes to the device in pieces of about `BYTES_AT_ONCE`."""
     num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
     lengths = {len(leaf) for _, leaf in leaves(batch)}
@@ -91,7 +93,7 @@ def _values(module: Any, batch: Batch, device: torch.device) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _part(leaf: Any, *, start: int, size: int, device: torch.device) -> Any:
+def _part(leaf: Item, *, start: int, size: int, device: torch.device) -> Any:
     return as_tensor(leaf if size >= len(leaf) else leaf[start : start + size], device)
 
 
@@ -99,14 +101,14 @@ def _num_bytes(batch: Batch) -> int:
     return sum(getattr(leaf, "nbytes", 0) for _, leaf in leaves(batch))
 
 
-def _flat_values(module: Any, tracks: dict[str, Ragged], device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+def _flat_values(module: ValueModule, tracks: dict[str, Ragged], device: torch.device) -> tuple[np.ndarray, np.ndarray]:
     values = _values(module, {name: track.values for name, track in tracks.items()}, device)
     track = tracks[Columns.OBS].with_values(values)
     return track.body().values, track.tails()
 
 
 def _recurrent_values(
-    module: Any, tracks: dict[str, Ragged], rows: EpisodeList, max_seq_len: int | None, device: torch.device
+    module: ValueModule, tracks: dict[str, Ragged], rows: EpisodeList, max_seq_len: int | None, device: torch.device
 ) -> tuple[np.ndarray, np.ndarray]:
     cut = sequences(rows.row_counts, max_seq_len_of(module, max_seq_len))
     batch = {

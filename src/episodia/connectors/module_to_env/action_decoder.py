@@ -16,6 +16,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PipelineError
 from episodia.stacking import object_array, stack
+from episodia.types import Item
 
 _STACKED = (int, float, list, tuple, dict)
 
@@ -56,9 +57,9 @@ class ActionDecoder(ColumnPiece):
         input_action_space: Space[Any] | None = None,
         *,
         module_action_space: Space[Any],
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         if not isinstance(module_action_space, Space):
             raise PipelineError(
                 f"{self.name}: found `module_action_space={module_action_space!r}`, expected the space of the module's actions."
@@ -66,7 +67,7 @@ class ActionDecoder(ColumnPiece):
         self.module_action_space = module_action_space
 
     @abstractmethod
-    def decode(self, action: Any, episode: SingleAgentEpisode) -> Any:
+    def decode(self, action: Item, episode: SingleAgentEpisode) -> Any:
         """Return what the environment receives: an item of its action space, or whatever else it takes.
 
         Args:

@@ -16,6 +16,7 @@ from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, random_actions, random_reals
 from episodia.schedules import Schedule, schedule_within
 from episodia.trees import leaves, map_batch
+from episodia.types import Item
 
 
 @final
@@ -47,15 +48,20 @@ class EpsilonGreedy(Exploration):
         real_range: Range | None = (-1.0, 1.0),
         action_mask_key: str | None = "action_mask",
         seed: int | None = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         schedule = schedule_within("epsilon", epsilon, 0.0, 1.0)
         super().__init__(
-            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, **kwargs
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, name=name
         )
         self.action_mask_key = action_mask_key
 
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    @property
+    def epsilon(self) -> Schedule:
+        """The schedule of the probability of a random action."""
+        return self.schedule
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         chosen = self._rng.random(len(next(leaves(actions))[1])) < amount
         if not chosen.any():
             return actions
@@ -73,9 +79,6 @@ class EpsilonGreedy(Exploration):
 
     def _masks(self, outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None) -> Any:
         return action_masks(outputs, episodes, shared_data, self.action_mask_key)
-
-    def __repr__(self) -> str:
-        return f"EpsilonGreedy(epsilon={self.schedule!r}, real_range={self.real_range}, seed={self.seed})"
 
 
 def _where_rows(chosen: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from episodia.errors import BatchError, ConnectorStateError, PipelineError
 from episodia.modules.random_actions import Range, checked_range, range_of
 from episodia.schedules import Schedule
 from episodia.trees import leaves
+from episodia.types import Item
 
 
 class Exploration(ColumnPiece, ABC):
@@ -68,9 +69,9 @@ class Exploration(ColumnPiece, ABC):
         schedule: Schedule,
         real_range: Range | None,
         seed: int | None,
-        **kwargs: Any,
+        name: str | None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.schedule = schedule
         self.real_range = checked_range(PipelineError, self.name, real_range)
         self.seed = checked_seed(PipelineError, self.name, seed)
@@ -109,7 +110,7 @@ class Exploration(ColumnPiece, ABC):
         return range_of(box, self.real_range)
 
     @abstractmethod
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         """Return changed actions; `actions` itself stays as it is."""
 
     def _masks(self, outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None) -> Any:
@@ -118,7 +119,13 @@ class Exploration(ColumnPiece, ABC):
 
     # --- State ------------------------------------------------------------------------------------------------------
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
         """Return the steps so far and the state of the random generator."""
         return {
             "merged_steps": self._merged_steps,

@@ -13,6 +13,7 @@ from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range, within
 from episodia.schedules import Schedule, schedule_within
+from episodia.types import Item
 
 
 @final
@@ -43,23 +44,25 @@ class GaussianNoise(Exploration):
         std: float | Schedule,
         real_range: Range | None = (-1.0, 1.0),
         seed: int | None = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         schedule = schedule_within("std", std, 0.0, math.inf)
         super().__init__(
-            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, **kwargs
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, name=name
         )
 
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    @property
+    def std(self) -> Schedule:
+        """The schedule of the standard deviation."""
+        return self.schedule
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
             if not is_real(space, leaf):
                 return leaf
             return with_noise(leaf, amount * self._rng.standard_normal(leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)
-
-    def __repr__(self) -> str:
-        return f"GaussianNoise(std={self.schedule!r}, real_range={self.real_range}, seed={self.seed})"
 
 
 def is_real(space: Space[Any], actions: np.ndarray) -> bool:

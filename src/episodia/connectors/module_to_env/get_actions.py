@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +23,7 @@ from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import ConnectorStateError, PipelineError
 from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
+from episodia.types import State
 
 # With one of these, actions are not just drawn: they are there, or some of them are not allowed.
 _NOT_PLAIN = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
@@ -60,9 +62,9 @@ class GetActions(ColumnPiece):
         *,
         seed: int | None = None,
         action_mask_key: str | None = "action_mask",
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.seed = seed = checked_seed(PipelineError, self.name, seed)
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
@@ -133,7 +135,13 @@ class GetActions(ColumnPiece):
 
     # --- State ------------------------------------------------------------------------------------------------------
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
         """Return the state of the generator, if the piece has one of its own."""
         if self._generator is None:
             return {}
@@ -166,7 +174,7 @@ class GetActions(ColumnPiece):
         """Begin again with the seed."""
         self._generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
 
-    def merge_states(self, states: Any) -> dict[str, Any]:
+    def merge_states(self, states: Sequence[State]) -> dict[str, Any]:
         """Return an empty state: parallel runners must not begin to draw the same actions, so each keeps its generator."""
         return {}
 

@@ -99,9 +99,9 @@ class NormalizeAndClipActions(ColumnPiece):
         *,
         normalize_actions: bool = True,
         clip_actions: bool = False,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.normalize_actions = normalize_actions
         self.clip_actions = clip_actions
         self._spaces = ActionSpaces()
@@ -151,6 +151,3 @@ class NormalizeAndClipActions(ColumnPiece):
             return actions
         bounds = self._bounds(space)
         return bounds.unsquashed(actions) if self.normalize_actions else bounds.clipped(actions)
-
-    def __repr__(self) -> str:
-        return f"NormalizeAndClipActions(normalize_actions={self.normalize_actions}, clip_actions={self.clip_actions})"

@@ -53,9 +53,9 @@ class RewardShaper(ColumnPiece):
         input_action_space: Space[Any] | None = None,
         *,
         delay: int = 0,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         self.delay = checked_whole(PipelineError, self.name, "delay", delay, 0)
 
     @property

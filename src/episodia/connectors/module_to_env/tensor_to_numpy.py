@@ -10,6 +10,7 @@ from torch import Tensor, bfloat16
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @final
@@ -30,7 +31,7 @@ class TensorToNumpy(ColumnPiece):
                 run.module_outputs = None
 
 
-def as_array(leaf: Any) -> Any:
+def as_array(leaf: Item) -> Any:
     """Return a tensor as a NumPy array; anything else as it is."""
     if not isinstance(leaf, Tensor):
         return leaf

@@ -13,6 +13,7 @@ from episodia.connectors.module_to_env.gaussian_noise import is_real, with_noise
 from episodia.connectors.spaces.action_spaces import RowsOfSpace, change_actions
 from episodia.modules.random_actions import Range
 from episodia.schedules import Schedule, schedule_within
+from episodia.types import Item
 
 
 @final
@@ -40,20 +41,22 @@ class UniformNoise(Exploration):
         amplitude: float | Schedule,
         real_range: Range | None = (-1.0, 1.0),
         seed: int | None = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         schedule = schedule_within("amplitude", amplitude, 0.0, math.inf)
         super().__init__(
-            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, **kwargs
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, name=name
         )
 
-    def _explored(self, parts: list[RowsOfSpace], actions: Any, masks: Any, amount: float) -> Any:
+    @property
+    def amplitude(self) -> Schedule:
+        """The schedule of the largest noise."""
+        return self.schedule
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
         def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
             if not is_real(space, leaf):
                 return leaf
             return with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
 
         return change_actions(parts, noisy, actions)
-
-    def __repr__(self) -> str:
-        return f"UniformNoise(amplitude={self.schedule!r}, real_range={self.real_range}, seed={self.seed})"

@@ -8,11 +8,12 @@ from typing import Any
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
 from episodia.trees import describe
+from episodia.types import AnyBatch
 
 _NOT_PLAIN = (Ragged, dict)
 
 
-def copied(batch: Any) -> dict[str, Any]:
+def copied(batch: AnyBatch | None) -> dict[str, Any]:
     """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules.
 
     Raises:

@@ -14,6 +14,7 @@ from episodia.connectors.batches.module_lookup import is_container, is_stateful,
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.piece_lookup import Place, leaves
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
@@ -174,7 +175,7 @@ def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
     return frozenset(written)
 
 
-def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
+def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Modules) -> None:
     """Check that a pipeline feeds the states of a module that has states, and that each piece can work with the module.
 
     Raises:
@@ -190,7 +191,7 @@ def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
             raise PipelineError(f"{type(pipeline).__name__}, {place}: {what}") from error
 
 
-def _check_states(pipeline: ConnectorPipelineV2, rl_module: Any) -> None:
+def _check_states(pipeline: ConnectorPipelineV2, rl_module: Modules) -> None:
     if pipeline.given_columns is None or Columns.STATE_IN in pipeline.given_columns:
         return
     written = all_written(pipeline)

@@ -8,6 +8,8 @@ from typing import Any
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.modules.protocol import Modules
 
 
 class ColumnPiece(ConnectorV2):
@@ -28,12 +30,12 @@ class ColumnPiece(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Any = None,
+        rl_module: Modules = None,
         batch: dict[Any, Any],
-        episodes: Any = (),
+        episodes: Episodes = (),
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
-        metrics: Any = None,
+        metrics: object = None,
         **kwargs: Any,
     ) -> dict[Any, Any]:
         """Return what the piece makes of `batch`, see `ConnectorV2`; errors are those of the piece."""

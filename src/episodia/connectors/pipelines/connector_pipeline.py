@@ -24,8 +24,9 @@ from episodia.connectors.pipelines.piece_names import name_clash
 from episodia.connectors.pipelines.plan import Layout, Plan
 from episodia.connectors.pipelines.space_flow import MaybeSpace
 from episodia.connectors.pipelines.tracing import Trace, Tracer
-from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 from episodia.errors import PipelineError
+from episodia.modules.protocol import Modules
 from episodia.spaces import short_name
 
 # A piece, by its index, its name (`inner/Name` in nested pipelines) or its class.
@@ -58,7 +59,7 @@ class ConnectorPipelineV2(ConnectorV2):
         input_action_space: Space[Any] | None = None,
         *,
         connectors: Iterable[ConnectorV2] | None = None,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
         """Create a pipeline.
 
@@ -66,23 +67,23 @@ class ConnectorPipelineV2(ConnectorV2):
             input_observation_space: The space of the observations that reach the first piece.
             input_action_space: The same for actions.
             connectors: The pieces, in order.
-            **kwargs: `name`; all others are ignored.
+            name: The name by which a nested pipeline is found; by default that of its class.
 
         Raises:
             PipelineError: If the pieces do not fit together.
         """
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(input_observation_space, input_action_space, name=name)
         set_pieces(self, () if connectors is None else connectors)
 
     def __call__(
         self,
         *,
-        rl_module: Any,
+        rl_module: Modules,
         batch: dict[str, Any] | None = None,
-        episodes: Any,
+        episodes: Episodes,
         explore: bool | None = None,
         shared_data: dict[Any, Any] | None = None,
-        metrics: Any = None,
+        metrics: object = None,
         _nested: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
@@ -145,11 +146,11 @@ class ConnectorPipelineV2(ConnectorV2):
         for piece in self._pieces:
             piece.commit()
 
-    def prepared(self, episodes: Any) -> EpisodeList | None:
+    def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return `episodes` as the pieces of this kind of pipeline get them."""
         return None if episodes is None else EpisodeList.of(episodes)
 
-    def explain(self, episodes: Any, rl_module: Any = None, **kwargs: Any) -> Explanation:
+    def explain(self, episodes: Episodes | None, rl_module: Modules = None, **kwargs: Any) -> Explanation:
         """Run the pipeline on copies of itself and of `episodes`, and return what each piece made of the batch.
 
         Args:
@@ -168,7 +169,7 @@ class ConnectorPipelineV2(ConnectorV2):
         self._trace = explanation.trace
         return explanation
 
-    def check_module(self, rl_module: Any) -> None:
+    def check_module(self, rl_module: Modules) -> None:
         """Check that `rl_module` finds what it needs, and the pieces what they need of it; its first call does that too.
 
         Raises:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from episodia.modules.protocol import Modules
+from episodia.types import AgentID, ModuleID
+
 if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
@@ -18,8 +21,8 @@ class Owner(NamedTuple):
     """To whom items of a batch belong: what RLlib's helpers tell a function beside the item."""
 
     eps_id: Any = None
-    agent_id: Any = None
-    module_id: Any = None
+    agent_id: AgentID = None
+    module_id: ModuleID = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -64,7 +67,7 @@ class Run:
         self,
         batch: dict[Any, Any],
         episodes: Any,
-        rl_module: Any,
+        rl_module: Modules,
         explore: bool | None,
         shared_data: dict[Any, Any] | None,
         metrics: Any,
@@ -121,7 +124,7 @@ def owner_of(episode: SingleAgentEpisode) -> Owner:
     return Owner(episode.multi_agent_episode_id, episode.agent_id, episode.module_id)
 
 
-def owners_of_stretches(count: int, module_id: Any = None) -> list[Owner]:
+def owners_of_stretches(count: int, module_id: ModuleID = None) -> list[Owner]:
     """Return to whom each of `count` stretches of a column belongs; nobody is named where that is not known.
 
     Stretch i of a column belongs to agent episode i of the running pipeline, or of those that `module_id` acts for. Outside

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from episodia.connectors.pipelines.piece_lookup import Place, walk
 from episodia.connectors.pipelines.pipeline_text import columns_text, facts_of, headline, title_of
-from episodia.notebook_html import block, folded, shortened, text
+from episodia.notebook_html import block, folded, text
+from episodia.trees import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

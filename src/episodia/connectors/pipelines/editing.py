@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
-def set_pieces(pipeline: ConnectorPipelineV2, pieces: Any) -> None:
+def set_pieces(pipeline: ConnectorPipelineV2, pieces: Iterable[ConnectorV2]) -> None:
     """Let `pipeline` consist of `pieces`; the whole pipeline that it is a part of knows its spaces and is checked then.
 
     Raises:

@@ -14,7 +14,10 @@ from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.connectors.pipelines.batch_ends import copied, unwrapped
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import walk
+from episodia.connectors.pipelines.pipeline_text import settings_text
 from episodia.connectors.pipelines.tracing import Trace, described
+from episodia.episodes.lists.episode_list import Episodes
+from episodia.modules.protocol import Modules
 from episodia.notebook_html import block, bytes_text, row, table
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class PieceReport:
     """What one piece did."""
 
     piece: str
+    settings: str  # `num_frames=4, axis=0`; empty if all are the defaults
     place: tuple[int, ...]
     seconds: float
     columns: tuple[ColumnReport, ...]
@@ -90,7 +94,8 @@ class Explanation:
                 _time_text(report.seconds),
                 bytes_text(report.nbytes),
             )
-            rows.append((where, report.piece, spent, total, "", "", ""))
+            settings = f"({report.settings})" if report.settings else ""
+            rows.append((where, report.piece + settings, spent, total, "", "", ""))
             rows += [("", "", "", "", _MARKS[column.change], column.name, column.content) for column in report.columns]
         return rows
 
@@ -104,7 +109,12 @@ def _time_text(seconds: float) -> str:
 
 
 def explain(
-    pipeline: ConnectorPipelineV2, episodes: Any, rl_module: Any, *, batch: dict[str, Any] | None = None, **kwargs: Any
+    pipeline: ConnectorPipelineV2,
+    episodes: Episodes | None,
+    rl_module: Modules,
+    *,
+    batch: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Explanation:
     """Run a copy of `pipeline` on copy-on-write forks of `episodes`, and return what each piece did."""
     with _stand_in(pipeline) as trial:
@@ -121,12 +131,12 @@ def explain(
 
 def _run(
     batch: dict[str, Any],
-    episodes: Any,
-    rl_module: Any,
+    episodes: Episodes | None,
+    rl_module: Modules,
     *,
     explore: bool | None = None,
     shared_data: dict[Any, Any] | None = None,
-    metrics: Any = None,
+    metrics: object = None,
     **others: Any,
 ) -> Run:
     return Run(batch, episodes, rl_module, explore, {} if shared_data is None else shared_data, metrics, others)
@@ -175,7 +185,13 @@ class Watcher:
             ColumnReport(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
         ]
         self.reports.append(
-            PieceReport(piece=place.path, place=place.indices, seconds=seconds, columns=(*columns, *gone))
+            PieceReport(
+                piece=place.path,
+                settings=settings_text(piece),
+                place=place.indices,
+                seconds=seconds,
+                columns=(*columns, *gone),
+            )
         )
 
     def _report(self, name: str, column: Any) -> ColumnReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from episodia.connectors.pipelines.piece_names import SEPARATOR
 from episodia.errors import PieceLookupError
@@ -47,7 +47,7 @@ def leaves(pipeline: ConnectorPipelineV2) -> list[Place]:
     return [place for place in walk(pipeline) if place.piece._pieces is None]
 
 
-def find(pipeline: ConnectorPipelineV2, key: Any) -> Place:
+def find(pipeline: ConnectorPipelineV2, key: int | str | type[ConnectorV2]) -> Place:
     """Return the place that `key` names.
 
     Args:
@@ -72,7 +72,7 @@ def find(pipeline: ConnectorPipelineV2, key: Any) -> Place:
     )
 
 
-def _matches(pipeline: ConnectorPipelineV2, places: list[Place], key: Any) -> list[Place]:
+def _matches(pipeline: ConnectorPipelineV2, places: list[Place], key: int | str | type[ConnectorV2]) -> list[Place]:
     if isinstance(key, str):
         exact = [place for place in places if place.path == key]
         return exact or [place for place in places if place.path.endswith(SEPARATOR + key)]
@@ -86,7 +86,7 @@ def _matches(pipeline: ConnectorPipelineV2, places: list[Place], key: Any) -> li
     return [place for place in places if place.indices == (position,)]
 
 
-def _key_text(key: Any) -> str:
+def _key_text(key: int | str | type[ConnectorV2]) -> str:
     return f"the class {key.__name__}" if isinstance(key, type) else repr(key)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from episodia.errors import PipelineError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SEPARATOR = "/"
 
 
-def checked_name(name: Any) -> str:
+def checked_name(name: object) -> str:
     """Return `name` if it can be the name of a piece.
 
     Raises:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 
 __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
 
@@ -18,7 +18,7 @@ class EnvToModulePipeline(ConnectorPipelineV2):
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()
 
-    def prepared(self, episodes: Any) -> EpisodeList | None:
+    def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return the episodes themselves, as a list that speaks of the present moment."""
         return None if episodes is None else EpisodeList.now(episodes)
 
@@ -29,7 +29,7 @@ class ModuleToEnvPipeline(ConnectorPipelineV2):
     The batch is what the module has put out, which can be any columns.
     """
 
-    def prepared(self, episodes: Any) -> EpisodeList | None:
+    def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return the episodes themselves, as a list that speaks of the present moment."""
         return None if episodes is None else EpisodeList.now(episodes)
 
@@ -43,6 +43,6 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()
 
-    def prepared(self, episodes: Any) -> EpisodeList | None:
+    def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return forks of the episodes."""
         return None if episodes is None else EpisodeList.of(episodes).forked()

@@ -110,7 +110,7 @@ def merged_states(pipeline: ConnectorPipelineV2, states: Any) -> dict[str, Any]:
     }
 
 
-def _check_by_name(pipeline: ConnectorPipelineV2, state: Any) -> None:
+def _check_by_name(pipeline: ConnectorPipelineV2, state: object) -> None:
     if not isinstance(state, Mapping):
         raise ConnectorStateError(
             f"{type(pipeline).__name__}: found a {type(state).__name__} as its state, expected a dict of the states of its "
@@ -130,7 +130,7 @@ def _pieces_for(pipeline: ConnectorPipelineV2, names: Collection[str]) -> dict[s
     return {name: piece for name, piece in known.items() if name in names}
 
 
-def check_state(state: Any, path: str = "") -> None:
+def check_state(state: object, path: str = "") -> None:
     """Check that `state` consists of JSON values and NumPy arrays: what can be stored without pickle.
 
     Those are dicts with strings as keys, lists, strings, numbers, booleans, None, and arrays of anything but objects.

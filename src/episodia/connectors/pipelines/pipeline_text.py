@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from episodia.connectors.piece_arguments import settings_of
 from episodia.connectors.pipelines.piece_lookup import Place, walk
 from episodia.connectors.pipelines.piece_names import SEPARATOR
+from episodia.trees import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60
 _LONGEST_CELL = 60
+_DECLARED = frozenset({"reads", "writes", "fills", "alters", "lookback", "kind", "is_stateful"})
 
 
 def pipeline_text(pipeline: ConnectorPipelineV2) -> str:
@@ -57,9 +60,17 @@ def title_of(place: Place) -> str:
 
 
 def facts_of(piece: ConnectorV2) -> list[str]:
-    """Return what else than its columns a piece declares."""
-    facts = [f"lookback {piece.lookback}"] if piece.lookback else []
+    """Return the settings of a piece, and what it declares beside its columns."""
+    settings = settings_text(piece)
+    facts = [settings] if settings else []
+    facts += [f"lookback {piece.lookback}"] if piece.lookback else []
     return [*facts, "stateful"] if piece.is_stateful else facts
+
+
+def settings_text(piece: ConnectorV2) -> str:
+    """Return the settings of a piece in one line: `num_frames=4, axis=0`; declarations have columns of their own."""
+    settings = [f"{name}={value}" for name, value in settings_of(piece).items() if name not in _DECLARED]
+    return shortened(", ".join(settings), _LONGEST_CELL)
 
 
 def columns_text(columns: Collection[str] | None) -> str:

@@ -113,7 +113,7 @@ def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
 
 def _calling(piece: ConnectorV2) -> Step:
     """Return the step that calls a piece as it is."""
-    nested = {} if piece._pieces is None else {"_nested": True}
+    nested: dict[str, Any] = {} if piece._pieces is None else {"_nested": True}
 
     def call(run: Run) -> None:
         run.given, run.at_episode = run.batch.copy(), None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gymnasium import Space
 
+from episodia.connectors.piece_arguments import checked_keywords, constructor_of
 from episodia.errors import PipelineError
 
 MaybeSpace = Space[Any] | None
@@ -16,7 +18,7 @@ MaybeSpace = Space[Any] | None
 _STALE: Final[Any] = object()
 
 
-def checked_space(piece: str, what: str, space: Any) -> MaybeSpace:
+def checked_space(piece: str, what: str, space: object) -> MaybeSpace:
     """Return `space` if it is one, or None.
 
     Raises:
@@ -35,21 +37,28 @@ def checked_space(piece: str, what: str, space: Any) -> MaybeSpace:
     )
 
 
-class SpacesAfterConstruction(ABCMeta):
-    """Computes the output spaces of a new piece once all of its constructors have run.
+class CheckedConstruction(ABCMeta):
+    """Rejects misspelt arguments of a piece, and computes its output spaces once all of its constructors have run.
 
     A subclass calls `super().__init__(observation_space, action_space)` first and sets its own attributes after that. What
     it says about spaces may need those attributes, so the base constructor is too early to ask.
     """
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a new piece that knows its output spaces, if it was given spaces."""
-        piece = super().__call__(*args, **kwargs)
-        piece._compute_output_spaces()
-        return piece
+    if not TYPE_CHECKING:  # type checkers and editors take the signature of the constructor
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Return a new piece that knows its output spaces, if it was given spaces."""
+            piece = super().__call__(*args, **checked_keywords(cls, kwargs))
+            piece._compute_output_spaces()
+            return piece
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of the constructor, for `help`, notebooks and `inspect.signature`."""
+        return constructor_of(cls)
 
 
-class SpaceFlow(metaclass=SpacesAfterConstruction):
+class SpaceFlow(metaclass=CheckedConstruction):
     """Something that spaces flow through: two inputs, and two outputs that follow from them."""
 
     if TYPE_CHECKING:

@@ -22,14 +22,10 @@ from typing import Any, final
 from episodia import connectors
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-from episodia.errors import PieceLookupError, PipelineError
+from episodia.errors import PieceLookupError, PluginError
 
 #: The group of entry points that connectors are announced in.
 GROUP = "episodia.connectors"
-
-
-class PluginError(PipelineError):
-    """A plugin cannot be imported, is no connector, or has the name of another one."""
 
 
 @final

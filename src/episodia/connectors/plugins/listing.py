@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.plugins.entry_points import PluginError, Registry
+from episodia.connectors.plugins.entry_points import Registry
+from episodia.errors import PluginError
 
 _HEADERS = ("connector", "from", "reads", "writes", "lookback")
 

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from episodia import connectors
-from episodia.connectors.plugins.entry_points import GROUP, PluginError
+from episodia.connectors.plugins.entry_points import GROUP
+from episodia.errors import PluginError
 
 _PYPROJECT = """\
 [build-system]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar
@@ -31,13 +30,14 @@ from episodia.connectors.module_to_env.normalize_and_clip_actions import Normali
 from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 from episodia.connectors.module_to_env.uniform_noise import UniformNoise
+from episodia.connectors.piece_arguments import setting_names
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
-from episodia.schedule_codec import decoded_schedule, encoded_schedule
-from episodia.schedules import Schedule
+from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
+from episodia.types import Item
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 
@@ -99,43 +99,33 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
 
 
 def _kind(made: type[ConnectorV2], attributes: Mapping[str, str]) -> _Kind:
-    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # Of the constructor itself: the class may be called through something that takes any arguments.
-    parameters = list(inspect.signature(made.__init__).parameters.items())[1:]
-    names = [
-        name
-        for name, parameter in parameters
-        if parameter.kind in kinds and name not in ("input_observation_space", "input_action_space")
-    ]
-    return _Kind(made, {**{name: name for name in names}, **attributes})
+    return _Kind(made, {**{name: name for name in setting_names(made)}, **attributes})
 
 
 _KINDS: dict[str, _Kind] = {
-    **{
-        made.__name__: _kind(made, {})
-        for made in (
-            AddObservationsFromEpisodesToBatch,
-            AddStatesFromEpisodesToBatch,
-            AddTimeDimToBatchAndZeroPad,
-            AddViews,
-            AgentToModuleMapping,
-            BatchIndividualItems,
-            FlattenObservations,
-            FrameStacking,
-            GetActions,
-            MeanStdFilter,
-            ModuleToAgentUnmapping,
-            NormalizeAndClipActions,
-            NumpyToTensor,
-            OneHotObservations,
-            PrevActionsPrevRewards,
-            RemoveSingleTsTimeRankFromBatch,
-            TensorToNumpy,
-        )
-    },
-    "EpsilonGreedy": _kind(EpsilonGreedy, {"epsilon": "schedule"}),
-    "GaussianNoise": _kind(GaussianNoise, {"std": "schedule"}),
-    "UniformNoise": _kind(UniformNoise, {"amplitude": "schedule"}),
+    made.__name__: _kind(made, {})
+    for made in (
+        AddObservationsFromEpisodesToBatch,
+        AddStatesFromEpisodesToBatch,
+        AddTimeDimToBatchAndZeroPad,
+        AddViews,
+        AgentToModuleMapping,
+        BatchIndividualItems,
+        EpsilonGreedy,
+        FlattenObservations,
+        FrameStacking,
+        GaussianNoise,
+        GetActions,
+        MeanStdFilter,
+        ModuleToAgentUnmapping,
+        NormalizeAndClipActions,
+        NumpyToTensor,
+        OneHotObservations,
+        PrevActionsPrevRewards,
+        RemoveSingleTsTimeRankFromBatch,
+        TensorToNumpy,
+        UniformNoise,
+    )
 }
 
 
@@ -184,7 +174,7 @@ def _attribute(piece: ConnectorV2, attribute: str) -> Any:
         ) from error
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: Item, where: str) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.generic):
@@ -212,7 +202,7 @@ def _plain_view(view: View, where: str) -> dict[str, Any]:
 # --- And back -------------------------------------------------------------------------------------------------------
 
 
-def decoded_piece(data: Any, device: torch.device) -> ConnectorV2:
+def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
     """Return the piece that `encoded_piece` turned into `data`, or a pipeline; tensors go to `device`.
 
     Raises:
@@ -237,14 +227,14 @@ def decoded_piece(data: Any, device: torch.device) -> ConnectorV2:
     return kind.made(**{name: _valued(value) for name, value in arguments.items()}, **options)
 
 
-def decoded_pieces(data: Any, device: torch.device) -> list[ConnectorV2]:
+def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
     """Return the pieces of a saved list."""
     if not isinstance(data, list):
         raise PipelineError(f"found {repr(data)[:80]}, expected a list of saved pieces. Load what was saved.")
     return [decoded_piece(inner, device) for inner in data]
 
 
-def _valued(value: Any) -> Any:
+def _valued(value: Item) -> Any:
     if not isinstance(value, dict):
         return value
     if "views" in value:

@@ -11,6 +11,7 @@ from gymnasium import Space
 
 from episodia.errors import CheckpointError
 from episodia.space_codec import decode_space, encode_space
+from episodia.types import Item
 
 # How many numbers and classes one observation or action has at most: a few characters could ask for any amount of memory.
 _MAX_ELEMENTS: Final = 2**24
@@ -67,7 +68,7 @@ def num_elements(space: Any) -> int:
     return _COUNTS[kind](space) if kind in _COUNTS else 0
 
 
-def count(value: Any) -> int:
+def count(value: Item) -> int:
     """Return `value` if it counts something: others, such as negative ones, would make up for those that are too large.
 
     Raises:

@@ -15,6 +15,7 @@ from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError
 from episodia.trees import map_batch
+from episodia.types import Item, ModuleID
 
 # Where a runner notes the rows whose action nobody looks at, because their environment is about to be reset.
 IGNORED_ROWS = "_ignored_rows"
@@ -104,7 +105,7 @@ def _allowing_all(mask: Any, rows: Sequence[int]) -> Any:
 
 
 def _first_episode(
-    module_id: Any, episodes: Sequence[Any], shared_data: dict[Any, Any] | None
+    module_id: ModuleID, episodes: Sequence[Any], shared_data: dict[Any, Any] | None
 ) -> SingleAgentEpisode | None:
     if not len(episodes):
         return None
@@ -114,5 +115,5 @@ def _first_episode(
     return agent_episode(episodes[rows[0][0]], rows[0][1]) if rows else None
 
 
-def _has(observation: Any, key: str) -> bool:
+def _has(observation: Item, key: str) -> bool:
     return isinstance(observation, dict) and key in observation

@@ -13,6 +13,7 @@ from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.errors import BatchError
 from episodia.spaces import ARRAY_SPACES, short_name
 from episodia.trees import describe, map_batch
+from episodia.types import Item
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ class ActionSpaces:
         return space if found is None else found
 
 
-def change_actions(parts: list[RowsOfSpace], function: LeafFunction, actions: Any, masks: Any = None) -> Any:
+def change_actions(parts: list[RowsOfSpace], function: LeafFunction, actions: Item, masks: Any = None) -> Any:
     """Return what `function(space, actions, mask)` makes of each leaf of a column of actions.
 
     Args:
@@ -133,7 +134,7 @@ def _taken(batch: Any, rows: np.ndarray | None) -> Any:
     return map_batch(lambda leaf: None if leaf is None else leaf[rows], batch)
 
 
-def _mapped(function: LeafFunction, space: Space[Any], actions: Any, masks: Any, path: str) -> Any:
+def _mapped(function: LeafFunction, space: Space[Any], actions: Item, masks: Any, path: str) -> Any:
     if isinstance(space, spaces.Dict):
         if not isinstance(actions, Mapping) or actions.keys() != space.spaces.keys():
             raise _other_actions(space, actions, path)
@@ -153,14 +154,14 @@ def _mapped(function: LeafFunction, space: Space[Any], actions: Any, masks: Any,
     return function(space, actions, masks)
 
 
-def _item_shape(space: Space[Any], actions: Any) -> tuple[int, ...] | None:
+def _item_shape(space: Space[Any], actions: Item) -> tuple[int, ...] | None:
     """Return the last axes of actions, as many as an action of `space` has; None if there is none for the rows."""
     shape = np.shape(actions)
     axes = len(space.shape or ())
     return shape[len(shape) - axes :] if len(shape) > axes else None
 
 
-def _other_actions(space: Space[Any], actions: Any, path: str) -> BatchError:
+def _other_actions(space: Space[Any], actions: Item, path: str) -> BatchError:
     return BatchError(
         f"actions{path}: found {describe(actions)}, expected a batch of actions of {short_name(space)}. Let the module put out "
         "actions of its action space, one for each row."

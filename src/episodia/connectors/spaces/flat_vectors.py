@@ -12,6 +12,7 @@ from episodia.connectors.spaces.row_spaces import paired
 from episodia.errors import PipelineError, SpaceError
 from episodia.spaces import ARRAY_SPACES, OTHER_SPACE, short_name, structure_of
 from episodia.trees import leaves
+from episodia.types import Item
 
 
 def flat_size(piece: str, space: Space[Any]) -> int:
@@ -26,7 +27,7 @@ def flat_size(piece: str, space: Space[Any]) -> int:
     return sum(_leaf_size(piece, path, leaf) for path, leaf in leaves(structure_of(space)))
 
 
-def _leaf_size(piece: str, path: str, leaf: Any) -> int:
+def _leaf_size(piece: str, path: str, leaf: Item) -> int:
     if isinstance(leaf, spaces.Discrete):
         return int(leaf.n)
     if isinstance(leaf, spaces.MultiDiscrete):
@@ -57,7 +58,7 @@ def flat_space(piece: str, space: Space[Any]) -> spaces.Box:
     return spaces.Box(low, high, (size,), np.float32)
 
 
-def _leaf_bounds(leaf: Any) -> tuple[np.ndarray, np.ndarray]:
+def _leaf_bounds(leaf: Item) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(leaf, spaces.Box):
         with np.errstate(over="ignore"):
             return leaf.low.reshape(-1).astype(np.float32), leaf.high.reshape(-1).astype(np.float32)
@@ -65,7 +66,7 @@ def _leaf_bounds(leaf: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(size, np.float32), np.ones(size, np.float32)
 
 
-def flat_vectors(piece: str, space: Space[Any] | None, values: Any, count: int) -> np.ndarray:
+def flat_vectors(piece: str, space: Space[Any] | None, values: Item, count: int) -> np.ndarray:
     """Return the vectors of `count` rows: float32 [count, size].
 
     Each is what `gymnasium.spaces.flatten` returns for the item. A column that is a float32 array already is not copied.
@@ -98,7 +99,7 @@ def flat_vectors(piece: str, space: Space[Any] | None, values: Any, count: int) 
     return vectors
 
 
-def _write(vectors: np.ndarray, leaf: Any, column: np.ndarray) -> None:
+def _write(vectors: np.ndarray, leaf: Item, column: np.ndarray) -> None:
     """Write the vectors of one leaf; `vectors` is zero everywhere."""
     if not isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
         with np.errstate(over="ignore"):

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.lists.joined_columns import describe_row
+from episodia.episodes.lists.list_columns import describe_row
 from episodia.episodes.lists.ragged import offsets_of
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.errors import BatchError, PipelineError
 from episodia.spaces import ARRAY_SPACES, short_name, structure_of
 from episodia.trees import leaves, map_batch
+from episodia.types import Item
 
 
 class Part(NamedTuple):
@@ -118,7 +119,7 @@ def reassembled(piece: str, columns: list[Ragged], positions: list[np.ndarray]) 
     return joined.select(np.argsort(np.concatenate(positions)))
 
 
-def paired(piece: str, space: Space[Any] | None, values: Any) -> list[tuple[str, Space[Any], np.ndarray]]:
+def paired(piece: str, space: Space[Any] | None, values: Item) -> list[tuple[str, Space[Any], np.ndarray]]:
     """Return `(path, space, column)` of each leaf, in the order of `space`.
 
     Raises:

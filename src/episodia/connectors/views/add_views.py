@@ -16,6 +16,7 @@ from episodia.connectors.batches.module_lookup import is_container, members
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
@@ -24,11 +25,13 @@ from episodia.connectors.views.view_plan import Gather, Reader, compiled
 from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.columns.filling import Fills
-from episodia.episodes.lists.computed_columns import COMPUTED, computed_windows
+from episodia.episodes.lists.list_columns import COMPUTED
 from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Modules
+from episodia.types import AgentID, ModuleID
 
 
 @final
@@ -69,16 +72,12 @@ class AddViews(ObservationPiece):
         *,
         modules: Collection[Any] | None = None,
         multi_agent: bool = False,
-        **kwargs: Any,
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, **kwargs)
+        super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.modules = _module_ids(self.name, modules)
         self._views = _checked(self.name, views)
         self._plans: dict[bool, list[Gather]] = {}
-
-    def __repr__(self) -> str:
-        modules = "" if self.modules is None else f", modules={sorted(self.modules, key=str)}"
-        return f"AddViews({dict(self._views)!r}{modules})"
 
     # --- Views ------------------------------------------------------------------------------------------------------
 
@@ -162,7 +161,7 @@ class AddViews(ObservationPiece):
             if everybody or (acting and view.infer) or (learning and view.train)
         }
 
-    def check_place(self, pipeline: Any) -> None:
+    def check_place(self, pipeline: ConnectorPipelineV2) -> None:
         """Refuse a pipeline in front of a module that acts, if a view looks into the future."""
         if not isinstance(pipeline, EnvToModulePipeline):
             return
@@ -174,7 +173,7 @@ class AddViews(ObservationPiece):
                     "`infer=False` (`used_for_compute_actions=False`), and only learners see it."
                 )
 
-    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: Any) -> Any:
+    def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Any:
         """Return the space of the view that takes the place of the observations; without one, `space`."""
         view = self._views.get(Columns.OBS)
         return space if view is None else space_of_view(view, space, action_space)
@@ -224,7 +223,7 @@ def _checked(where: str, views: Any) -> dict[str, View]:
     return {name: replace(view, source=name) if view.source is None else view for name, view in views.items()}
 
 
-def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
+def views_of(rl_module: Modules, *, multi_agent: bool = False) -> list[AddViews]:
     """Return pieces that add the views which modules declare in `views`; none, if there are none.
 
     Args:
@@ -240,7 +239,7 @@ def views_of(rl_module: Any, *, multi_agent: bool = False) -> list[AddViews]:
     ]
 
 
-def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: Any) -> Reader:
+def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: ModuleID) -> Reader:
     if gather.agent is None:
         return OwnRows(rows)
     if not episodes.is_multi_agent:
@@ -273,7 +272,7 @@ class OwnRows:
     ) -> Ragged | None:
         """Return the items at `shifts` from each row; None if nobody knows what an item looks like."""
         if column in COMPUTED:
-            return computed_windows(self._rows, column, shifts=shifts, fills=fills, tail=tail, every=every)
+            return self._rows.computed_windows(column, shifts=shifts, fills=fills, tail=tail, every=every)
         if not self._is_known(column):
             return None
         return self._rows.windows(column, shifts=shifts, fill=fills, tail=tail, every=every)

@@ -11,9 +11,10 @@ import numpy as np
 
 from episodia.arguments import is_whole
 from episodia.columns import Columns
-from episodia.episodes.lists.computed_columns import IDS
+from episodia.episodes.lists.list_columns import IDS
 from episodia.errors import PipelineError
 from episodia.trees import describe, equal
+from episodia.types import Item
 
 # What a module knows at the moment of acting; everything else comes with the step that it is about to take.
 KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
@@ -56,7 +57,7 @@ class View:
 
     source: str | None = None
     shift: int | str | Sequence[int] = 0
-    fill: Any = None
+    fill: Item = None
     train: bool = True
     infer: bool = True
     every: int = 1

@@ -23,6 +23,7 @@ from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Module
 from episodia.trees import map_batch
 
 # Of a train batch, these are never dropped: whoever looks at it later relies on them.
@@ -81,7 +82,7 @@ def _readers(readers: tuple[str, ...], unread: str) -> str:
 
 
 def detect_columns(
-    module: Any,
+    module: Module,
     loss: Callable[[Any, dict[str, Any]], Any] | None = None,
     *,
     observation_space: Space[Any] | None = None,
@@ -135,7 +136,7 @@ def detect_columns(
     return run.report(behind)
 
 
-def _space(kind: str, given: Space[Any] | None, module: Any) -> Space[Any]:
+def _space(kind: str, given: Space[Any] | None, module: Module) -> Space[Any]:
     space: Space[Any] | None = getattr(module, f"{kind}_space", None) if given is None else given
     if space is None:
         raise PipelineError(
@@ -148,7 +149,7 @@ def _space(kind: str, given: Space[Any] | None, module: Any) -> Space[Any]:
 class _Detection:
     """Batches that were handed to a module and a loss, and who has read which columns."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Module) -> None:
         self._module = module
         self._acting: dict[str, list[str]] = {}
         self._training: dict[str, list[str]] = {}
@@ -168,7 +169,12 @@ class _Detection:
         generator = torch.Generator().manual_seed(0)
         for t in range(num_steps):
             shared: dict[Any, Any] = {}
-            arguments = {"rl_module": module, "episodes": [episode], "explore": True, "shared_data": shared}
+            arguments: dict[str, Any] = {
+                "rl_module": module,
+                "episodes": [episode],
+                "explore": True,
+                "shared_data": shared,
+            }
             batch = env_to_module(**arguments)
             self._watched("forward_inference", module.forward_inference, batch, self._acting)
             outputs = self._watched("forward_exploration", module.forward_exploration, batch, self._acting)

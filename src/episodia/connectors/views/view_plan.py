@@ -15,12 +15,13 @@ from episodia.connectors.pipelines.current_run import mark
 from episodia.connectors.views.view import View
 from episodia.episodes import Ragged
 from episodia.episodes.columns.filling import ZEROS, Fills, item_near_zero
-from episodia.episodes.lists.computed_columns import FLAGS, IDS
 from episodia.episodes.lists.gather import taken
+from episodia.episodes.lists.list_columns import FLAGS, IDS
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError, EpisodiaError
 from episodia.spaces import ById
 from episodia.trees import equal, map_batch
+from episodia.types import Item
 
 
 class Reader(Protocol):
@@ -136,7 +137,7 @@ def _gather_of(source: str, agent: Any, every: int, views: Mapping[str, View]) -
     )
 
 
-def _number_of(fill: Any, known: list[Any]) -> int:
+def _number_of(fill: Item, known: list[Any]) -> int:
     for number, other in enumerate(known):
         if other is fill or (type(other) is type(fill) and equal(other, fill)):
             return number
@@ -180,7 +181,7 @@ def _near_zero(space: ById) -> Any:
     return item_near_zero(space.space)
 
 
-def _empty(source: str, leaf: Any) -> np.ndarray:
+def _empty(source: str, leaf: Item) -> np.ndarray:
     """Return a column without rows whose items look like `leaf`."""
     if source in IDS or source == Columns.INFOS:
         return np.empty(0, object)

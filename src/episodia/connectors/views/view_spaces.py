@@ -12,6 +12,7 @@ from episodia.connectors.views.view import View
 from episodia.episodes.columns.filling import spread
 from episodia.errors import PipelineError
 from episodia.spaces import short_name, structure_of
+from episodia.types import Item
 
 
 def space_of_view(
@@ -33,7 +34,7 @@ def space_of_view(
     return _mapped(space, fill, len(view.shifts) if view.is_window else None)
 
 
-def _mapped(space: Space[Any], fill: Any, count: int | None) -> Space[Any]:
+def _mapped(space: Space[Any], fill: Item, count: int | None) -> Space[Any]:
     if isinstance(space, spaces.Dict):
         return spaces.Dict(
             {key: _mapped(child, None if fill is None else fill[key], count) for key, child in space.spaces.items()}
@@ -63,7 +64,7 @@ def _integers(space: Any) -> Any:
     return np.dtype(space.dtype).type
 
 
-def _box(space: spaces.Box, fill: Any, count: int | None) -> spaces.Box:
+def _box(space: spaces.Box, fill: Item, count: int | None) -> spaces.Box:
     low, high = space.low, space.high
     if fill is not None:
         # Rows before the first step are filled with it.

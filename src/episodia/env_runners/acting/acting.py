@@ -13,14 +13,13 @@ from episodia.columns import Columns
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED_STATES
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
-from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
 from episodia.connectors.module_to_env.reward_shaper import SETTLED_ENDS, RewardShaper
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.spaces.action_masks import IGNORED_ROWS
-from episodia.env_runners.acting.random_batches import RandomActions
-from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
-from episodia.env_runners.rollout.stepping import Chosen, Stepper
+from episodia.env_runners.acting.random_batches import RandomActions, pieces_for_random_actions
+from episodia.env_runners.acting.runner_pipelines import shapers_of
+from episodia.env_runners.rollout.vector_step import Chosen, Stepper
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
@@ -65,7 +64,6 @@ class Actor:
         self.mask_key = mask_key
         self.shapers: list[RewardShaper] = shapers_of(env_to_module)
         self._settled_ends: Sequence[str] = ()
-        self._scaling = None if module is None else decoder_of(module_to_env) or scaling_of(module_to_env)
         self._is_stateful = module is not None and module.is_stateful()
         self._states: Any = None  # what the module has returned last, one row for each lane
         self._batch: dict[str, Any] | None = None
@@ -189,9 +187,10 @@ class Actor:
 
     def _scaled(self, outputs: dict[str, Any], episodes: LiveEpisodes) -> dict[str, Any]:
         """Bring random actions from the units of the module to those of the environment."""
-        if self._scaling is None:
-            return outputs
-        return self._scaling(rl_module=self.module, batch=outputs, episodes=episodes)
+        if self.module is not None:
+            for piece in pieces_for_random_actions(self.module_to_env):
+                outputs = piece(rl_module=self.module, batch=outputs, episodes=episodes, shared_data={})
+        return outputs
 
     # --- States -----------------------------------------------------------------------------------------------------
 
@@ -207,11 +206,6 @@ class Actor:
 
     def _initial(self, num_rows: int) -> Any:
         return map_batch(lambda leaf: np.repeat(np.asarray(leaf)[None], num_rows, 0), self.module.get_initial_state())
-
-
-def scaling_of(module_to_env: ModuleToEnvPipeline) -> NormalizeAndClipActions | None:
-    """Return the piece that brings a module's actions into the bounds of the environment."""
-    return next((piece for piece in module_to_env if isinstance(piece, NormalizeAndClipActions)), None)
 
 
 def _replaced(leaf: Any, rows: Sequence[int], start: Any) -> Any:

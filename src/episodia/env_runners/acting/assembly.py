@@ -1,50 +1,59 @@
-"""Putting together what plays: environments, what acts in them, and the recorder of their steps."""
+"""Putting together what a runner plays with: pipelines, actors, recorders and empty episodes."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, final
 
 from gymnasium.vector import VectorEnv
 
-from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.columns import DEFAULT_MODULE_ID
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
 from episodia.env_runners.acting.acting import Actor
+from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.acting.random_batches import RandomActions
 from episodia.env_runners.acting.runner_pipelines import (
     Pieces,
     action_space_of,
+    as_pieces,
     env_to_module_for,
     module_to_env_for,
     real_range_of,
     recorded_action_space,
 )
+from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.async_lanes import close
-from episodia.env_runners.envs.vector_envs import EnvSource
-from episodia.env_runners.rollout.callback_watcher import Watcher
-from episodia.env_runners.rollout.lane_faults import Faults
-from episodia.env_runners.rollout.rollout import Rollout
+from episodia.env_runners.envs.env_sources import SpacesOfAgents, VectorEnvSource, joint, spaces_of
+from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
+from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
+from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of
 
 
 class Acting(NamedTuple):
-    """What a runner is given to act with: a module (or None), and the pipelines around it, or pieces of them."""
+    """What a runner is given to act with: a module, several or none, and the pipelines around them, or pieces of these."""
 
     module: Any
     env_to_module: EnvToModulePipeline | Pieces | None
     module_to_env: ModuleToEnvPipeline | Pieces | None
-    mask_key: str | None
+    mask_key: str | None = None
 
 
-def new_rollout(source: EnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher) -> Rollout:
+def new_loop(
+    source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher
+) -> SingleAgentLoop:
     """Make environments, and all that plays in them. If that fails, no environment is left open that was made here."""
     env = source.build()
     try:
         actor = _new_actor(env, acting, seeds, faults)
         recorder = _new_recorder(source, env, actor, seeds.seed)
-        return Rollout(source, env, actor, recorder, seeds=seeds, faults=faults, watcher=watcher)
+        return SingleAgentLoop(source, env, actor, recorder, seeds=seeds, faults=faults, watcher=watcher)
     except BaseException:
-        if source.is_renewable:
+        if source.can_remake:
             close(env)
         raise
 
@@ -59,16 +68,16 @@ def _new_actor(env: VectorEnv[Any, Any, Any], acting: Acting, seeds: Seeds, faul
         random=RandomActions(
             action_space_of(module, to_env, env.single_action_space),
             env.num_envs,
-            seeds.rng(),
+            seeds.rng,
             real_range_of(module, to_env),
         ),
-        generator=seeds.generator(device_of(module)),
+        generator=seeds.generator,
         metrics=faults.metrics,
         mask_key=acting.mask_key,
     )
 
 
-def _new_recorder(source: EnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
+def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
     settings = source.settings
     action_space = action_space_of(actor.module, actor.module_to_env, env.single_action_space)
     recorder = Recorder(
@@ -82,3 +91,75 @@ def _new_recorder(source: EnvSource, env: VectorEnv[Any, Any, Any], actor: Actor
     )
     recorder.weights_version = 0
     return recorder
+
+
+def new_actor(env: Any, acting: Acting, seeds: Seeds, metrics: RunnerMetrics) -> MultiAgentActor:
+    """Return what acts in environments like `env`."""
+    actor = MultiAgentActor(acting.module, *_pipelines(env, acting), seeds.rng, seeds.generator)
+    actor.metrics = metrics
+    return actor
+
+
+def _pipelines(env: Any, acting: Acting) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
+    modules, env_to_module, module_to_env, _ = acting
+    given: dict[str, Any] = {
+        "multi_agent": True,
+        "stateful": modules is not None and any(module.is_stateful() for module in modules.values()),
+    }
+    observation_space, action_space = map(joint, spaces_of(env))
+    if not isinstance(env_to_module, EnvToModulePipeline):
+        device = device_of(*(modules or {}).values())
+        custom = as_pieces(env_to_module)
+        env_to_module = defaults.env_to_module(
+            observation_space, action_space, **given, custom=custom, device=device, module=modules
+        )
+    if not isinstance(module_to_env, ModuleToEnvPipeline):
+        custom = as_pieces(module_to_env)
+        module_to_env = defaults.module_to_env(observation_space, action_space, **given, custom=custom)
+    return env_to_module, module_to_env
+
+
+@final
+class EpisodeMaker:
+    """Makes empty episodes.
+
+    Attributes:
+        mapping: Which module acts for an agent.
+        observation_spaces: The space of each agent's observations, if agents are known.
+        action_spaces: The space of each agent's actions as they are recorded.
+    """
+
+    def __init__(self, mapping: Callable[[Any, Any], Any]) -> None:
+        """Make episodes without spaces, before `use_spaces`."""
+        self.mapping = mapping
+        self.observation_spaces: SpacesOfAgents = None
+        self.action_spaces: SpacesOfAgents = None
+
+    def use_spaces(self, env: Any, actor: MultiAgentActor) -> None:
+        """Let episodes have the spaces of `env`, in which `actor` acts."""
+        self.observation_spaces, action_spaces = spaces_of(env)
+        self.action_spaces = action_spaces and {
+            agent: recorded_action_space(action_space_of(actor.modules, actor.module_to_env, space))
+            for agent, space in action_spaces.items()
+        }
+
+    def __call__(self, id_: str) -> MultiAgentEpisode:
+        """Return an empty episode with this id."""
+        return MultiAgentEpisode(
+            id_,
+            observation_space=self.observation_spaces,
+            action_space=self.action_spaces,
+            agent_to_module_mapping_fn=self.mapping,
+            # A runner may stop an episode while agents wait, and environments pay agents that have just died.
+            missing_final_observation="repeat",
+            rewards_after_done="add",
+        )
+
+
+def as_modules(modules: Any) -> MultiModule | None:
+    """Return one module, a dict of modules, or a `MultiModule`, as a `MultiModule`; None stays None."""
+    if modules is None or isinstance(modules, MultiModule):
+        return modules
+    if isinstance(modules, Mapping) and not isinstance(modules, Module):
+        return MultiModule(modules)
+    return MultiModule({DEFAULT_MODULE_ID: modules})

@@ -29,11 +29,13 @@ from episodia.connectors import (
     OneHotObservations,
     TensorToNumpy,
 )
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
+from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.spaces.action_masks import masks_in_infos
-from episodia.env_runners.acting.multi_agent_random import random_items
-from episodia.env_runners.acting.multi_agent_short_cuts import NOT_STORED, MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.acting.multi_agent_short_cuts import MultiAgentToEnv, MultiAgentToModule
+from episodia.env_runners.acting.random_batches import pieces_for_random_actions, random_items
 from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
 from episodia.env_runners.runner_metrics import RunnerMetrics
@@ -197,14 +199,15 @@ class MultiAgentActor:
         if self.modules is None:
             return self._without_modules(episodes, space_of)
         started = perf_counter()
-        outputs = self._outputs(self.modules, explore, at_random)
+        outputs = self._outputs(self.modules, explore and not at_random, at_random)
         between = perf_counter()
         self.metrics.forward_time_s += between - started
-        if at_random:
-            outputs = self._at_random(outputs, episodes, space_of)
         if not ahead:  # steps that episodes do not have yet are without infos
             self._add_masks(outputs, episodes)
-        choices = self._chosen(outputs, self._live(episodes), explore and not at_random)
+        if at_random:
+            choices = self._at_random(outputs, episodes, space_of)
+        else:
+            choices = self._chosen(outputs, self._live(episodes), explore)
         self.metrics.module_to_env_time_s += perf_counter() - between
         return choices
 
@@ -235,8 +238,8 @@ class MultiAgentActor:
 
     def _at_random(
         self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
-    ) -> dict[Any, Any]:
-        """Return random actions in the place of what modules have put out; states stay."""
+    ) -> list[Choice]:
+        """Return random actions in the place of what modules have put out; states and masks stay."""
         real_range, decoder = self._real_range(), decoder_of(self.module_to_env)
         own_space = None if decoder is None else decoder.module_action_space
 
@@ -245,16 +248,17 @@ class MultiAgentActor:
 
         made: dict[Any, Any] = {}
         for module_id, columns in outputs.items():
-            actions = stack(
-                random_items(episodes, self._shared[ROW_OWNERS][module_id], drawn_from, self.rng, real_range)
-            )
-            if self._stateful.get(module_id):
-                # As all columns of a recurrent module, actions have a time axis.
-                actions = map_batch(lambda leaf: leaf[:, None], actions)
-            made[module_id] = {Columns.ACTIONS: actions}
+            owners = self._shared[ROW_OWNERS][module_id]
+            made[module_id] = {Columns.ACTIONS: stack(random_items(episodes, owners, drawn_from, self.rng, real_range))}
             if Columns.STATE_OUT in columns:
-                made[module_id][Columns.STATE_OUT] = columns[Columns.STATE_OUT]
-        return made
+                made[module_id][Columns.STATE_OUT] = map_batch(as_array, columns[Columns.STATE_OUT])
+            if Columns.ACTION_MASK in columns:
+                masks = columns[Columns.ACTION_MASK]
+                made[module_id][Columns.ACTION_MASK] = masks[:, 0] if self._stateful[module_id] else masks
+        agents = self._live(episodes)
+        for piece in (*pieces_for_random_actions(self.module_to_env), ModuleToAgentUnmapping()):
+            made = piece(rl_module=self.modules, batch=made, episodes=agents, shared_data=self._shared)
+        return _choices(made, len(agents))
 
     def _add_masks(self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode]) -> None:
         """Add masks that are in infos; those in observations are found by the pieces that need them."""
@@ -308,7 +312,7 @@ def _choices(made: dict[str, Any], count: int) -> list[Choice]:
             "agents for each episode. Let `ModuleToAgentUnmapping` be the last piece."
         )
     for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
-    stored = {name: dicts for name, dicts in made.items() if name not in NOT_STORED}
+    stored = {name: dicts for name, dicts in made.items() if name not in NOT_RECORDED}
     choices = []
     for position, chosen in enumerate(actions):
         columns = {name: dicts[position] for name, dicts in stored.items()}

@@ -23,7 +23,7 @@ from episodia.connectors import (
     NumpyToTensor,
     TensorToNumpy,
 )
-from episodia.connectors.batches.module_outputs import ModuleOutputs
+from episodia.connectors.batches.module_outputs import NOT_RECORDED, ModuleOutputs
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.common.numpy_to_tensor import as_tensor
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
@@ -36,9 +36,6 @@ from episodia.trees import map_batch
 
 _TO_MODULE = (AddObservationsFromEpisodesToBatch, AgentToModuleMapping, BatchIndividualItems, NumpyToTensor)
 _TO_ENV = (GetActions, TensorToNumpy, NormalizeAndClipActions, ModuleToAgentUnmapping)
-
-# What pipelines put out and episodes do not store.
-NOT_STORED = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.OBS})
 
 
 @final
@@ -145,7 +142,7 @@ class _Extras:
         """Return `{agent: {name: output}}`."""
         extras = {}
         for module_id, owners in self._agents.owners_by_module().items():
-            stored = {name: column for name, column in self._mapped[module_id].items() if name not in NOT_STORED}
+            stored = {name: column for name, column in self._mapped[module_id].items() if name not in NOT_RECORDED}
             for row, (position, agent) in enumerate(owners):
                 if position == self._position:
                     extras[agent] = {name: _row(column, row) for name, column in stored.items()}

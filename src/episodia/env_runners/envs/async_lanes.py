@@ -17,6 +17,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 
 from episodia.env_runners.envs.sync_lanes import Make, Step
 from episodia.errors import EnvError, EpisodiaError
+from episodia.types import Item
 
 # What a dead or silent worker looks like from here.
 LOST_WORKER = (EOFError, ConnectionError, multiprocessing.TimeoutError)
@@ -105,7 +106,7 @@ class AsyncLanes(AsyncVectorEnv):
         self.reset_async(seed=seed, options=options)
         return self.reset_wait(timeout=self.timeout_s)
 
-    def step(self, actions: Any) -> Step:
+    def step(self, actions: Item) -> Step:
         """Take a step in each lane, or begin its next episode if the last one has ended."""
         self.step_async(actions)
         return self.step_wait(timeout=self.timeout_s)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gymnasium import Space
 
-AgentID: TypeAlias = Hashable
+from episodia.types import AgentID
+
 # Observations, rewards, terminateds, truncateds, infos.
 StepResult: TypeAlias = tuple[
     dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any], dict[AgentID, Any]

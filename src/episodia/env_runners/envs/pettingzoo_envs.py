@@ -8,8 +8,9 @@ from typing import Any, final
 
 from gymnasium import Space
 
-from episodia.env_runners.envs.multi_agent_env import AgentID, MultiAgentEnv, StepResult
+from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv, StepResult
 from episodia.errors import EpisodeError
+from episodia.types import AgentID
 
 
 def from_pettingzoo(env: Any) -> MultiAgentEnv | None:

@@ -15,9 +15,10 @@ import gymnasium as gym
 from gymnasium import Space, spaces
 
 from episodia.env_runners.envs.async_lanes import AsyncLanes
-from episodia.env_runners.envs.multi_agent_env import AgentID, MultiAgentEnv, StepResult
+from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv, StepResult
 from episodia.errors import EnvError
 from episodia.stacking import object_array
+from episodia.types import AgentID
 
 # What stands where gymnasium wants an observation; nobody looks at it.
 _NOTHING = spaces.Discrete(1)

@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from episodia.env_runners.envs.checked_env import NO_STEP, check_flags, checked_info, no_step
-from episodia.env_runners.envs.guarded_env import GuardedEnv
-from episodia.env_runners.envs.observation_batch import observation_batch
+from episodia.env_runners.envs.env_crashes import NO_STEP, GuardedEnv, check_flags, checked_info, no_step
+from episodia.env_runners.envs.vector_batches import observation_batch
 from episodia.errors import EnvError, EnvRunnerError
 from episodia.spaces import short_name
+from episodia.types import Item
 
 Make = Callable[[], gym.Env[Any, Any]]
 
@@ -66,7 +66,7 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         self._ended = set()
         return self._observations.batch(), infos
 
-    def step(self, actions: Any) -> Step:
+    def step(self, actions: Item) -> Step:
         """Take a step in each lane, or begin its next episode if the last one has ended."""
         infos = {}
         ended = self._ended

@@ -8,10 +8,8 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from episodia.columns import Columns
-from episodia.env_runners.envs.batch_rows import taken_rows
-from episodia.env_runners.envs.lane_infos import infos_by_lane
-from episodia.env_runners.rollout.stepping import Disabled, Stepper
-from episodia.episodes.recorder.recorder_lanes import truncate_lanes
+from episodia.env_runners.envs.vector_batches import infos_by_lane, taken_rows
+from episodia.env_runners.rollout.vector_step import Disabled, Stepper
 from episodia.errors import EnvRunnerError
 
 
@@ -48,7 +46,7 @@ class Horizons:
         is_long = np.zeros_like(is_over) if self._soft is None else self._t >= self._soft
         self._to_reset, self._to_go_on = np.flatnonzero(is_over).tolist(), np.flatnonzero(is_long & ~is_over).tolist()
         due = [*self._to_reset, *self._to_go_on]
-        truncate_lanes(stepper.recorder, due)
+        stepper.recorder.truncate(due)
         stepper.ended = [*stepper.ended, *due]
         return due
 

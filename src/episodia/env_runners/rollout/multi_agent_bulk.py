@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
-from episodia.env_runners.acting.multi_agent_short_cuts import NOT_STORED
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
 from episodia.episodes import MultiAgentEpisode
@@ -114,7 +114,7 @@ def _joint_step(agents: LiveAgents, mapped: dict[Any, Any], outcomes: Sequence[A
         observations.setflags(write=False)
         rewards = [outcomes[position][1][agent] for position, agent in owners]
         # A module may use the memory of its outputs again.
-        extras = {name: _copied(column) for name, column in columns.items() if name not in NOT_STORED}
+        extras = {name: _copied(column) for name, column in columns.items() if name not in NOT_RECORDED}
         joint[module_id] = JointStep(observations, _copied(columns[Columns.ACTIONS]), rewards, extras)
     return joint
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.envs.async_lanes import LOST_WORKER
+from episodia.env_runners.envs.env_crashes import check_action
+from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.multi_agent_env import StepResult
-from episodia.env_runners.envs.multi_agent_sources import EnvSource
 from episodia.env_runners.envs.remote_agents import RemoteEnv
-from episodia.env_runners.envs.step_failures import check_action
 from episodia.env_runners.runner_settings import RunnerSettings
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
@@ -55,7 +55,7 @@ class LaneSettings:
         playing: How runners play, the limits of episodes and what becomes of failures among it.
     """
 
-    source: EnvSource
+    source: AgentEnvSource
     new_episode: Callable[[str], MultiAgentEpisode]
     seeds: Seeds
     playing: RunnerSettings
@@ -77,7 +77,7 @@ class Lane:
         """Make the environment."""
         self.index = index
         self._settings = settings
-        self.env = settings.source.make()
+        self.env = settings.source.build()
         self.episode: MultiAgentEpisode | None = None
         self.number = 0
         self.order = 0
@@ -276,7 +276,7 @@ class Lane:
             ) from error
         self.close()
         self._shown = None
-        self.env = self._settings.source.make()
+        self.env = self._settings.source.build()
         self._noted_failures().restarts += 1
 
     def _located(self, error: EpisodiaError) -> EpisodiaError:

@@ -2,110 +2,105 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import final
 
 from episodia.env_runners.acting.runner_pipelines import delay_of, shapers_of
-from episodia.env_runners.rollout.handing_out import HandOut
-from episodia.env_runners.rollout.rollout import Manner, Rollout
-from episodia.env_runners.rollout.sampling import Wanted
-from episodia.env_runners.runner_metrics import EpisodeTotals
+from episodia.env_runners.rollout.episode_totals import EpisodeTotals
+from episodia.env_runners.rollout.returned_chunks import HandOut
+from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
+from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
 from episodia.episodes import EpisodeList
 
 
 @final
 class Sampler:
-    """Lets a rollout play, and hands out what it has recorded. What a call leaves behind belongs to the next one.
+    """Lets a loop play, and hands out what it has recorded. What a call leaves behind belongs to the next one.
 
     Args:
-        rollout: What plays.
+        loop: What plays.
         hand_out: Where recorded episodes wait.
         totals: Which episodes go on, for the metrics.
         reward_delay: For how many steps after its own a reward may be set, at least.
     """
 
-    def __init__(self, rollout: Rollout, hand_out: HandOut, totals: EpisodeTotals, reward_delay: int) -> None:
-        self._rollout = rollout
+    def __init__(self, loop: SingleAgentLoop, hand_out: HandOut, totals: EpisodeTotals, reward_delay: int) -> None:
+        self._loop = loop
         self._hand_out = hand_out
         self._totals = totals
         self._reward_delay = reward_delay
-        self._last_manner: Manner | None = None
+        self._last_mode: SampleMode | None = None
 
-    def sample(self, goal: Wanted, manner: Manner, *, force_reset: bool) -> EpisodeList:
+    def sample(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
         """Play until `goal` is reached, and return what was wanted.
 
         Args:
             goal: How many steps or episodes.
-            manner: How to act.
+            mode: How to act.
             force_reset: Whether to begin new episodes everywhere.
         """
-        rollout, started = self._rollout, perf_counter()
-        self._prepare(goal, manner, force_reset)
-        try:
-            rollout.play(goal, manner, self._hand_out.steps_waiting, self._commit)
-            self._wait_for_rewards(goal, manner)
-        finally:
-            rollout.faults.metrics.sample_time_s += perf_counter() - started
+        self._prepare(goal, mode, force_reset)
+        self._loop.play(goal, mode, self._hand_out.steps_waiting, self._commit)
+        self._wait_for_rewards(goal, mode)
         return self._handed_out(goal)
 
-    def _prepare(self, goal: Wanted, manner: Manner, force_reset: bool) -> None:
+    def _prepare(self, goal: Goal, mode: SampleMode, force_reset: bool) -> None:
         """See to it that what is played next fits to what is there."""
-        rollout, actor = self._rollout, self._rollout.actor
+        loop, actor = self._loop, self._loop.actor
         actor.shapers = shapers_of(actor.env_to_module)
         needed = max(actor.env_to_module.lookback, actor.module_to_env.lookback)
-        if needed > rollout.recorder.lookback:
+        if needed > loop.recorder.lookback:
             # A pipeline was changed. Running episodes do not have the steps any more that it looks back to.
-            rollout.recorder.lookback = needed
+            loop.recorder.lookback = needed
             force_reset = True
         if force_reset:
-            rollout.needs_reset = True
-        if force_reset or self._last_manner not in (None, manner):
+            loop.needs_reset = True
+        if force_reset or self._last_mode not in (None, mode):
             # Other columns may be recorded from now on, which only new chunks can have.
-            self._hand_out.collect(rollout.recorder)
-            rollout.order.keep_only(())
+            self._hand_out.collect(loop.recorder)
+            loop.order.keep_only(())
             if goal.episodes is not None:
                 # Episodes that were played in another way are none of those that were asked for.
                 self._hand_out.drop()
-        self._last_manner = manner
-        if goal.episodes is not None and not rollout.has_whole_episodes_only():
-            rollout.needs_reset = True
+        self._last_mode = mode
+        if goal.episodes is not None and not loop.has_whole_episodes_only():
+            loop.needs_reset = True
 
     @property
     def _has_late_rewards(self) -> bool:
         """Whether rewards may be others than those that the environments have returned."""
-        return bool(self._reward_delay or self._rollout.actor.shapers)
+        return bool(self._reward_delay or self._loop.actor.shapers)
 
-    def _wait_for_rewards(self, goal: Wanted, manner: Manner) -> None:
+    def _wait_for_rewards(self, goal: Goal, mode: SampleMode) -> None:
         """See to it that no reward is open in what is handed out."""
-        rollout, waiting = self._rollout, self._hand_out
+        loop, waiting = self._loop, self._hand_out
         if not self._has_late_rewards:
             return
-        delay = delay_of(rollout.actor.env_to_module, self._reward_delay)
+        delay = delay_of(loop.actor.env_to_module, self._reward_delay)
         if goal.episodes is None:
             # What is handed out ends here. What is played on is the beginning of the next sample.
-            waiting.collect(rollout.recorder)
+            waiting.collect(loop.recorder)
             if delay and waiting.has_running:
-                rollout.play_on(manner, delay)
+                loop.play_on(mode, delay)
         else:
-            waiting.collect_finished(rollout.recorder)
-        waiting.settle(rollout.recorder, rollout.actor.shapers)
+            waiting.collect_finished(loop.recorder)
+        waiting.settle(loop.recorder, loop.actor.shapers)
 
     def _commit(self) -> None:
-        self._rollout.actor.env_to_module.commit()
-        self._rollout.actor.module_to_env.commit()
+        self._loop.actor.env_to_module.commit()
+        self._loop.actor.module_to_env.commit()
 
-    def _handed_out(self, goal: Wanted) -> EpisodeList:
-        rollout, waiting = self._rollout, self._hand_out
+    def _handed_out(self, goal: Goal) -> EpisodeList:
+        loop, waiting = self._loop, self._hand_out
         try:
             if goal.episodes is None:
                 if not self._has_late_rewards:
-                    waiting.collect(rollout.recorder)
+                    waiting.collect(loop.recorder)
                 return waiting.everything()
-            waiting.collect_finished(rollout.recorder)
-            return waiting.these(rollout.order.first(goal.episodes))
+            waiting.collect_finished(loop.recorder)
+            return waiting.these(loop.order.first(goal.episodes))
         finally:
-            if goal.episodes is not None or len(rollout.order):
-                rollout.order.keep_only([*waiting.whole_episodes(), *rollout.whole_episodes()])
-            if len(self._totals) > 2 * rollout.recorder.num_lanes:
+            if goal.episodes is not None or len(loop.order):
+                loop.order.keep_only([*waiting.whole_episodes(), *loop.whole_episodes()])
+            if len(self._totals) > 2 * loop.recorder.num_lanes:
                 # Episodes that were left and never end.
-                self._totals.keep_only([*waiting.ids(), *rollout.running_episodes()])
+                self._totals.keep_only([*waiting.ids(), *loop.running_episodes()])

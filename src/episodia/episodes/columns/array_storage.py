@@ -1,8 +1,9 @@
-"""Items as rows of arrays: owned and growing, or borrowed from someone else's arrays."""
+"""Columns stored as rows of arrays: owned and growing, or borrowed from the arrays of another object."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Any, final
 
 import numpy as np
@@ -11,30 +12,31 @@ from episodia.episodes.columns.storage import Positions, Storage
 from episodia.errors import ShapeError
 from episodia.stacking import holds_exactly, object_array, stack, unstack
 from episodia.trees import as_rows, batch_length, describe, fresh, frozen, is_nested, leaves, map_batch, own, own_all
+from episodia.types import Item
 
 
 @final
 class ArrayStorage(Storage):
     """Items as rows of arrays, one array for each leaf of the nesting.
 
-    `_room` are the arrays that rows are appended to, larger than needed (None while the rows are borrowed). `_alias` is what
-    readers get: the same memory, read-only. `_shared` is true once someone else reads the same rows: they are copied before
-    they are overwritten. Appending needs no copy, because nobody else sees the new rows.
+    `_room` are the arrays that rows are appended to, larger than needed (None while the rows are borrowed). `alias` is what
+    readers get: the same memory, read-only. `_shared` is true once another storage reads the same rows: rows are copied before
+    they are overwritten. Appending needs no copy, because no other reader sees the new rows.
     """
 
-    __slots__ = ("_alias", "_capacity", "_has_objects", "_length", "_room", "_shared")
+    __slots__ = ("_capacity", "_has_objects", "_length", "_room", "_shared", "alias")
 
-    def __init__(self, batch: Any, *, owned: bool) -> None:
-        """Adopt the arrays of `batch`: as our own, or borrowed (then read-only) from someone who will not change them."""
+    def __init__(self, batch: Item, *, owned: bool) -> None:
+        """Adopt the arrays of `batch`: owned, or borrowed (then read-only) from an object that does not change them."""
         self._length = batch_length(batch)
         self._room: Any = batch if owned else None
-        self._alias = map_batch(_read_only, batch) if owned else batch
+        self.alias = map_batch(_read_only, batch) if owned else batch
         self._capacity = self._length if owned else 0
         self._has_objects = _has_objects(batch)
         self._shared = not owned
 
     @classmethod
-    def copied(cls, batch: Any) -> ArrayStorage:
+    def copied(cls, batch: Item) -> ArrayStorage:
         """Return a storage with a private copy of `batch`, arrays or lists that have time as their first axis."""
         return cls(map_batch(_own_column, batch), owned=True)
 
@@ -42,15 +44,8 @@ class ArrayStorage(Storage):
     def in_rows_of(cls, array: np.ndarray, lengths: Iterable[int]) -> list[ArrayStorage]:
         """Return storages that borrow successive rows, as many as `lengths` say, of an array of numbers."""
         array.setflags(write=False)
-        storages, start = [], 0
-        for length in lengths:
-            storage = cls.__new__(cls)
-            storage._length = length
-            storage._alias = array[start : start + length]
-            storage._room, storage._capacity, storage._shared, storage._has_objects = None, 0, True, False
-            storages.append(storage)
-            start += length
-        return storages
+        offsets = accumulate(lengths, initial=0)
+        return [cls(array[start:stop], owned=False) for start, stop in pairwise(offsets)]
 
     def __len__(self) -> int:
         return self._length
@@ -61,7 +56,7 @@ class ArrayStorage(Storage):
         return self.lend(slice(0, self._length))
 
     def item(self, position: int) -> Any:
-        alias = self._alias
+        alias = self.alias
         item = alias[position] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[position], alias)
         return fresh(item) if self._has_objects else item
 
@@ -73,33 +68,33 @@ class ArrayStorage(Storage):
             batch = self.lend(positions)
         else:
             rows = np.array(positions, np.intp)
-            batch = map_batch(lambda leaf: frozen(leaf.take(rows, 0)), self._alias)
+            batch = map_batch(lambda leaf: frozen(leaf.take(rows, 0)), self.alias)
         return map_batch(fresh, batch) if self._has_objects else batch
 
     def lend(self, positions: slice) -> Any:
-        alias = self._alias
+        alias = self.alias
         return alias[positions] if type(alias) is np.ndarray else map_batch(lambda leaf: leaf[positions], alias)
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         item = own(item)
         _check_row(self.arrays, item, "")
         return item
 
-    def push(self, item: Any) -> None:
+    def push(self, item: Item) -> None:
         if not self._length:
-            self._adopt(stack([item], _object_leaves(self._alias)))
+            self._adopt(stack([item], _object_leaves(self.alias)))
             return
         row = self._length
-        if row < self._capacity and type(self._alias) is np.ndarray and _is_like(self._alias, item):
+        if row < self._capacity and type(self.alias) is np.ndarray and _is_like(self.alias, item):
             self._room[row] = item
             self._length = row + 1
             return
-        self._reserve(1, map_batch(_dtype_with, self._alias, item))
+        self._reserve(1, map_batch(_dtype_with, self.alias, item))
         map_batch(lambda leaf, value: leaf.__setitem__(row, value), self._room, item)
         self._length = row + 1
 
-    def admit_all(self, items: Any) -> Any:
-        alias = self._alias
+    def admit_all(self, items: Item) -> Any:
+        alias = self.alias
         if (
             type(items) is type(alias) is np.ndarray
             and items.dtype == alias.dtype
@@ -109,11 +104,11 @@ class ArrayStorage(Storage):
         if isinstance(items, list):
             if not items:
                 return self.batch(slice(0, 0))
-            items = stack(own_all(items), _object_leaves(self._alias))
+            items = stack(own_all(items), _object_leaves(self.alias))
         self._check_rows(items)
         return items
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         count = batch_length(items)
         if not count:
             return
@@ -121,30 +116,30 @@ class ArrayStorage(Storage):
             self._adopt(map_batch(_own_column, items))
             return
         rows = slice(self._length, self._length + count)
-        self._reserve(count, map_batch(_common_dtype, self._alias, items))
+        self._reserve(count, map_batch(_common_dtype, self.alias, items))
         map_batch(lambda leaf, values: leaf.__setitem__(rows, values), self._room, items)
         self._length = rows.stop
 
-    def put(self, position: int, item: Any) -> None:
-        alias = self._alias
+    def put(self, position: int, item: Item) -> None:
+        alias = self.alias
         if type(alias) is np.ndarray and not (self._shared or self._has_objects) and _is_like(alias, item):
             self._room[position] = item
             return
         item = self.admit(item)
-        self._make_writable(map_batch(_dtype_with, self._alias, item))
+        self._make_writable(map_batch(_dtype_with, self.alias, item))
         map_batch(lambda leaf, value: leaf.__setitem__(position, value), self._room, item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         if not positions:
             return
-        batch = stack(own_all(items), _object_leaves(self._alias))
+        batch = stack(own_all(items), _object_leaves(self.alias))
         if sorted(positions) == list(range(self._length)):
             # Nothing of the old column remains, so nothing of it has to fit.
             order = np.argsort(positions)
             self._adopt(map_batch(lambda leaf: leaf[order], batch))
             return
         self._check_rows(batch)
-        self._make_writable(map_batch(_common_dtype, self._alias, batch))
+        self._make_writable(map_batch(_common_dtype, self.alias, batch))
         map_batch(lambda leaf, values: leaf.__setitem__(positions, values), self._room, batch)
 
     def delete(self, position: int) -> None:
@@ -166,21 +161,21 @@ class ArrayStorage(Storage):
         self._settle(batch)
 
     def _settle(self, room: Any) -> None:
-        """Use the arrays `room` from now on, which nobody else has."""
+        """Store in the arrays `room`, which no other object holds."""
         self._room, self._shared = room, False
-        self._alias = map_batch(_read_only, room)
+        self.alias = map_batch(_read_only, room)
         self._has_objects = _has_objects(room)
         self._capacity = len(room) if type(room) is np.ndarray else batch_length(room)
 
     def _reserve(self, count: int, dtypes: Any) -> None:
         """Make room for `count` more rows of `dtypes`: amortised, by doubling."""
         needed = self._length + count
-        if needed > self._capacity or not _same_dtypes(self._alias, dtypes):
+        if needed > self._capacity or not _same_dtypes(self.alias, dtypes):
             self._reallocate(max(needed, 2 * self._length), dtypes)
 
     def _make_writable(self, dtypes: Any) -> None:
-        """See to it that rows can be overwritten with values of `dtypes`, and that nobody else sees it."""
-        if self._shared or not _same_dtypes(self._alias, dtypes):
+        """Copy the rows if other storages read them, or if values of `dtypes` do not fit."""
+        if self._shared or not _same_dtypes(self.alias, dtypes):
             self._reallocate(self._length, dtypes)
 
     def _reallocate(self, capacity: int, dtypes: Any) -> None:
@@ -243,7 +238,7 @@ def _enlarged(column: np.ndarray, capacity: int, dtype: np.dtype[Any]) -> np.nda
 
 
 def _check_row(view: Any, item: Any, path: str) -> None:
-    """Refuse an item that cannot be a further row: another nesting, another shape, or numbers that find no common dtype."""
+    """Reject an item that cannot become a row: its nesting or shape differs, or its numbers have no common dtype."""
     if isinstance(view, dict):
         fits = isinstance(item, dict) and item.keys() == view.keys()
     elif isinstance(view, tuple):
@@ -274,7 +269,7 @@ def _is_row(column: np.ndarray, item: Any, path: str) -> bool:
 
 
 def _check_exact(column: np.ndarray, values: np.ndarray, path: str) -> None:
-    """Refuse numbers that cannot be stored in one dtype with those of `column` without changing one of them."""
+    """Reject numbers that no dtype can hold exactly together with those of `column`."""
     if values.dtype == column.dtype or column.dtype.hasobject:
         return
     common = _common_dtype(column, values)

@@ -1,4 +1,4 @@
-"""What stands where an episode has nothing: before its first step, and after its last item."""
+"""Fills: the items before the first step of an episode and after its last item."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gymnasium import Space, spaces
 from episodia.errors import EpisodeError
 from episodia.spaces import ARRAY_SPACES, filled_array, fitting, map_space
 from episodia.trees import describe, freeze, map_batch
+from episodia.types import Item
 
 
 class _Zeros:
-    """Stands for zeros of whatever dtype a column has; see `ZEROS`."""
+    """Zeros in the dtype of the column; see `ZEROS`."""
 
     def __repr__(self) -> str:
         return "zeros"
@@ -25,7 +26,7 @@ class _Zeros:
         return "ZEROS"
 
 
-# Zeros, empty strings, None for objects: for columns of which no more is known than their dtype.
+# Zeros, empty strings, or None for objects: for columns whose dtype is known and whose space is not.
 ZEROS: Final = _Zeros()
 
 
@@ -45,7 +46,7 @@ class Fills:
             start += len(same)
 
 
-def put(batch: Any, outside: np.ndarray, fill: Any) -> None:
+def put(batch: Item, outside: np.ndarray, fill: Item) -> None:
     """Write `fill` to the places `outside`, bool `[N, K]`, of a batch with leaves `[N, K, ...]`.
 
     Raises:
@@ -80,7 +81,7 @@ def _fitting_item(fill: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> An
     return cast
 
 
-def spread(batch: Any, fill: Any) -> Any:
+def spread(batch: Item, fill: Item) -> Any:
     """Return `fill` for each leaf of `batch`, in its nesting.
 
     Raises:
@@ -125,3 +126,29 @@ def _leaf_near_zero(space: Space[Any]) -> Any:
     if isinstance(space, ARRAY_SPACES):
         return filled_array(tuple(space.shape or ()), np.dtype(space.dtype), 0)
     return "" if isinstance(space, spaces.Text) else None
+
+
+def padded(found: np.ndarray, before: int, after: int, fill: Item) -> np.ndarray:
+    """Return the rows of `found` with rows of `fill` in front and behind, read-only.
+
+    >>> padded(np.array([1, 2]), 1, 2, fill=0)
+    array([0, 1, 2, 0, 0])
+    """
+    count = len(found)
+    padded = np.empty((before + count + after, *found.shape[1:]), found.dtype)
+    value = fitting(fill, found.dtype)
+    # Unlike an assignment, `fill` takes a container as one object.
+    padded[:before].fill(value)
+    padded[before : before + count] = found
+    padded[before + count :].fill(value)
+    padded.setflags(write=False)
+    return padded
+
+
+def filled_like(leaf: Item, fill: Item) -> Any:
+    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
+    if isinstance(leaf, np.ndarray):
+        return filled_array(leaf.shape, leaf.dtype, fill)
+    if isinstance(leaf, (int, float, np.number, np.bool_)):
+        fitting(fill, np.asarray(leaf).dtype)
+    return fill

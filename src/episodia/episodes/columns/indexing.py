@@ -1,16 +1,16 @@
-"""Index translation: what an index into a column with a lookback means, as absolute positions.
+"""Index translation: from an index into a column with a lookback to absolute positions.
 
 A column holds `size` items at the positions `0 .. size - 1`. The first `lookback` of them are the past; index 0 means the
-first item after them. Everything here is pure and knows nothing of how items are stored.
+first item after them. All functions are pure and do not know how items are stored.
 
-Positions may lie outside of `0 .. size - 1`: the reader decides whether they are clipped, filled or refused.
+Positions may lie outside of `0 .. size - 1`: the reader clips, fills or rejects them.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -79,13 +79,13 @@ def positions_of_list(
 
 
 def as_int(index: object) -> int:
-    """Return `index` as a Python int; NumPy integers are welcome, booleans and floats are not."""
+    """Return `index` as a Python int; NumPy integers are accepted, bools and floats are not."""
     if type(index) is int:
         return index
     if isinstance(index, (bool, np.bool_)):
         raise _wrong_type(index)
     try:
-        return operator.index(index)  # type: ignore[arg-type]  # refusing the rest is the point
+        return operator.index(index)  # type: ignore[arg-type]  # all other types are rejected below
     except TypeError:
         raise _wrong_type(index) from None
 
@@ -97,8 +97,8 @@ def as_count(name: str, value: object, where: str) -> int:
     raise EpisodeError(f"{where}: found `{name}={value!r}`, expected a number of steps from 0 up. Pass an int.")
 
 
-def as_flag(flag: Any, name: str = "") -> bool:
-    """Return `flag`, the argument `name`, as a bool; 0, 1 and their NumPy kinds are welcome."""
+def as_flag(flag: object, name: str = "") -> bool:
+    """Return `flag`, the argument `name`, as a bool; 0, 1 and the NumPy forms of these are accepted."""
     if type(flag) is bool:
         return flag
     is_array = isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype.kind in "biu"
@@ -126,7 +126,7 @@ def num_axes(index: object) -> int:
         IndexTypeError: If it does not become an array.
     """
     try:
-        return np.ndim(index)  # type: ignore[arg-type]  # refusing the rest is the point
+        return np.ndim(index)  # type: ignore[arg-type]  # all other types are rejected below
     except (RuntimeError, TypeError, ValueError):
         raise _wrong_type(index) from None
 
@@ -155,9 +155,9 @@ def _wrong_type(index: object) -> IndexTypeError:
 
 
 def clip_slice(key: slice, size: int, lookback: int, negative_is_lookback: bool) -> slice:
-    """Translate a slice into one of positions, cut to `0 .. size - 1` in the way in which Python cuts slices of lists.
+    """Translate a slice into a slice of positions, clipped to `0 .. size - 1` as Python clips slices of lists.
 
-    Returned is a slice without negative bounds.
+    The result has no negative bounds.
 
     >>> clip_slice(slice(-100, 3, 2), size=8, lookback=3, negative_is_lookback=False)
     slice(0, 6, 2)
@@ -194,3 +194,14 @@ def as_slice(positions: range) -> slice:
         return slice(0, 0)
     stop = positions.stop
     return slice(positions.start, stop if stop >= 0 else None, positions.step)
+
+
+def with_int_bounds(key: slice, where: str) -> slice:
+    """Return `key` with Python ints as bounds; reject other bounds, and a step of 0."""
+    try:
+        key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
+    except IndexTypeError as error:
+        raise IndexTypeError(f"{where}: {error}") from error
+    if key.step == 0:
+        raise EpisodeError(f"{where}: found a slice with step 0, expected a step of 1 or more.")
+    return key

@@ -1,9 +1,9 @@
-"""Where the items of one column live: in a list, or (`array_storage.py`) in arrays that it owns and grows, or borrows.
+"""Storage of the items of one column: a list, or (`array_storage.py`) arrays that are owned and grown, or borrowed.
 
-A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. All that is handed out is
-read-only or in containers of its own, so no reader can change what is stored.
+A `LookbackBuffer` knows what indices mean; a storage knows positions only, from 0 to its length. Readers get read-only
+arrays and new containers, so they cannot change stored items.
 
-`admit` checks and copies an item without storing it; `push` stores what was admitted, and fails only for lack of memory.
+`admit` checks and copies an item without storing it; `push` stores an admitted item, and fails only for lack of memory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from episodia.stacking import joined_rows, stack, unstack
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, frozen, own_info, private, private_all
+from episodia.types import Item
 
 # Several places: a slice with bounds within the length, or a list of positions.
 Positions: TypeAlias = slice | list[int]
@@ -31,7 +32,7 @@ class Storage(ABC):
 
     # Whether the items are opaque objects, such as infos, that are never stacked.
     holds_objects: ClassVar[bool] = False
-    # Stores what `admit` returned. Called at every step of every episode: a list's own `append` where that will do.
+    # Stores an item that `admit` returned. Called at every step of every episode, so a list's own `append` where possible.
     push: Callable[[Any], None]
 
     @abstractmethod
@@ -55,19 +56,19 @@ class Storage(ABC):
         """Return the stored items themselves, a list or a batch, for `push_all` of another storage."""
 
     @abstractmethod
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         """Return a private copy of `item` that can be pushed; raise if it does not fit."""
 
     @abstractmethod
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         """Return private copies of `items`, a list or a batch, that can be pushed; raise if one does not fit."""
 
     @abstractmethod
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         """Store what `admit_all` returned, or what a storage that takes the same items lent."""
 
     @abstractmethod
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         """Overwrite one item."""
 
     @abstractmethod
@@ -87,27 +88,27 @@ class Storage(ABC):
 class ListStorage(Storage):
     """Items as they came, of any shape, in a Python list.
 
-    Arrays become read-only when they are first handed out, not when they are stored: most are never read one by one. Arrays
+    Arrays become read-only when they are first read, not when they are stored: most are never read one by one. Arrays
     of one kind that came all at once are copied into one, and become a list when the first of them is read or changed: by
     then, most have been finalized.
 
-    While `alike` is true, all items came one by one, and each was found to be just what the column's space asks for. If these
-    are arrays of one shape (`LookbackBuffer.row_shape`), all items have this shape and its dtype; of others it tells nothing.
-    What comes otherwise is not looked at, and `alike` is false from then on.
+    While `alike` is true, all items came one by one, and each fits the column's space exactly. If these are arrays of one
+    shape (`LookbackBuffer.row_shape`), all items have this shape and its dtype. Items that are added in another way are not
+    checked, and make `alike` false.
     """
 
-    __slots__ = ("_frozen", "_items", "_nested", "alike", "push")
+    __slots__ = ("alike", "nested", "num_frozen", "push", "values")
 
     def __init__(self, items: list[Any] | np.ndarray, *, nested: bool) -> None:
         """Adopt `items`, which must be private copies; `nested` tells whether any of them may be a container.
 
         An array of items must be read-only, and must not be empty.
         """
-        self._items: Any = items
-        self._nested = nested
-        self._frozen = 0  # how many items, from the first on, are read-only
+        self.values: Any = items
+        self.nested = nested
+        self.num_frozen = 0  # how many items, from the first on, are read-only
         self.alike = not len(items)
-        # Called at every step, so without a Python frame of its own.
+        # Called at every step, so it must not need a Python frame.
         self.push = items.append if isinstance(items, list) else self._push_to_list
 
     @classmethod
@@ -122,77 +123,77 @@ class ListStorage(Storage):
         return cls(mine, nested=may_nest(mine))
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.values)
 
     def item(self, position: int) -> Any:
-        if position >= self._frozen:
+        if position >= self.num_frozen:
             self._freeze()
-        return fresh(self._items[position])
+        return fresh(self.values[position])
 
     def items(self, positions: Positions) -> list[Any]:
-        if self._frozen < len(self._items):
+        if self.num_frozen < len(self.values):
             self._freeze()
-        items = self._items[positions] if type(positions) is slice else [self._items[i] for i in positions]
+        items = self.values[positions] if type(positions) is slice else [self.values[i] for i in positions]
         # Read-only arrays leave in lists as they are: a view of each takes thirty times as long as the list itself.
-        return [fresh(item) for item in items] if self._nested else items
+        return [fresh(item) for item in items] if self.nested else items
 
     def _list(self) -> list[Any]:
         """Return the items, from now on in a list."""
-        if type(self._items) is not list:
-            self._items = list(self._items)
-            self.push = self._items.append
-        return self._items
+        if type(self.values) is not list:
+            self.values = list(self.values)
+            self.push = self.values.append
+        return self.values
 
     def _push_to_list(self, item: Any) -> None:
         self._list().append(item)
 
     def _freeze(self) -> None:
-        for item in self._list()[self._frozen :]:
+        for item in self._list()[self.num_frozen :]:
             if type(item) is ndarray:
                 item.setflags(write=False)
-            elif self._nested:
+            elif self.nested:
                 freeze(item)
-        self._frozen = len(self._items)
+        self.num_frozen = len(self.values)
 
     def batch(self, positions: Positions) -> Any:
         return stack(self.items(positions))
 
     def lend(self, positions: slice) -> Any:
-        return self._items[positions]
+        return self.values[positions]
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         kind = type(item)
         if kind in SCALAR_TYPES:
             return item
         if kind is np.ndarray and item.dtype in PLAIN_DTYPES:
             return item.copy()
         item = private(item)
-        if not self._nested:
-            self._nested = may_nest([item])
+        if not self.nested:
+            self.nested = may_nest([item])
         return item
 
     def expect_nested(self) -> None:
-        """Be ready for containers that are pushed without having been admitted here."""
-        self._nested = True
+        """Expect containers that are pushed without `admit`."""
+        self.nested = True
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         return private_all(items if isinstance(items, list) else unstack(items))
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         if not isinstance(items, list):
             items = unstack(items)
         self._list().extend(items)
         self.alike = False
-        self._nested = self._nested or may_nest(items)
+        self.nested = self.nested or may_nest(items)
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
-        items = self._items if type(self._items) is list else self._list()
+        items = self.values if type(self.values) is list else self._list()
         items[position] = item = item.copy() if is_plain else self.admit(item)
         self.alike = False
-        if position == self._frozen - 1:
-            self._frozen = position
-        elif position < self._frozen:
+        if position == self.num_frozen - 1:
+            self.num_frozen = position
+        elif position < self.num_frozen:
             freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
@@ -200,19 +201,19 @@ class ListStorage(Storage):
         self.alike = False
         for position, item in zip(positions, admitted, strict=True):
             mine[position] = item
-            if position < self._frozen:
+            if position < self.num_frozen:
                 freeze(item)
 
     def delete(self, position: int) -> None:
         del self._list()[position]
-        self._frozen -= position < self._frozen
+        self.num_frozen -= position < self.num_frozen
 
     def share(self, positions: slice) -> ListStorage:
-        # Nobody writes into the items themselves, so a new list of them is enough.
-        items = self._items[positions]
-        shared = ListStorage(items if len(items) else [], nested=self._nested)
-        if self._frozen >= len(self._items):
-            shared._frozen = len(shared)
+        # Items are never written into, so a new list of them is enough.
+        items = self.values[positions]
+        shared = ListStorage(items if len(items) else [], nested=self.nested)
+        if self.num_frozen >= len(self.values):
+            shared.num_frozen = len(shared)
         shared.alike = self.alike or shared.alike
         return shared
 
@@ -270,7 +271,7 @@ class ObjectStorage(Storage):
         try:
             if self._are_empty():
                 return list(map(dict.copy, items))
-        except (TypeError, ValueError):  # they are not all dicts
+        except (TypeError, ValueError):  # some are not dicts
             pass
         return list(map(fresh, items))
 
@@ -288,16 +289,16 @@ class ObjectStorage(Storage):
     def lend(self, positions: slice) -> Any:
         return self._items[positions]
 
-    def admit(self, item: Any) -> Any:
+    def admit(self, item: Item) -> Any:
         return own_info(item)
 
-    def admit_all(self, items: Any) -> Any:
+    def admit_all(self, items: Item) -> Any:
         return [own_info(item) for item in items]
 
-    def push_all(self, items: Any) -> None:
+    def push_all(self, items: Item) -> None:
         self._items += items
 
-    def put(self, position: int, item: Any) -> None:
+    def put(self, position: int, item: Item) -> None:
         self._items[position] = own_info(item)
         self._num_empty = min(self._num_empty, position)
 
@@ -318,6 +319,6 @@ def map_infos(copy: Callable[[Any], Any], infos: Sequence[Any]) -> list[Any]:
     try:
         if not any(infos):  # as most are
             return list(map(dict.copy, infos))
-    except (TypeError, ValueError):  # they are not all dicts
+    except (TypeError, ValueError):  # some are not dicts
         pass
     return list(map(copy, infos))

@@ -1,4 +1,4 @@
-"""How buffers and episodes look: one line of text, and a table in notebooks."""
+"""Buffers and episodes as one line of text, and as tables in notebooks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.notebook_html import block, bytes_text, folded_row, row, shortened, table
-from episodia.trees import describe, is_nested, leaves
+from episodia.notebook_html import block, bytes_text, folded_row, row, table
+from episodia.trees import describe, is_nested, leaves, shortened
 
 if TYPE_CHECKING:
     from episodia.episodes.columns.lookback_buffer import LookbackBuffer
@@ -38,7 +38,7 @@ def _items_text(items: Any) -> str:
 
 
 def episode_text(episode: SingleAgentEpisode) -> str:
-    """Return what an episode is in one line."""
+    """Describe an episode in one line."""
     facts = [f"len={len(episode)}"]
     if episode.rewards.lookback:
         facts.append(f"lookback={episode.rewards.lookback}")
@@ -71,7 +71,7 @@ def columns_of(episode: SingleAgentEpisode) -> dict[str, LookbackBuffer]:
 
 
 def episode_html(episode: SingleAgentEpisode) -> str:
-    """Return a table of the columns with what is in them; nested ones are folded, all text from outside is escaped."""
+    """Return a table of the columns and their contents; nested ones are folded, text from users is escaped."""
     shown, size = columns_html(columns_of(episode))
     infos = sum(1 for info in episode.get_infos() if info)
     return block(repr(episode), shown, f"<p>{bytes_text(size)}, {infos} of {len(episode.infos)} infos have content</p>")
@@ -122,7 +122,7 @@ def _facts(leaf: np.ndarray) -> tuple[str, ...]:
 
 
 def episodes_text(episodes: Sequence[Any]) -> str:
-    """Return what a list of episodes is in one line."""
+    """Describe a list of episodes in one line."""
     if not episodes:
         return "EpisodeList(no episodes)"
     steps = sum(len(episode) for episode in episodes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from episodia.episodes.display.episode_tables import columns_html, columns_of
-from episodia.notebook_html import block, bytes_text, folded, row, shortened, table
+from episodia.notebook_html import block, bytes_text, folded, row, table
+from episodia.trees import shortened
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode

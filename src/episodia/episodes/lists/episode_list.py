@@ -1,36 +1,73 @@
-"""Many episodes, and questions about a column of all of them at once."""
+"""Lists of episodes, which return a column of all their episodes at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 from gymnasium import Space
 
-from episodia.columns import Columns
-from episodia.episodes.display import list_plots
+from episodia.columns import DEFAULT_MODULE_ID, Columns
+from episodia.episodes.columns.filling import Fills, put
+from episodia.episodes.columns.indexing import with_int_bounds
+from episodia.episodes.display.episode_plots import plot_list
 from episodia.episodes.display.episode_tables import episodes_html, episodes_text
 from episodia.episodes.lists import gather, list_columns, list_state
-from episodia.episodes.lists.episode_kinds import agents_in, are_multi_agent, listed
-from episodia.episodes.lists.joined_columns import joined, joined_whole
-from episodia.episodes.lists.list_arguments import check_asked, check_name, check_windows, position_in
-from episodia.episodes.lists.list_columns import COMPUTED, STORED, columns_of
-from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, rows_of_ranges, sparse_rows
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID, positions_by_module
+from episodia.episodes.lists.list_columns import (
+    DERIVED,
+    FLAGS,
+    IDS,
+    STORED,
+    check_asked,
+    check_name,
+    check_windows,
+    columns_of,
+    joined,
+    joined_whole,
+    position_in,
+)
+from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
 from episodia.episodes.multi_agent import multi_agent_chunks
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent import single_agent_chunks as chunks
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import ShapeError
-from episodia.trees import frozen
+from episodia.errors import EpisodeError, ShapeError
+from episodia.stacking import object_array
+from episodia.trees import describe, frozen
+from episodia.types import Item
 
-Episode = SingleAgentEpisode | MultiAgentEpisode
+Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+# What a connector works on; in pipelines it is an `EpisodeList`.
+Episodes: TypeAlias = Sequence[Episode]
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # With a default, so that `EpisodeList` alone stands for a list of either kind of episodes.
+    AnyEpisode_co = typing_extensions.TypeVar("AnyEpisode_co", bound=Episode, covariant=True, default=Any)
+else:
+    AnyEpisode_co = TypeVar("AnyEpisode_co", covariant=True)
 
 
-class EpisodeList(Sequence[Any]):
-    """A sequence of episodes (all single-agent, or all multi-agent) that answers for a column of all of them in one go.
+@final
+class _Counts:
+    """Counts of a list that are kept, because its episodes do not change before one of them is read.
+
+    `lengths` are the numbers of steps. `extents` has, by the number of rows after the steps, where the rows of each episode
+    begin, and how many it has.
+    """
+
+    __slots__ = ("extents", "lengths")
+
+    def __init__(self) -> None:
+        self.lengths: np.ndarray | None = None
+        self.extents: dict[int, tuple[np.ndarray, list[int]]] = {}
+
+
+class EpisodeList(Sequence[AnyEpisode_co]):
+    """A sequence of episodes, all single-agent or all multi-agent, that returns a column of all of them at once.
 
     Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
     apart by position, so two chunks of one episode may be in one list. There is a row for each step, as a learner wants
@@ -50,75 +87,89 @@ class EpisodeList(Sequence[Any]):
 
     __slots__ = (
         "_copies_on_access",
+        "_counts",
         "_episodes",
-        "_extents",
         "_group",
         "_handed_out",
-        "_keeps_lengths",
-        "_lengths",
         "_modules",
         "_part_of",
         "is_current",
         "is_multi_agent",
     )
 
-    def __init__(self, episodes: Iterable[Episode] = ()) -> None:
+    def __init__(self, episodes: Iterable[AnyEpisode_co] = ()) -> None:
         """List `episodes`, without copying them.
 
         Raises:
             EpisodeError: If something else than episodes of one kind is among them.
         """
-        self._episodes = listed(episodes)
-        self.is_multi_agent = are_multi_agent(self._episodes)
-        self.is_current = False
-        self._copies_on_access = False
-        self._handed_out: set[int] = set()
-        self._modules: dict[Any, np.ndarray] | None = None
-        self._group: EpisodeList | None = None
-        # Of a group of forks: the list that makes them, and which of its rows these are.
-        self._part_of: tuple[EpisodeList, list[int]] | None = None
-        # What nobody was handed, nobody changes: then lengths are counted once for all columns.
-        self._keeps_lengths = False
-        self._lengths: np.ndarray | None = None
-        self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
+        found = listed(episodes)
+        self._begin(found, is_multi_agent=are_multi_agent(found))
+
+    def _begin(  # noqa: PLR0913  # one argument for each thing that is known of a list
+        self,
+        episodes: list[Any],
+        *,
+        is_multi_agent: bool,
+        is_current: bool = False,
+        copies_on_access: bool = False,
+        counts: _Counts | None = None,
+        handed_out: set[int] | None = None,
+        modules: dict[Any, np.ndarray] | None = None,
+        part_of: tuple[EpisodeList[Any], list[int]] | None = None,
+    ) -> None:
+        """List `episodes` without looking at them.
+
+        Args:
+            episodes: The list to use.
+            is_multi_agent: Of which kind they are.
+            is_current: Whether there is one row for each agent that is to act.
+            copies_on_access: Whether an episode is forked when it is read.
+            counts: Where to keep counts; None to count each time.
+            handed_out: Which episodes have been forked.
+            modules: Which rows belong to which module, if that is known.
+            part_of: Of a group of forks: the list that makes them, and which of its rows these are.
+        """
+        self._episodes = episodes
+        self.is_multi_agent = is_multi_agent
+        self.is_current = is_current
+        self._copies_on_access = copies_on_access
+        self._counts = counts
+        self._handed_out: set[int] = set() if handed_out is None else handed_out
+        self._modules = modules
+        self._part_of = part_of
+        self._group: EpisodeList[Any] | None = None
 
     @classmethod
-    def of(cls, episodes: Iterable[Episode]) -> EpisodeList:
+    def of(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
         """Return `episodes` if it is an `EpisodeList` already, else a list of them."""
         return episodes if isinstance(episodes, EpisodeList) else cls(episodes)
 
     @classmethod
-    def now(cls, episodes: Iterable[Episode]) -> EpisodeList:
+    def now(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
         """Return `episodes` with one row for each agent that is to act, see `current`."""
         made = episodes.current() if isinstance(episodes, EpisodeList) else cls(episodes)
         made.is_current = True
         return made
 
-    def forked(self) -> EpisodeList:
+    def forked(self) -> EpisodeList[AnyEpisode_co]:
         """Return an equal list whose episodes can be changed without changing ours.
 
-        An episode is forked when it is handed out; most never are.
+        An episode is forked when it is read; most never are.
         """
-        forked = self._like(list(self._episodes), self.is_multi_agent)
-        forked._copies_on_access = forked._keeps_lengths = True
-        return forked
+        return self._like(list(self._episodes), self.is_multi_agent, copies_on_access=True, counts=_Counts())
 
-    def current(self) -> EpisodeList:
+    def current(self) -> EpisodeList[AnyEpisode_co]:
         """Return the same episodes with one row for each agent that is to act: the present moment.
 
         In a list of single-agent episodes there is a row for each of them.
         """
-        current = self._like(self._episodes, self.is_multi_agent)
-        current.is_current = True
-        return current
+        return self._like(self._episodes, self.is_multi_agent, is_current=True)
 
-    def _like(self, episodes: list[Any], is_multi_agent: bool) -> EpisodeList:
-        """Return a list of `episodes` with rows as in ours, without looking at them."""
-        made = EpisodeList.__new__(EpisodeList)
-        made._episodes, made.is_multi_agent, made.is_current = episodes, is_multi_agent, self.is_current
-        made._modules = made._group = made._lengths = made._part_of = None
-        made._copies_on_access = made._keeps_lengths = False
-        made._handed_out, made._extents = set(), {}
+    def _like(self, episodes: list[Any], is_multi_agent: bool, **facts: Any) -> EpisodeList[Any]:
+        """Return a list of `episodes` with rows as in ours, without looking at them; for `facts` see `_begin`."""
+        made: EpisodeList[Any] = EpisodeList.__new__(EpisodeList)
+        made._begin(episodes, is_multi_agent=is_multi_agent, **{"is_current": self.is_current, **facts})
         return made
 
     # --- A sequence -------------------------------------------------------------------------------------------------
@@ -127,12 +178,12 @@ class EpisodeList(Sequence[Any]):
         return len(self._episodes)
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> AnyEpisode_co: ...
     @overload
-    def __getitem__(self, index: slice) -> EpisodeList: ...
+    def __getitem__(self, index: slice) -> EpisodeList[AnyEpisode_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            positions = range(len(self))[chunks.with_int_bounds(index, f"list of {len(self)} episodes")]
+            positions = range(len(self))[with_int_bounds(index, f"list of {len(self)} episodes")]
             return self._like([self[position] for position in positions], self.is_multi_agent)
         position = position_in(len(self), index)
         self._fork_part()
@@ -142,14 +193,14 @@ class EpisodeList(Sequence[Any]):
             self._handed_out.add(position)
         return self._episodes[position]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[AnyEpisode_co]:
         if self._copies_on_access:
             return (self[position] for position in range(len(self)))
         self._fork_part()
         return iter(self._episodes)
 
     def _fork_part(self) -> None:
-        """See to it that who gets an episode of a group of forks gets a fork."""
+        """Replace the episodes of a group of forks by forks, before one is read."""
         if self._part_of is not None:
             (whole, positions), self._part_of = self._part_of, None
             rows = whole.agent_episodes
@@ -160,7 +211,7 @@ class EpisodeList(Sequence[Any]):
 
     __hash__ = None  # type: ignore[assignment]  # it compares by content
 
-    def __copy__(self) -> EpisodeList:
+    def __copy__(self) -> EpisodeList[AnyEpisode_co]:
         return self._like(list(self._episodes), self.is_multi_agent)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,7 +227,7 @@ class EpisodeList(Sequence[Any]):
             EpisodeError: If `ax` is something else.
             MissingExtraError: If matplotlib is not installed.
         """
-        return list_plots.plot(self._episodes, ax)
+        return plot_list(self._episodes, ax)
 
     def __repr__(self) -> str:
         return episodes_text(self._episodes)
@@ -209,11 +260,12 @@ class EpisodeList(Sequence[Any]):
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each agent episode: int64 [B]."""
-        if self._lengths is not None and not self._handed_out:
-            return self._lengths
+        counts = None if self._handed_out else self._counts
+        if counts is not None and counts.lengths is not None:
+            return counts.lengths
         lengths = np.array([row.t - row.t_started for row in self._rows()], np.int64)
-        if self._keeps_lengths:
-            self._lengths = frozen(lengths)
+        if counts is not None:
+            counts.lengths = frozen(lengths)
         return lengths
 
     @property
@@ -253,7 +305,7 @@ class EpisodeList(Sequence[Any]):
         """Whether columns are kept apart by module, because the episodes of each may have other spaces."""
         return self.is_multi_agent or len(self.by_module()) > 1
 
-    def groups(self) -> dict[Any, EpisodeList]:
+    def groups(self) -> dict[Any, EpisodeList[SingleAgentEpisode]]:
         """Return the agent episodes of each module as a list of their own."""
         if not self.is_grouped:
             return {next(iter(self.by_module())): self._as_group()}
@@ -262,20 +314,21 @@ class EpisodeList(Sequence[Any]):
             module_id: self._group_of(rows, positions.tolist()) for module_id, positions in self.by_module().items()
         }
 
-    def _group_of(self, rows: list[SingleAgentEpisode], positions: list[int]) -> EpisodeList:
-        group = self._like([rows[position] for position in positions], False)
-        if self._copies_on_access:
-            group._part_of = self, positions
-        return group
+    def _group_of(self, rows: list[SingleAgentEpisode], positions: list[int]) -> EpisodeList[SingleAgentEpisode]:
+        part_of = (self, positions) if self._copies_on_access else None
+        return self._like([rows[position] for position in positions], False, part_of=part_of)
 
-    def _as_group(self) -> EpisodeList:
+    def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
         """Return all episodes as the only group: the same list, so that it sees forks as they are made."""
         if self._group is None:
-            self._group = group = self._like(self._episodes, False)
-            group._modules, group._handed_out = self._modules, self._handed_out
-            group._keeps_lengths, group._lengths, group._extents = self._keeps_lengths, self._lengths, self._extents
-            if self._copies_on_access:
-                group._part_of = self, list(range(len(self)))
+            self._group = self._like(
+                self._episodes,
+                False,
+                modules=self._modules,
+                handed_out=self._handed_out,
+                counts=self._counts,
+                part_of=(self, list(range(len(self)))) if self._copies_on_access else None,
+            )
         return self._group
 
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
@@ -301,7 +354,13 @@ class EpisodeList(Sequence[Any]):
     def has(self, column: str) -> bool:
         """Tell whether every agent episode has `column`."""
         check_name(column)
-        return column in STORED or column in COMPUTED or all(column in row.extra_model_outputs for row in self._rows())
+        return column in STORED or column in DERIVED or all(column in row.extra_model_outputs for row in self._rows())
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with `key`; the first episode with a step decides."""
+        first = next((row for row in self._rows() if len(row)), None)
+        observation = None if first is None else first.get_observations(0)
+        return isinstance(observation, dict) and key in observation
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs, those of all agent episodes together."""
@@ -328,7 +387,7 @@ class EpisodeList(Sequence[Any]):
         if self.is_current and column in (Columns.OBS, Columns.INFOS):
             latest = self.latest(column)
             return Ragged(latest, counted(len(self._rows()) + 1))
-        if column in COMPUTED:
+        if column in DERIVED:
             return self._computed(column)
         rows = self._rows()
         columns = columns_of(rows, column)
@@ -357,16 +416,16 @@ class EpisodeList(Sequence[Any]):
 
     def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
         """Return where the rows of each agent episode begin, and how many it has with `extra` ones after its steps."""
-        known = self._extents.get(extra)
-        if known is not None and not self._handed_out:
-            return known
-        counts = self.lengths + extra
-        found = frozen(offsets_of(counts)), counts.tolist()
-        if self._keeps_lengths:
-            self._extents[extra] = found
+        counts = None if self._handed_out else self._counts
+        if counts is not None and extra in counts.extents:
+            return counts.extents[extra]
+        rows = self.lengths + extra
+        found = frozen(offsets_of(rows)), rows.tolist()
+        if counts is not None:
+            counts.extents[extra] = found
         return found
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.
 
         Before the first step of an episode and after its last item stands `fill`: a value, or `Fills`.
@@ -385,7 +444,7 @@ class EpisodeList(Sequence[Any]):
         stretches = gather.Stretches(past, counts, self.t_started, begins, rows, indices)
         return Ragged(gather.windows(values, stretches, shifts, fill), offsets_of(rows), extra, every)
 
-    def preceding(self, column: str, first: Any) -> Ragged:
+    def preceding(self, column: str, first: Item) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it: a track.
 
         It is what `windows` with the shift -1 gives, with one copy less.
@@ -401,7 +460,91 @@ class EpisodeList(Sequence[Any]):
         columns = columns_of(self._rows(), column)
         return Ragged(list_columns.preceding(columns, counts, self.t_started, first), offsets, 1)
 
+    def computed_windows(
+        self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
+    ) -> Ragged:
+        """Return time steps, flags or ids, which no episode stores, at `shifts` from each row: leaves `[N, K]`; see `windows`.
 
-def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList:
-    episodes = EpisodeList(list_state.unpack(packed))
+        Flags stand at steps, the flag of an episode at its last one. Time steps and ids stand at observations, so there is one
+        more of them, and the present moment has them too. They need no lookback.
+
+        >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0)
+        >>> EpisodeList([walk]).computed_windows("t", shifts=[-1, 0], fills=Fills((-1, -1))).values.tolist()
+        [[-1, 0], [0, 1]]
+        """
+        lengths, extra = self.lengths, 1 if tail and not self.is_current else 0
+        if self.is_current:
+            indices, counts = lengths, np.ones_like(lengths)
+        else:
+            indices, counts = sparse_rows(lengths, extra, every)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        at = indices[:, None] + np.asarray(shifts, np.int64)
+        times = self.t_started[owners][:, None] + at
+        last = lengths[owners][:, None] - (column in FLAGS)
+        values: np.ndarray
+        if column in FLAGS:
+            ended = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
+            values = ended[owners][:, None] & (at == last)
+        elif column == Columns.T:
+            values = times
+        else:
+            ids = object_array([IDS[column](row) for row in self._rows()])
+            values = np.repeat(ids[owners][:, None], len(shifts), axis=1)
+        outside = (times < 0) | (at > last)
+        for part, fill in fills.runs():
+            put(values[:, part], outside[:, part], fill)
+        return Ragged(values, offsets_of(counts), extra, every)
+
+
+def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList[Any]:
+    episodes: EpisodeList[Any] = EpisodeList(list_state.unpack(packed))
     return episodes.current() if is_current else episodes
+
+
+def listed(episodes: Iterable[Any]) -> list[Any]:
+    """Return a new list of `episodes`.
+
+    Raises:
+        EpisodeError: If they are not a collection, such as a single episode.
+    """
+    try:
+        return list(episodes)
+    except TypeError as error:
+        # An array without axes claims to be iterable, too.
+        given: Any = episodes
+        if isinstance(given, Iterable) and not isinstance(given, np.ndarray):  # the iterator itself has failed
+            raise
+        raise EpisodeError(
+            f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."
+        ) from error
+
+
+def _short(stranger: Any) -> str:
+    is_episode = isinstance(stranger, (SingleAgentEpisode, MultiAgentEpisode))
+    return f"the {type(stranger).__name__} {stranger.id_!r}" if is_episode else describe(stranger)
+
+
+def are_multi_agent(episodes: list[Any]) -> bool:
+    """Tell whether `episodes` are multi-agent ones; of no episodes, they are not.
+
+    Raises:
+        EpisodeError: If something else than episodes of one kind is among them.
+    """
+    if set(map(type, episodes)) == {SingleAgentEpisode}:
+        return False
+    kinds = {isinstance(episode, MultiAgentEpisode) for episode in episodes}
+    strangers = [episode for episode in episodes if not isinstance(episode, (SingleAgentEpisode, MultiAgentEpisode))]
+    if strangers or len(kinds) > 1:
+        found = describe(strangers[0]) if strangers else "both single-agent and multi-agent episodes"
+        remedy = "Leave it out." if strangers else "List them apart."
+        raise EpisodeError(f"found {found} in a list of episodes, expected episodes of one kind. {remedy}")
+    return kinds == {True}
+
+
+def agents_in(episodes: list[MultiAgentEpisode], *, to_act: bool) -> list[tuple[int, Any]]:
+    """Return the agents of each multi-agent episode, or those that are to act, after the position of the episode."""
+    found: list[tuple[int, Any]] = []
+    for position, episode in enumerate(episodes):
+        chosen = episode.get_agents_to_act() if to_act else episode.agent_episodes
+        found += [(position, agent) for agent in episode.agent_episodes if agent in chosen]
+    return found

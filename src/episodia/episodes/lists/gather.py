@@ -15,9 +15,10 @@ import numpy as np
 
 from episodia.episodes.columns.filling import Fills, put
 from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
-from episodia.errors import EpisodeIndexError
+from episodia.errors import DroppedHistoryError
 from episodia.spaces import fitting
 from episodia.trees import map_batch
+from episodia.types import Item
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Stretches:
     """Where the items of each episode are in a flat batch, and which rows are asked for; all fields are int64 [B].
 
     `lookbacks` items of the past come first, then `counts` items from index 0 on, which is at time step `t_started`. The
-    result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are no
+    result has `rows` rows for each episode, for its indices from `begins` on; or for `indices`, int64 [N], if they are not
     neighbours.
     """
 
@@ -37,7 +38,7 @@ class Stretches:
     indices: np.ndarray | None = None
 
 
-def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any) -> Any:
+def windows(values: Item, stretches: Stretches, shifts: Sequence[int], fill: Item) -> Any:
     """Return for each row the items at `shifts` from it, a batch with leaves `[N, K, ...]`.
 
     Args:
@@ -55,7 +56,7 @@ def windows(values: Any, stretches: Stretches, shifts: Sequence[int], fill: Any)
     return map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values)
 
 
-def taken(values: Any, positions: np.ndarray, outside: np.ndarray | None, fills: Fills) -> Any:
+def taken(values: Item, positions: np.ndarray, outside: np.ndarray | None, fills: Fills) -> Any:
     """Return the items at `positions`, int64 `[N, K]`, and fills `outside`: one gather for each leaf."""
     found = map_batch(lambda leaf: _items_at(leaf, positions), values)
     if outside is not None:
@@ -91,7 +92,7 @@ def window_positions(stretches: Stretches, shifts: Sequence[int]) -> tuple[np.nd
 def _check_not_dropped(
     positions: np.ndarray, first: np.ndarray, zero: np.ndarray, t_started: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Refuse windows over items that were once there: to fill them would be to guess."""
+    """Reject windows over items that were dropped: to fill them would be to guess."""
     birth = zero - t_started
     dropped = (positions < np.repeat(first, rows)[:, None]) & (positions >= np.repeat(birth, rows)[:, None])
     if dropped.any():
@@ -99,17 +100,6 @@ def _check_not_dropped(
         episode = int(np.searchsorted(np.cumsum(rows), row, side="right"))
         needed = int(zero[episode] - positions[np.repeat(np.arange(len(rows)), rows) == episode].min())
         raise DroppedHistoryError(episode, needed, int(zero[episode] - first[episode]), int(t_started[episode]))
-
-
-class DroppedHistoryError(EpisodeIndexError):
-    """A window reaches further back than the lookback of a chunk, into steps that the episode had."""
-
-    def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
-        super().__init__(
-            f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "
-            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. Cut with "
-            "`cut(len_lookback_buffer=pipeline.lookback)`."
-        )
 
 
 def _gathered(leaf: np.ndarray, positions: np.ndarray, outside: np.ndarray | None, fill: Any) -> np.ndarray:

@@ -1,25 +1,37 @@
-"""The columns of many agent episodes: finding them by name, and what to say about those that are not there."""
+"""The columns of many agent episodes: found by name, joined into one batch, and errors for those that are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import add, attrgetter
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from operator import add, attrgetter, eq
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from gymnasium import Space
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
+from episodia.episodes.columns.array_storage import ArrayStorage
+from episodia.episodes.columns.indexing import as_flag, as_int, as_list
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
-from episodia.episodes.lists.gather import DroppedHistoryError
-from episodia.episodes.lists.joined_columns import joined, joined_latest, joined_with_first
-from episodia.episodes.lists.list_arguments import check_name
+from episodia.episodes.columns.storage import ListStorage
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import EpisodeIndexError, EpisodeKeyError
+from episodia.errors import (
+    DroppedHistoryError,
+    EpisodeError,
+    EpisodeIndexError,
+    EpisodeKeyError,
+    IndexTypeError,
+    NotYetError,
+    ShapeError,
+)
+from episodia.spaces import empty_batch
+from episodia.stacking import joined_rows, object_array, stack
+from episodia.trees import describe, fresh, map_batch
+from episodia.types import Item
 
 Rows = list[SingleAgentEpisode]
 
-# What every episode stores, and how it is reached.
+# The columns that every episode stores, and how to get them.
 STORED: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
     Columns.OBS: attrgetter("observations"),
     Columns.INFOS: attrgetter("infos"),
@@ -27,21 +39,17 @@ STORED: dict[str, Callable[[SingleAgentEpisode], LookbackBuffer]] = {
     Columns.REWARDS: attrgetter("rewards"),
 }
 
-# What is not stored per step.
-COMPUTED = (Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.T)
+# Columns that `flat` computes.
+DERIVED = (Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.T)
 
 _NOTHING = LookbackBuffer()
-
-
-class NotYetError(EpisodeKeyError):
-    """A column was asked for at the present moment that only the next step will add."""
 
 
 def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:
     """Return a stored column, or an extra model output, of each episode.
 
     Raises:
-        EpisodeKeyError: If an episode does not have it, unless it has no step yet, and others have it.
+        EpisodeKeyError: If an episode with steps does not have it, or no episode has it.
     """
     check_name(column)
     if column in STORED:
@@ -56,7 +64,7 @@ def columns_of(rows: Rows, column: str) -> list[LookbackBuffer]:
         missing = missing or rows[0]
         raise EpisodeKeyError(
             f"episode {missing.id_!r}: found no column {column!r}, expected it in all {len(rows)} episodes. It has "
-            f"{sorted([*STORED, *COMPUTED, *missing.extra_model_outputs], key=str)}."
+            f"{sorted([*STORED, *DERIVED, *missing.extra_model_outputs], key=str)}."
         ) from None
 
 
@@ -93,7 +101,7 @@ def not_yet(column: str) -> NotYetError:
 
 
 def check_started(rows: Rows, column: str, columns: list[LookbackBuffer]) -> None:
-    """Refuse episodes that have no item in a column of observations or infos.
+    """Reject episodes without an item in a column of observations or infos.
 
     Raises:
         EpisodeIndexError: If there is such an episode.
@@ -112,7 +120,7 @@ def space_of(rows: Rows, column: str) -> Space[Any] | None:
     return spaces.get(column)
 
 
-def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.ndarray, first: Any) -> Any:
+def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.ndarray, first: Item) -> Any:
     """Return the item before each of `counts` steps of each column, one after another; `first` before an episode's first.
 
     Raises:
@@ -125,7 +133,7 @@ def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.nd
 
 
 def check_kept(lookbacks: np.ndarray, t_started: np.ndarray) -> None:
-    """Refuse chunks that begin in the middle of an episode and know nothing of the step before.
+    """Reject chunks that begin in the middle of an episode and do not have the step before.
 
     Raises:
         DroppedHistoryError: If there is such a chunk.
@@ -177,3 +185,226 @@ def at_ends(flags: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     ended = flags & (offsets[1:] > offsets[:-1])
     flat[offsets[1:][ended] - 1] = True
     return flat
+
+
+def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> Any:
+    """Return the items of each column from its start to its stop, positions with the lookback counted, as one batch."""
+    parts = _parts(columns, starts, stops)
+    if not parts:
+        return np.empty(0)
+    kinds = set(map(type, parts))
+    if kinds == {list}:
+        return _from_items([item for part in parts for item in part], columns[0])
+    if list in kinds:
+        parts = [_from_items(part, columns[0]) if type(part) is list else part for part in parts]
+    if list(starts) == list(stops):
+        return parts[0]
+    if any(map(eq, starts, stops)):
+        # Columns without items need not know of what kind they would be.
+        parts = [part for part, start, stop in zip(parts, starts, stops, strict=True) if start < stop]
+    return _concatenated(parts)
+
+
+def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
+    """Return all items of each column as one batch, if these are arrays of just so many rows; None if they are not.
+
+    Most columns are like this, and they are joined for each batch, so nothing is done twice. A column that stores no
+    more than it is asked for has no lookback.
+    """
+    storages = [column.storage for column in columns]
+    if set(map(type, storages)) != {ArrayStorage}:
+        return None
+    arrays = [storage.alias for storage in cast(list[ArrayStorage], storages)]
+    if set(map(type, arrays)) != {np.ndarray} or list(map(len, arrays)) != counts or 0 in counts:
+        return None
+    return _concatenated(arrays)
+
+
+def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:
+    """Return what `joined` does, with the item `first` in front of each column whose start is -1."""
+    parts = _parts(columns, [max(start, 0) for start in starts], stops)
+    parts = [_from_items(part, columns[0]) if type(part) is list and part else part for part in parts]
+    batches = [part for part in parts if type(part) is not list]
+
+    def joined_leaves(item: Any, *leaves: np.ndarray) -> np.ndarray:
+        row = np.asarray(item, leaves[0].dtype)[None] if leaves else np.asarray(item)[None]
+        found = iter(leaves)
+        pieces = [
+            piece
+            for part, start in zip(parts, starts, strict=True)
+            for piece in (
+                *((row,) if start < 0 else ()),
+                *(() if type(part) is list else (next(found),)),
+            )
+        ]
+        return np.concatenate(pieces) if pieces else np.empty((0, *row.shape[1:]), row.dtype)
+
+    return map_batch(joined_leaves, first, *batches)
+
+
+def _parts(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    """Return the stored items of each column themselves, lists or batches."""
+    # Straight from the storages: this is done for each column of each episode of each batch.
+    storages = [column.storage for column in columns]
+    if set(map(type, storages)) == {ArrayStorage}:
+        arrays = [storage.alias for storage in cast(list[ArrayStorage], storages)]
+        if set(map(type, arrays)) == {np.ndarray}:
+            return [array[start:stop] for array, start, stop in zip(arrays, starts, stops, strict=True)]
+    return [storage.lend(slice(start, stop)) for storage, start, stop in zip(storages, starts, stops, strict=True)]
+
+
+def joined_latest(columns: Sequence[LookbackBuffer]) -> Any:
+    """Return the last item of each column, as one batch."""
+    if not columns:
+        return np.empty(0)
+    rows = _latest_rows(columns)
+    return _from_items(_latest_items(columns), columns[0]) if rows is None else rows
+
+
+def _latest_rows(columns: Sequence[LookbackBuffer]) -> Any:
+    """Return the last items if all are known to be arrays of one space, as they are while episodes run; else None.
+
+    A module acts on them at every step, so each column is checked once, and items are not checked.
+    """
+    space, items = columns[0].space, []
+    if columns[0].row_shape is None:
+        return None
+    for column in columns:
+        storage = column.storage
+        if type(storage) is not ListStorage or not storage.alike or column.space is not space:
+            return None
+        items.append(storage.values[-1])
+    return joined_rows(items, alike=True)
+
+
+def _latest_items(columns: Sequence[LookbackBuffer]) -> list[Any]:
+    storages = [column.storage for column in columns]
+    if set(map(type, storages)) == {ListStorage}:
+        lists = cast(list[ListStorage], storages)
+        if {storage.nested for storage in lists} == {False}:
+            # As they are stored: a batch is made of copies.
+            return [storage.values[-1] for storage in lists]
+    return [column.get(-1) for column in columns]
+
+
+def _from_items(items: list[Any], like: LookbackBuffer) -> Any:
+    if like.holds_objects:
+        return object_array([fresh(item) for item in items])
+    if not items:
+        return np.empty(0) if like.space is None else empty_batch(like.space)
+    return stack(items, like.object_leaves)
+
+
+def _concatenated(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        if type(parts[0]) is np.ndarray:
+            return np.concatenate(parts)
+        return map_batch(lambda *leaves: np.concatenate(leaves), *parts)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        unlike = next((part for part in parts if describe_row(part) != describe_row(parts[0])), parts[-1])
+        raise ShapeError(
+            f"found episodes whose items do not fit together: rows of {describe_row(parts[0])} and of {describe_row(unlike)}. "
+            "Expected one nesting and one shape in all episodes of a list. List them apart, or map them to other modules."
+        ) from error
+
+
+def describe_row(part: Item) -> str:
+    """Return what one row of a batch looks like."""
+    return describe(map_batch(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), part))
+
+
+IDS: dict[str, Callable[[SingleAgentEpisode], Any]] = {
+    Columns.EPS_ID: lambda row: row.id_ if row.multi_agent_episode_id is None else row.multi_agent_episode_id,
+    Columns.AGENT_ID: lambda row: row.agent_id,
+    Columns.MODULE_ID: lambda row: DEFAULT_MODULE_ID if row.module_id is None else row.module_id,
+}
+
+FLAGS = frozenset({Columns.TERMINATEDS, Columns.TRUNCATEDS})
+
+# Columns that episodes do not store, because they follow from ids, flags and time steps.
+COMPUTED = frozenset({Columns.T, *FLAGS, *IDS})
+
+
+_FARTHEST = 2**31
+
+
+def check_name(column: Hashable) -> None:
+    """Reject an object that cannot be the name of a column.
+
+    Raises:
+        EpisodeKeyError: If it cannot be looked up.
+    """
+    if type(column) is str:
+        return
+    # A tuple is hashable only if all its entries are.
+    given: Any = column
+    if not isinstance(given, Hashable) or isinstance(given, (tuple, frozenset)):
+        raise EpisodeKeyError(
+            f"found {describe(column)} as the name of a column, expected a string. Pass one of `Columns`, or the name of an "
+            "extra model output."
+        )
+
+
+def position_in(count: int, index: SupportsIndex) -> int:
+    """Return the position of the episode at `index` in a list of `count`.
+
+    Raises:
+        EpisodeIndexError: If it is out of range.
+    """
+    try:
+        return range(count)[index]
+    except IndexError:
+        raise EpisodeIndexError(
+            f"found the index {index}, expected one within the {count} episodes of this list."
+        ) from None
+    except TypeError:
+        raise IndexTypeError(f"found the index {describe(index)}, expected an int or a slice.") from None
+
+
+def check_asked(column: Hashable, tail: object) -> None:
+    """Reject a wrong name or flag.
+
+    Raises:
+        EpisodeKeyError: If `column` is not a name.
+        EpisodeError: If `tail` is not a flag.
+    """
+    check_name(column)
+    if tail is not False and tail is not True:
+        as_flag(tail, "tail")
+
+
+def check_windows(column: Hashable, shifts: object, tail: object, every: object) -> None:
+    """Reject wrong arguments of windows.
+
+    Raises:
+        EpisodeKeyError: If `column` is not a name.
+        EpisodeError: If `tail` is not a flag, or `every` is not a number of steps.
+        IndexTypeError: If `shifts` is not a list of integers.
+    """
+    check_asked(column, tail)
+    if type(every) is not int or not 1 <= every < _FARTHEST:
+        _check_every(every)
+    if type(shifts) is not range:
+        _check_shifts(shifts)
+
+
+def _check_every(every: Any) -> None:
+    is_whole = isinstance(every, (int, np.integer)) and not isinstance(every, bool)
+    if not is_whole or not 1 <= every < _FARTHEST:
+        raise EpisodeError(f"found `every={describe(every)}`, expected a number of steps from 1 up. Pass an int.")
+
+
+def _check_shifts(shifts: Any) -> None:
+    """Reject shifts that are not integers, or longer than any episode."""
+    try:
+        given: Any = shifts if type(shifts) is list else as_list(shifts)
+        far = [shift for shift in given if not -_FARTHEST < as_int(shift) < _FARTHEST]
+    except IndexTypeError as error:
+        raise IndexTypeError(
+            f"found `shifts={describe(shifts)}`, expected a list of integers, such as [-1, 0]: how many steps from each row. "
+            f"({error})"
+        ) from None
+    if far:
+        raise EpisodeError(f"found the shift {far[0]}, expected one within the length of an episode.")

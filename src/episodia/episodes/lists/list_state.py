@@ -1,7 +1,7 @@
 """Lists of episodes for pickling: each column of all episodes as one flat array with offsets, each field as one list.
 
-Episodes of a recorder are views on blocks that hold many more steps, and a pickle for each episode would say the same things
-again and again. What is shipped are the rows that the episodes have, their lookbacks included, and nothing of the blocks.
+Episodes of a recorder are views on blocks that hold many more steps, and a pickle of each episode would repeat
+the same fields. The state holds the rows of the episodes, their lookbacks included, and nothing else of the blocks.
 The arrays are contiguous, so that protocol 5 moves them out of band.
 """
 
@@ -19,8 +19,7 @@ from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent import single_agent_state as episode_state
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.trees import freeze, leaves, map_batch
-
-State = dict[str, Any]
+from episodia.types import State
 
 _COLUMNS = ("observations", "actions", "rewards", "infos")
 _EXTRAS = "extra_model_outputs"
@@ -36,7 +35,7 @@ def pack(episodes: Sequence[Any]) -> State:
         elif type(episode) is MultiAgentEpisode:
             packed.append(_without_rows(multi_agent_state.compact_state(episode), rows))
         else:
-            packed.append(episode)  # of a subclass, which may have more to say
+            packed.append(episode)  # of a subclass, which may have more fields
     # A list of single-agent episodes is its table.
     return {"rows": _table(rows), "episodes": None if packed == list(range(len(rows))) else packed}
 
@@ -126,7 +125,7 @@ def _unpacked_field(field: tuple[str, Any], count: int) -> list[Any]:
 
 
 def _packed_column(columns: list[State]) -> list[State]:
-    """Return one entry for all rows whose arrays fit together; what is no array is listed."""
+    """Return one entry for all rows whose arrays fit together; columns without arrays are listed."""
     groups: dict[Any, list[int]] = {}
     for row, column in enumerate(columns):
         groups.setdefault(_signature(column), []).append(row)

@@ -19,7 +19,7 @@ _LAST = slice(-1, None)
 
 
 @final
-class LiveAgents(EpisodeList):
+class LiveAgents(EpisodeList[MultiAgentEpisode]):
     """Multi-agent episodes at the present moment; see `EpisodeList.current`.
 
     Who is to act, and for which module, is worked out once. In most environments the same agents act again and again: as
@@ -69,7 +69,7 @@ class LiveAgents(EpisodeList):
         """Return for each module the position of the episode, and the agent, of each of its rows."""
         return self._by_module
 
-    def current(self) -> EpisodeList:
+    def current(self) -> EpisodeList[MultiAgentEpisode]:
         """Return this list, which speaks of the present moment anyway."""
         return self
 
@@ -80,7 +80,7 @@ class LiveAgents(EpisodeList):
     def _rows(self) -> list[SingleAgentEpisode]:
         return self._own_rows
 
-    def groups(self) -> dict[Any, EpisodeList]:
+    def groups(self) -> dict[Any, EpisodeList[SingleAgentEpisode]]:
         """Return the agents of each module as a list of their own."""
         return {**self._live_groups}
 
@@ -95,7 +95,7 @@ class LiveAgents(EpisodeList):
 
 
 @final
-class LiveRows(EpisodeList):
+class LiveRows(EpisodeList[SingleAgentEpisode]):
     """The agents of one module at the present moment.
 
     Attributes:
@@ -112,7 +112,7 @@ class LiveRows(EpisodeList):
         self._offsets = np.arange(len(rows) + 1)
         self.shown: np.ndarray | None = None
 
-    def current(self) -> EpisodeList:
+    def current(self) -> EpisodeList[SingleAgentEpisode]:
         """Return this list, which speaks of the present moment anyway."""
         return self
 
@@ -128,7 +128,7 @@ class LiveRows(EpisodeList):
             return Ragged(self.shown, self._offsets)
         if column == Columns.OBS:
             rows = self._episodes
-            storages = [row.observations._storage for row in rows]
+            storages = [row.observations.storage for row in rows]
             if storages and set(map(type, storages)) == {ListStorage}:
                 # Straight from the storages: this is done for each agent at each step.
                 items = [storage.lend(_LAST)[0] for storage in storages]

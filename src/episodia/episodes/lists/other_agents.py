@@ -12,7 +12,7 @@ from episodia.columns import Columns
 from episodia.episodes.columns.filling import Fills
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.gather import taken
-from episodia.episodes.lists.joined_columns import joined
+from episodia.episodes.lists.list_columns import joined
 from episodia.episodes.lists.ragged import Ragged, offsets_of, sparse_rows
 from episodia.episodes.multi_agent.agent_history import AgentHistory, joined_items, observation_env_steps
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode

@@ -8,9 +8,11 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.errors import ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
+from episodia.types import Item
 
 
 @final
@@ -18,13 +20,13 @@ class Ragged:
     """Rows of several stretches, each as long as its episode, in one flat batch.
 
     A *track* (`tail=1`) keeps one row more for each stretch: the one after the last step, such as the last of an episode's
-    T + 1 observations. It is out of sight of whoever asks for steps, but `map` treats it like all others, so a value can be
+    T + 1 observations. It is not one of the steps, but `map` treats it like all rows, so a value can be
     bootstrapped from it without an artificial time step.
 
     A *sparse* column (`every=n`) has a row only for the steps 0, n, 2n, ... of each stretch, and its tail: one for each
     sequence of n steps that a recurrent module learns from.
 
-    Leaves are NumPy arrays or tensors. They belong to whoever made them: nothing here writes into them.
+    Leaves are NumPy arrays or tensors. A `Ragged` never writes into them.
 
     >>> column = Ragged(np.array([10, 11, 12, 20, 21]), np.array([0, 3, 5]), tail=1)
     >>> len(column), column.lengths.tolist(), column.items()
@@ -35,7 +37,7 @@ class Ragged:
 
     __slots__ = ("every", "offsets", "tail", "values")
 
-    def __init__(self, values: Any, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
+    def __init__(self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
         """Adopt `values`, a batch of N rows.
 
         Args:
@@ -88,7 +90,7 @@ class Ragged:
         """Return a column with `function` applied to each leaf as a whole; tails are treated like all rows."""
         return Ragged(map_batch(function, self.values), self.offsets, self.tail, self.every)
 
-    def with_values(self, values: Any) -> Ragged:
+    def with_values(self, values: Item) -> Ragged:
         """Return a column of other `values` in the same rows."""
         return Ragged(values, self.offsets, self.tail, self.every)
 
@@ -146,7 +148,7 @@ def _as_array(leaf: Any) -> np.ndarray:
     return leaf if isinstance(leaf, np.ndarray) else object_array(list(leaf))
 
 
-def offsets_of(lengths: Any) -> np.ndarray:
+def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return where each stretch begins, and where the last one ends.
 
     >>> offsets_of([2, 0, 3]).tolist()
@@ -159,7 +161,7 @@ def offsets_of(lengths: Any) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def counted(count: int) -> np.ndarray:
-    """Return 0, 1, 2, ... up to `count`, which is left out: one array for all who ask, so nobody can write into it.
+    """Return 0, 1, 2, ... up to `count`, which is left out: one shared, read-only array.
 
     >>> counted(3)
     array([0, 1, 2])
@@ -190,3 +192,21 @@ def rows_of_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     before = offsets_of(counts)
     rows: np.ndarray = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
     return rows
+
+
+def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
+    """Return the positions of each id, in the order in which ids come up; None stands for the default module.
+
+    >>> positions_by_module(["left", None, "left"])
+    {'left': array([0, 2]), 'default_policy': array([1])}
+    """
+    if len(set(module_ids)) == 1:
+        return {_name(module_ids[0]): counted(len(module_ids))}
+    positions: dict[Any, list[int]] = {}
+    for position, name in enumerate(map(_name, module_ids)):
+        positions.setdefault(name, []).append(position)
+    return {name: np.array(rows, np.int64) for name, rows in positions.items()}
+
+
+def _name(module_id: Any) -> Any:
+    return DEFAULT_MODULE_ID if module_id is None else module_id

@@ -1,4 +1,4 @@
-"""What a recorder has handed out, as a list that reads columns from the block and makes episodes when asked for them."""
+"""The list that a recorder returns: columns are read from the block, and episodes are made when one is read."""
 
 from __future__ import annotations
 
@@ -9,58 +9,57 @@ from weakref import ref
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Dict
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import gather
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.episodes.lists.list_arguments import check_asked, check_name, check_windows
-from episodia.episodes.lists.list_columns import check_kept
+from episodia.episodes.lists.list_columns import check_asked, check_kept, check_name, check_windows
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
-from episodia.episodes.recorder.recorded_episode import Layout, Prepared, handed_out
-from episodia.episodes.recorder.recorder_columns import RecorderColumn
+from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.trees import fresh, frozen, map_batch
+from episodia.types import Item
 
 _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
 
 
 @final
-class RecordedList(EpisodeList):
-    """Chunks that a recorder handed out together.
+class RecordedList(EpisodeList[SingleAgentEpisode]):
+    """Chunks that a recorder returned together.
 
-    To make an episode of a chunk costs some twenty microseconds, which is as much as many of its steps. So that happens when
-    somebody asks for an episode, and for all of them. Until then nobody can have changed one, and whole columns are taken
-    from the block in one gather; afterwards this is a list of episodes like any other.
+    Making an episode of a chunk takes about ten microseconds, as long as many of its steps. All episodes are made when the
+    first one is read. Until then they cannot have changed, and whole columns are taken from the block in one gather;
+    afterwards this is a list of episodes like any other.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "_held", "_layout", "_listed", "_origin", "_places", "_storages")
+    __slots__ = ("__weakref__", "_listed", "_origin", "_recording", "_storages")
 
-    def __init__(self, chunks: list[Chunk], layout: Layout, storages: list[Prepared]) -> None:
-        """Adopt what a recorder hands out: chunks that it will not go on with, and what cannot be read from their block."""
-        self._listed: list[Any] | None = []
-        super().__init__()
-        self._chunks = chunks
-        self._layout = layout
-        self._storages = storages
-        self._listed = None
-        self._origin: RecordedList | None = None
-        self._places = _Places(chunks)
-        self._modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
-        blocks = {chunk.block for chunk in chunks}
-        # A block is used again when nobody holds its arrays; views on them come only with the episodes.
-        self._held = [array for block in blocks for array in block.arrays()]
-        # Episodes that somebody has already, or that cannot be read from one block, cannot wait.
-        if len(blocks) > 1 or any(storages) or any(chunk.episode is not None for chunk in chunks):
+    def __init__(self, chunks: list[Chunk], layout: RecorderLayout, storages: list[Prepared]) -> None:
+        """Adopt chunks that the recorder has finished, and the columns that cannot be read from their block."""
+        recording = _Recording(chunks, layout)
+        self._open(recording, storages, None)
+        # Episodes that users have already, or that cannot be read from one block, are made at once.
+        if recording.num_blocks > 1 or any(storages) or any(chunk.episode is not None for chunk in chunks):
             self.list_episodes()
         this = ref(self)
         for chunk in chunks:
             chunk.handed_to = this
 
+    def _open(self, recording: _Recording, storages: list[Prepared], origin: RecordedList | None) -> None:
+        """Read from `recording`; `origin` is the list whose episodes are forked when ours are read."""
+        self._recording = recording
+        self._storages = storages
+        self._origin = origin
+        self._listed: list[SingleAgentEpisode] | None = None
+        self._begin([], is_multi_agent=False, copies_on_access=origin is not None, modules=recording.modules)
+
     @property
     def is_untouched(self) -> bool:
-        """Whether nobody has asked for an episode yet."""
+        """Whether no episode has been read yet."""
         return self._listed is None and (self._origin is None or self._origin.is_untouched)
 
     @property
@@ -69,38 +68,38 @@ class RecordedList(EpisodeList):
 
     @_episodes.setter
     def _episodes(self, episodes: list[Any]) -> None:
-        """Ignore what the constructor of the base lists: episodes are made of chunks."""
+        """Ignore what the base lists: episodes are made of chunks."""
 
     def list_episodes(self) -> list[Any]:
         """Make all episodes now, if that has not happened, and return them."""
         if self._listed is not None:
             return self._listed
         if self._origin is not None:
-            self._listed = list(self._origin._episodes)
+            self._listed = list(self._origin.list_episodes())
         else:
-            pairs = zip(self._chunks, self._storages, strict=True)
-            self._listed = [handed_out(chunk, self._layout, storages) for chunk, storages in pairs]
+            pairs = zip(self._recording.chunks, self._storages, strict=True)
+            self._listed = [handed_out(chunk, self._recording.layout, storages) for chunk, storages in pairs]
         # From now on the episodes hold what they need of the blocks.
-        self._chunks, self._storages, self._held, self._places = [], [], [], _Places(())
+        self._recording, self._storages = _Recording([], self._recording.layout), []
         return self._listed
 
-    def __len__(self) -> int:
-        return len(self._chunks if self._listed is None else self._listed)
+    def untouched_chunks(self) -> list[Chunk] | None:
+        """Return the chunks that episodes will be made of; None if they have been made."""
+        return self._recording.chunks if self.is_untouched else None
 
-    def forked(self) -> EpisodeList:
+    def __len__(self) -> int:
+        return len(self._recording.chunks if self._listed is None else self._listed)
+
+    def forked(self) -> EpisodeList[SingleAgentEpisode]:
         """Return an equal list whose episodes can be changed without changing ours."""
         if not self.is_untouched:
             return super().forked()
         forked = RecordedList.__new__(RecordedList)
-        forked._listed = []
-        EpisodeList.__init__(forked)
-        forked._chunks, forked._layout, forked._storages, forked._held = self._chunks, self._layout, [], self._held
-        forked._listed, forked._origin, forked._modules, forked._places = None, self, self._modules, self._places
-        forked._copies_on_access = True
+        forked._open(self._recording, [], self)
         return forked
 
-    def _as_group(self) -> EpisodeList:
-        # Also after an episode was asked for: this list sees forks as they are made.
+    def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
+        # Also after an episode was read: this list sees forks as they are made.
         return self
 
     # --- Answers without episodes -----------------------------------------------------------------------------------
@@ -108,60 +107,70 @@ class RecordedList(EpisodeList):
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each episode: int64 [B]."""
-        return self._places.lengths if self.is_untouched else super().lengths
+        return self._recording.places.lengths if self.is_untouched else super().lengths
 
     @property
     def t_started(self) -> np.ndarray:
         """The time step of each episode's first step: int64 [B]."""
         if not self.is_untouched:
             return super().t_started
-        return np.array([chunk.t_started for chunk in self._chunks], np.int64)
+        return np.array([chunk.t_started for chunk in self._recording.chunks], np.int64)
 
     @property
     def is_terminated(self) -> np.ndarray:
         """Which episodes are terminated: bool [B]."""
         if not self.is_untouched:
             return super().is_terminated
-        return np.array([chunk.is_terminated for chunk in self._chunks], np.bool_)
+        return np.array([chunk.is_terminated for chunk in self._recording.chunks], np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
         """Which episodes are truncated: bool [B]."""
         if not self.is_untouched:
             return super().is_truncated
-        return np.array([chunk.is_truncated for chunk in self._chunks], np.bool_)
+        return np.array([chunk.is_truncated for chunk in self._recording.chunks], np.bool_)
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with `key`."""
+        if not self.is_untouched:
+            return super().has_in_observations(key)
+        space = self._recording.layout.observation_space
+        return isinstance(space, Dict) and key in space.spaces
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs."""
-        return list(self._layout.extras) if self.is_untouched else super().extra_columns()
+        return list(self._recording.layout.extras) if self.is_untouched else super().extra_columns()
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all episodes, one after another; see `EpisodeList.flat`."""
         check_asked(column, tail)
         if not self._is_in_block(column):
             return super().flat(column, tail=tail)
-        found = self._layout.column(column)
-        leaves = self._chunks[0].block.leaves(found)
-        rows = self._places.rows(int(tail))
+        found = self._recording.layout.column(column)
+        leaves = self._recording.chunks[0].block.leaves(found)
+        rows = self._recording.places.rows(int(tail))
         return Ragged(_taken(found, leaves, rows), self._extent(int(tail))[0], int(tail))
 
     def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
-        return self._places.extent(extra) if self.is_untouched else super()._extent(extra)
+        return self._recording.places.extent(extra) if self.is_untouched else super()._extent(extra)
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
         check_name(column)
         if not self.is_untouched:
             return super().space_of(column)
-        return {Columns.OBS: self._layout.observation_space, Columns.ACTIONS: self._layout.action_space}.get(column)
+        return {
+            Columns.OBS: self._recording.layout.observation_space,
+            Columns.ACTIONS: self._recording.layout.action_space,
+        }.get(column)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
         check_windows(column, shifts, tail, every)
         if not self._is_in_block(column):
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
-        found, places = self._layout.column(column), self._places
-        lengths, lookbacks = places.lengths, places.lookbacks(self._layout.column(column))
+        found, places = self._recording.layout.column(column), self._recording.places
+        lengths, lookbacks = places.lengths, places.lookbacks(self._recording.layout.column(column))
         indices, counts = sparse_rows(lengths, int(tail), every) if every > 1 else (None, lengths + int(tail))
         stretches = gather.Stretches(
             lookbacks=lookbacks,
@@ -172,19 +181,21 @@ class RecordedList(EpisodeList):
             indices=indices,
         )
         rows = rows_of_ranges(places.zeros - lookbacks, lookbacks + stretches.counts)
-        values = gather.windows(_taken(found, self._chunks[0].block.leaves(found), rows), stretches, shifts, fill)
+        values = gather.windows(
+            _taken(found, self._recording.chunks[0].block.leaves(found), rows), stretches, shifts, fill
+        )
         return Ragged(values, offsets_of(counts), int(tail), every)
 
-    def preceding(self, column: str, first: Any) -> Ragged:
+    def preceding(self, column: str, first: Item) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
         check_name(column)
         if not self._is_in_block(column):
             return super().preceding(column, first)
-        found, offsets = self._layout.column(column), self._extent(1)[0]
-        lookbacks = self._places.lookbacks(found)
+        found, offsets = self._recording.layout.column(column), self._extent(1)[0]
+        lookbacks = self._recording.places.lookbacks(found)
         check_kept(lookbacks, self.t_started)
-        # Where there is no step before, this is another lane's row, and overwritten.
-        taken = _taken(found, self._chunks[0].block.leaves(found), self._places.rows(1) - 1)
+        # Without a step before, this is a row of another lane, and is overwritten below.
+        taken = _taken(found, self._recording.chunks[0].block.leaves(found), self._recording.places.rows(1) - 1)
         begins = offsets[:-1][lookbacks == 0]
         map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
         return Ragged(taken, offsets, 1)
@@ -194,15 +205,32 @@ class RecordedList(EpisodeList):
         """How many steps before its first one each episode keeps: int64 [B]."""
         if not self.is_untouched:
             return super().lookbacks
-        return np.array([chunk.lookback for chunk in self._chunks], np.int64)
+        return np.array([chunk.lookback for chunk in self._recording.chunks], np.int64)
 
     def _is_in_block(self, column: str) -> bool:
-        return self.is_untouched and (column in _IN_BLOCK or column in self._layout.extras)
+        return self.is_untouched and (column in _IN_BLOCK or column in self._recording.layout.extras)
+
+
+@final
+class _Recording:
+    """The chunks that a recorder returned, shared by their list and its forks."""
+
+    __slots__ = ("_held", "chunks", "layout", "modules", "num_blocks", "places")
+
+    def __init__(self, chunks: list[Chunk], layout: RecorderLayout) -> None:
+        self.chunks = chunks
+        self.layout = layout
+        self.places = _Places(chunks)
+        self.modules = {DEFAULT_MODULE_ID: np.arange(len(chunks))}
+        blocks = {chunk.block for chunk in chunks}
+        self.num_blocks = len(blocks)
+        # A block is reused when its arrays have no readers; views on them are made with the episodes only.
+        self._held = [array for block in blocks for array in block.arrays()]
 
 
 @final
 class _Places:
-    """Where chunks that a recorder has handed out are in their block, counted once for all columns.
+    """The places of chunks in their block, counted once for all columns.
 
     Lanes and slots are one axis here. `zeros` are the rows of the chunks' first steps, `lengths` the numbers of their steps;
     both int64 [B].

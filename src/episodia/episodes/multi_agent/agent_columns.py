@@ -88,7 +88,7 @@ def extended(column: LookbackBuffer, start: int, item: Any) -> LookbackBuffer:
     if dtype is not None and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype == dtype:
         # The most frequent case: a number of the same dtype, which needs no check.
         storage = ArrayStorage(np.append(rows[start:], item), owned=True)
-        return LookbackBuffer._adopt(storage, 0, column.space, finalized=True)
+        return LookbackBuffer.adopt(storage, 0, column.space, finalized=True)
     column = column.share(slice(start, column.len_incl_lookback()), 0)
     column.append(item)
     return column

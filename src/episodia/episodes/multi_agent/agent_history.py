@@ -19,8 +19,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
-from episodia.episodes.lists.computed_columns import COMPUTED, FLAGS, IDS
-from episodia.episodes.lists.joined_columns import joined
+from episodia.episodes.lists.list_columns import COMPUTED, FLAGS, IDS, joined
 from episodia.episodes.multi_agent.agent_columns import (
     ACTIONS,
     INFOS,

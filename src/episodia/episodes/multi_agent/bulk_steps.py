@@ -15,8 +15,8 @@ import numpy as np
 
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.episodes.single_agent.single_agent_columns import take_back
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent.single_agent_stepping import take_back
 from episodia.trees import PLAIN_DTYPES
 
 _LAST = slice(-1, None)
@@ -150,7 +150,7 @@ def _pattern_of(row: SingleAgentEpisode) -> _Pattern | None:
 
 def _item_kind(column: LookbackBuffer) -> tuple[Any, tuple[int, ...]] | None:
     """Return dtype and shape of the last item; None if it is not the row of an array of numbers."""
-    item = column._storage.lend(_LAST)[0]
+    item = column.storage.lend(_LAST)[0]
     if isinstance(item, np.generic) or (type(item) is np.ndarray and item.ndim):
         return (item.dtype, item.shape) if item.dtype in PLAIN_DTYPES else None
     return None
@@ -169,9 +169,9 @@ def _push(steps: list[JointStep], rows: list[SingleAgentEpisode]) -> None:
     extras = {name: np.stack([step.extras[name] for step in steps], 1) for name in steps[0].extras}
     rewards = list(zip(*(step.rewards for step in steps), strict=True))
     for position, row in enumerate(rows):
-        row.observations._storage.push_all(list(observations[position]))
-        row.actions._storage.push_all(list(actions[position]))
-        row.rewards._storage.push_all(list(rewards[position]))
-        row.infos._storage.push_all([{} for _ in range(count)])
+        row.observations.storage.push_all(list(observations[position]))
+        row.actions.storage.push_all(list(actions[position]))
+        row.rewards.storage.push_all(list(rewards[position]))
+        row.infos.storage.push_all([{} for _ in range(count)])
         for name, batch in extras.items():
-            row.extra_model_outputs[name]._storage.push_all(list(batch[position]))
+            row.extra_model_outputs[name].storage.push_all(list(batch[position]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from episodia.episodes.columns.reward_sums import total_of
+from episodia.episodes.columns.rewards import total_of
 
 # By agent: pairs of the environment step after which a reward came, and the reward.
 EarlyRewards: TypeAlias = dict[Any, list[tuple[int, Any]]]

@@ -27,22 +27,23 @@ Stacked: TypeAlias = tuple[list[LookbackBuffer], list[Storage]]
 _COLUMNS = {name: attrgetter(name) for name in ("observations", "actions", "rewards")}
 
 
-def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
+def finalize(episodes: Iterable[SingleAgentEpisode], *, check_bounds: bool = True) -> None:
     """Turn the columns of all `episodes` into arrays, in place; if one of them cannot be, none is.
 
     Raises:
         ShapeError: If the items of a column do not fit together.
-        SpaceError: If an item lies outside of its space.
+        SpaceError: If an item lies outside of its space, and `check_bounds` asks for that.
     """
     growing = [episode for episode in episodes if not episode.is_finalized]
     if not growing:
         return
     stacked: list[Stacked] = []
     for name, column_of in _COLUMNS.items():
-        stacked += _stacked(name, growing, list(map(column_of, growing)))
+        stacked += _stacked(name, growing, list(map(column_of, growing)), check_bounds)
     for name in {name: None for episode in growing for name in episode.extra_model_outputs}:
         owners = [episode for episode in growing if name in episode.extra_model_outputs]
-        stacked += _stacked(name, owners, [episode.extra_model_outputs[name] for episode in owners])
+        columns = [episode.extra_model_outputs[name] for episode in owners]
+        stacked += _stacked(name, owners, columns, check_bounds)
     # Everything fits: from here on nothing can fail.
     for columns, storages in stacked:
         for column, storage in zip(columns, storages, strict=True):
@@ -51,9 +52,11 @@ def finalize(episodes: Iterable[SingleAgentEpisode]) -> None:
         episode.infos.finalized = True
 
 
-def _stacked(name: str, episodes: list[SingleAgentEpisode], columns: list[LookbackBuffer]) -> list[Stacked]:
+def _stacked(
+    name: str, episodes: list[SingleAgentEpisode], columns: list[LookbackBuffer], check_bounds: bool
+) -> list[Stacked]:
     """Return what `columns`, those called `name` of `episodes`, are stored in once finalized."""
-    storages = _together(columns)
+    storages = _together(columns, check_bounds)
     if storages is not None:
         return [(columns, storages)]
     by_space: dict[int, list[int]] = {}
@@ -62,31 +65,34 @@ def _stacked(name: str, episodes: list[SingleAgentEpisode], columns: list[Lookba
     stacked: list[Stacked] = []
     for places in by_space.values():
         own = [columns[place] for place in places]
-        storages = _together(own) if len(by_space) > 1 else None
-        stacked.append((own, storages or [_alone(episodes[place], columns[place], name) for place in places]))
+        storages = _together(own, check_bounds) if len(by_space) > 1 else None
+        stacked.append(
+            (own, storages or [_alone(episodes[place], columns[place], name, check_bounds) for place in places])
+        )
     return stacked
 
 
-def _alone(episode: SingleAgentEpisode, column: LookbackBuffer, name: str) -> Storage:
+def _alone(episode: SingleAgentEpisode, column: LookbackBuffer, name: str, check_bounds: bool) -> Storage:
     try:
         storage = column.stacked()
-        column.check_bounds(storage)
+        if check_bounds:
+            column.check_bounds(storage)
     except EpisodiaError as error:
         raise type(error)(f"agent {episode.agent_id!r}, {name}: {error}") from error
     return storage
 
 
-def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
+def _together(columns: list[LookbackBuffer], check_bounds: bool) -> list[Storage] | None:
     """Return what columns are stored in once finalized, None if they have not one space or have to be stacked one by one."""
     space = columns[0]._space
     items: list[Any] = []
     lengths = []
     alike = columns[0].row_shape is not None
     for column in columns:
-        storage = column._storage
+        storage = column.storage
         if type(storage) is not ListStorage or column._space is not space:
             return None  # of a borrowed array, there is nothing to stack
-        part = storage._items
+        part = storage.values
         items += part
         lengths.append(len(part))
         alike = alike and storage.alike
@@ -94,7 +100,8 @@ def _together(columns: list[LookbackBuffer]) -> list[Storage] | None:
     if batch is None:
         return None
     try:
-        columns[0].check_batch(batch)
+        if check_bounds:
+            columns[0].check_batch(batch)
     except EpisodiaError:
         return None
     rows: list[Storage] = [*ArrayStorage.in_rows_of(batch, lengths)]

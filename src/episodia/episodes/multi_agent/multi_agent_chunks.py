@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from episodia.episodes.columns.indexing import as_count
-from episodia.episodes.columns.reward_sums import total_of
+from episodia.episodes.columns.indexing import as_count, with_int_bounds
+from episodia.episodes.columns.rewards import total_of
 from episodia.episodes.multi_agent.agent_columns import missing_steps
 from episodia.episodes.multi_agent.departed_agents import departed_before
 from episodia.episodes.multi_agent.early_rewards import rewards_between
@@ -81,7 +81,7 @@ def part(episode: MultiAgentEpisode, slice_: Any, len_lookback_buffer: int | Non
             "`episode[3:7]`. "
             "Single items come from the getters, `episode.get_observations(3)`."
         )
-    steps = range(len(episode))[chunks.with_int_bounds(slice_, f"episode {episode.id_!r}")]
+    steps = range(len(episode))[with_int_bounds(slice_, f"episode {episode.id_!r}")]
     if steps.step != 1:
         raise EpisodeError(
             f"episode {episode.id_!r}: found a slice with step {steps.step}, expected 1: agents would lose the observations in "

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gymnasium import Space
 
+from episodia.arguments import checked_flag
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.display import multi_agent_plots
 from episodia.episodes.display import multi_agent_tables as multi_agent_display
@@ -289,14 +290,20 @@ class MultiAgentEpisode(MultiAgentColumns):
 
     # --- Form -------------------------------------------------------------------------------------------------------
 
-    def finalize(self) -> MultiAgentEpisode:
+    def finalize(self, *, check_bounds: bool = True) -> MultiAgentEpisode:
         """Turn all agents' columns into arrays, in place, and return this episode.
 
+        Args:
+            check_bounds: Whether items have to lie inside of their spaces; `validate` asks for that in any case.
+
         Raises:
+            EpisodeError: If `check_bounds` is neither True nor False.
+            SpaceError: If an item lies outside of its space; nothing is changed then.
             ShapeError: If the items of a column do not fit together; nothing is changed then.
         """
+        checked_flag(EpisodeError, f"episode {self.id_!r}", "check_bounds", check_bounds)
         try:
-            joint_stacking.finalize(self.agent_episodes.values())
+            joint_stacking.finalize(self.agent_episodes.values(), check_bounds=check_bounds)
         except EpisodiaError as error:
             raise type(error)(f"episode {self.id_!r}, {error}") from error
         self._finalized = True

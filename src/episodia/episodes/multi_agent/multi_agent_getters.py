@@ -128,7 +128,7 @@ def _by_agent_steps(
         if column is None:
             continue
         try:
-            items = column._get(query.indices, query.neg_index_as_lookback, query.fill, query.one_hot_discrete)
+            items = column.read(query.indices, query.neg_index_as_lookback, query.fill, query.one_hot_discrete)
         except EpisodiaError as error:
             # An agent that has had no step at all has nothing to show, whatever is asked for.
             if query.fill is None and not column.len_incl_lookback():
@@ -204,19 +204,19 @@ def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: rang
     if column is None:
         return None
     if source.pending is None:
-        return column._pick(slice(rows.start, rows.stop), hot)
+        return column.pick(slice(rows.start, rows.stop), hot)
     steps = column.len_incl_lookback()
     if column is not single.rewards and steps != single.rewards.len_incl_lookback():
         return None
     if rows.stop <= steps:
-        return column._pick(slice(rows.start, rows.stop), hot)
+        return column.pick(slice(rows.start, rows.stop), hot)
     pending = episode._pending.get(agent)
     item = NOTHING if pending is None else source.pending(pending)
     if item is NOTHING:
-        return column._pick(slice(rows.start, steps), hot) if rows.start < steps else NOTHING
+        return column.pick(slice(rows.start, steps), hot) if rows.start < steps else NOTHING
     if hot or column.finalized:
-        return extended(column, rows.start, item)._pick(slice(0, len(rows)), hot)
-    stored: list[Any] = column._pick(slice(rows.start, steps), False)
+        return extended(column, rows.start, item).pick(slice(0, len(rows)), hot)
+    stored: list[Any] = column.pick(slice(rows.start, steps), False)
     return [*stored, fresh(item)]
 
 
@@ -252,7 +252,7 @@ def _item_of(episode: MultiAgentFacts, source: Source, query: Query, agent: Agen
     if column is None:
         return NOTHING
     index = _ABSENT if position is None else position - column.lookback
-    return column._get(index, True, query.fill, query.one_hot_discrete)
+    return column.read(index, True, query.fill, query.one_hot_discrete)
 
 
 def _as_list(
@@ -336,4 +336,4 @@ def _column_for(
 
 def _pick(column: LookbackBuffer, positions: list[int | None], query: Query) -> Any:
     indices = [_ABSENT if position is None else position - column.lookback for position in positions]
-    return column._get(indices, True, query.fill, query.one_hot_discrete)
+    return column.read(indices, True, query.fill, query.one_hot_discrete)

@@ -9,8 +9,8 @@ from gymnasium import Space
 
 from episodia.episodes.multi_agent.pending_step import PendingStep
 from episodia.episodes.multi_agent.timeline import Timeline
+from episodia.episodes.single_agent.single_agent_columns import as_infos
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent.single_agent_stepping import as_infos
 from episodia.errors import EpisodeError, EpisodiaError
 
 if TYPE_CHECKING:

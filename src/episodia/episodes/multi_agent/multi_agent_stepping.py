@@ -8,11 +8,12 @@ from operator import countOf
 from typing import TYPE_CHECKING, Any
 
 from episodia.episodes.columns.indexing import as_flag
+from episodia.episodes.columns.rewards import as_reward
 from episodia.episodes.multi_agent.multi_agent_lives import ALL, check_name, end_in, has_ended
 from episodia.episodes.multi_agent.multi_agent_storing import Changes, commit, store, store_plain
 from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
+from episodia.episodes.single_agent.single_agent_columns import as_extras, as_infos
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent.single_agent_stepping import as_extras, as_infos, as_reward
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
 

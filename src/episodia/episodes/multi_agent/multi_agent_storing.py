@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from episodia.episodes.columns.reward_sums import added
+from episodia.episodes.columns.rewards import added
 from episodia.episodes.multi_agent.carried_outputs import fitted
 from episodia.episodes.multi_agent.multi_agent_lives import end_if_all_ended, new_agent_episode
 from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, merged
 from episodia.episodes.multi_agent.timeline import Timeline
+from episodia.episodes.single_agent.single_agent_columns import extra_columns, take_back
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.episodes.single_agent.single_agent_stepping import extra_columns, take_back
 from episodia.errors import EpisodiaError
 from episodia.trees import freeze, own_info
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from episodia.episodes.columns.reward_sums import added
+from episodia.episodes.columns.rewards import added
 from episodia.errors import EpisodeError
 
 

@@ -8,21 +8,20 @@ from typing import Any, final
 import numpy as np
 from gymnasium import spaces
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
-from episodia.episodes.lists.rows_by_module import DEFAULT_MODULE_ID
-from episodia.episodes.recorder.recent_windows import recent_windows
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.types import Item
 
 
 @final
-class LiveEpisodes(EpisodeList):
+class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     """The episodes of all lanes of a recorder at the present moment; see `EpisodeList.current`.
 
-    The latest items of a column are read from the recorder as they are. Episodes are looked at one by one only if somebody
-    asks for one, which costs a few microseconds each. Call `refresh` after each step.
+    The latest items of a column are read from the recorder as they are. Handles of episodes are made when the first one is
+    read, and kept between steps. Call `refresh` after each step.
 
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
@@ -34,8 +33,8 @@ class LiveEpisodes(EpisodeList):
     __slots__ = ("_listed", "_offsets", "_recorder")
 
     def __init__(self, recorder: Recorder) -> None:
-        """List what `recorder` records, which must have been reset when somebody asks."""
-        # The base counts its episodes, which is not the time to look at the recorder.
+        """List the episodes of `recorder`, which must be reset before the list is read."""
+        # The base counts its episodes, and the recorder may not be reset yet.
         self._listed: list[SingleAgentEpisode] | None = []
         super().__init__()
         self.is_current = True
@@ -46,34 +45,34 @@ class LiveEpisodes(EpisodeList):
         self._group = self
 
     def refresh(self) -> None:
-        """Take note that the recorder has recorded something."""
+        """Make the list follow the recorder, which has recorded something."""
         self._listed = None
 
     @property
     def _episodes(self) -> list[Any]:
         if self._listed is None:
-            self._listed = [self._recorder.episode(lane) for lane in range(self._recorder.num_lanes)]
+            self._listed = self._recorder.list_episodes()
         return self._listed
 
     @_episodes.setter
     def _episodes(self, episodes: list[Any]) -> None:
-        """Ignore what the constructor of the base lists: episodes come from the recorder."""
+        """Ignore the list of the base: episodes come from the recorder."""
 
     def __len__(self) -> int:
         return self._recorder.num_lanes
 
-    def current(self) -> EpisodeList:
-        """Return this list, which speaks of the present moment anyway."""
+    def current(self) -> EpisodeList[SingleAgentEpisode]:
+        """Return this list, which is current already."""
         return self
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with the key `key`."""
-        space = self._recorder._layout.observation_space
+        space = self._recorder.layout.observation_space
         return isinstance(space, spaces.Dict) and key in space.spaces
 
     def space_of(self, column: str) -> spaces.Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
-        layout = self._recorder._layout
+        layout = self._recorder.layout
         return {Columns.OBS: layout.observation_space, Columns.ACTIONS: layout.action_space}.get(column)
 
     @property
@@ -83,21 +82,22 @@ class LiveEpisodes(EpisodeList):
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane, read-only."""
-        return self._recorder.latest(column)
+        # After a write, the column differs from the rows in the blocks.
+        return super().latest(column) if self._recorder.was_written(column) else self._recorder.latest(column)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all lanes; see `EpisodeList.flat`."""
         if column in (Columns.OBS, Columns.INFOS):
-            return Ragged(self._recorder.latest(column), self._offsets)
+            return Ragged(self.latest(column), self._offsets)
         return super().flat(column, tail=tail)
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs that are recorded."""
-        return list(self._recorder._layout.extras)
+        return list(self._recorder.layout.extras)
 
-    def windows(self, column: str, *, shifts: Sequence[int], fill: Any, tail: bool = False, every: int = 1) -> Ragged:
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""
-        values = recent_windows(self._recorder, column, shifts, fill)
+        values = self._recorder.recent_windows(column, shifts, fill)
         if values is None:
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
         return Ragged(values, self._offsets, 0, every)

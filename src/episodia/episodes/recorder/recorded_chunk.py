@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import ref
 
 import numpy as np
@@ -12,10 +12,14 @@ from episodia.episodes.recorder.blocks import Block
 from episodia.episodes.recorder.recorder_columns import RecorderColumn
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.trees import fresh, map_batch
+from episodia.trees import map_batch
+
+if TYPE_CHECKING:
+    from episodia.episodes.recorder.lane_storage import LaneWindow
+    from episodia.episodes.recorder.recorder_columns import RecorderLayout
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Slots of a block that is full: tracks from `first_track` to `last`, steps from `first_step` to just before it."""
 
     block: Block
@@ -36,25 +40,26 @@ class Chunk:
     chunk that outgrew a block has its earlier rows in `parts`, and in the last block only what comes after `seam`, the
     slot of the observation with which the part before ended.
 
-    `cursor` is what the chunk knows of the recorder's cursor: it is brought up to date when somebody looks.
+    `cursor` is a copy of the recorder's cursor, which is brought up to date when the chunk is read.
     """
 
     __slots__ = (
-        "_shorter",
         "block",
         "cursor",
+        "detached",
         "episode",
         "handed_to",
         "id_",
-        "is_detached",
         "is_handed_out",
         "is_terminated",
         "is_truncated",
         "lane",
         "last_step_time",
+        "layout",
         "lookback",
         "parts",
         "seam",
+        "shorter",
         "start",
         "start_time",
         "t_at_slot_0",
@@ -69,9 +74,9 @@ class Chunk:
         self.cursor = cursor
         self.start = cursor - lookback
         self.seam: int | None = None
-        self.parts: list[Part] = []
+        self.parts: list[BlockPart] = []
         self.lookback = lookback
-        self._shorter: dict[RecorderColumn, int] = {}  # lookbacks that are shorter
+        self.shorter: dict[RecorderColumn, int] = {}  # lookbacks that are shorter
         self.t_started = t
         self.t_at_slot_0 = t - cursor
         self.is_terminated = False
@@ -79,11 +84,12 @@ class Chunk:
         self.start_time: float | None = None
         self.last_step_time: float | None = None
         self.weights_versions: versions.Versions = ()
-        # The episode that users see, if anybody asked for it; in list form until it is handed out.
+        # The episode that users see, once it was asked for; in list form until `take` returns it.
         self.episode: SingleAgentEpisode | None = None
-        self.is_detached = False  # whether a column of `episode` has a storage of its own
+        self.detached: list[LaneWindow] = []  # of the columns of `episode` that have a storage of their own
+        self.layout: RecorderLayout | None = None  # whose columns `episode` has; None before its first step
         self.is_handed_out = False
-        self.handed_to: ref[Any] | None = None  # the list that it was handed out in
+        self.handed_to: ref[Any] | None = None  # the list that `take` returned it in
 
     @property
     def t(self) -> int:
@@ -100,16 +106,20 @@ class Chunk:
         """Whether the episode has ended with this chunk."""
         return self.is_terminated or self.is_truncated
 
+    def is_only_in(self, block: Block) -> bool:
+        """Tell whether the last rows are in `block`, of all columns from the same slot on, and were not returned."""
+        return self.block is block and not (self.is_handed_out or self.shorter)
+
     # --- Rows -------------------------------------------------------------------------------------------------------
 
     def lookback_of(self, column: RecorderColumn) -> int:
-        """Return how many rows of the past `column` has: fewer than others if it came into being later."""
-        return self._shorter.get(column, self.lookback) if self._shorter else self.lookback
+        """Return how many rows of the past `column` has: fewer than other columns if it was added later."""
+        return self.shorter.get(column, self.lookback) if self.shorter else self.lookback
 
     def add_without_past(self, column: RecorderColumn) -> None:
-        """Take note of a column that comes into being with the next step, which is the first of this chunk."""
+        """Register a column that begins with the next step, the first of this chunk."""
         if self.lookback:
-            self._shorter[column] = 0
+            self.shorter[column] = 0
 
     def count(self, column: RecorderColumn) -> int:
         """Return how many rows `column` has, the lookback included."""
@@ -118,7 +128,7 @@ class Chunk:
     def batch(self, column: RecorderColumn) -> Any:
         """Return all rows of `column`, the lookback included: read-only, and without a copy if they are in one block."""
         if not self.parts:
-            start = self.start + self.lookback - self.lookback_of(column) if self._shorter else self.start
+            start = self.start + self.lookback - self.lookback_of(column) if self.shorter else self.start
             return self.block.rows(column, self.lane, start, self.cursor + column.is_track)
         pieces = []
         skipped = self.lookback - self.lookback_of(column)
@@ -128,14 +138,6 @@ class Chunk:
             skipped = 0
         return map_batch(lambda *leaves: np.concatenate(leaves), *pieces)
 
-    def latest(self, column: RecorderColumn) -> Any:
-        """Return the last row of `column`."""
-        slot = self.cursor if column.is_track else self.cursor - 1
-        if slot < self.start:  # right after the seam, the last step is in the block before
-            return fresh(map_batch(lambda leaf: leaf[-1], self.batch(column)))
-        row = map_batch(lambda leaf: leaf[0], self.block.rows(column, self.lane, slot, slot + 1))
-        return fresh(row)
-
     def infos(self) -> Callable[[], list[dict[Any, Any]]]:
         """Return a function that makes the infos up to now, the lookback included."""
         if not self.parts:
@@ -143,24 +145,18 @@ class Chunk:
         makers = [part.block.infos(self.lane, part.first_track, part.last + 1) for part in self._all_parts()]
         return lambda: [info for make in makers for info in make()]
 
-    def last_infos(self, count: int) -> list[dict[Any, Any]]:
-        """Return the last `count` infos."""
-        if count <= self.cursor - self.start:
-            return self.block.infos(self.lane, self.cursor + 1 - count, self.cursor + 1)()
-        return self.infos()()[-count:]
-
     def num_infos(self) -> int:
         """Return how many infos there are, the lookback included."""
         return self.lookback + self.num_steps + 1
 
-    def _all_parts(self) -> Iterator[Part]:
+    def _all_parts(self) -> Iterator[BlockPart]:
         yield from self.parts
         yield self._last_part()
 
-    def _last_part(self) -> Part:
+    def _last_part(self) -> BlockPart:
         if self.seam is None:
-            return Part(self.block, self.start, self.start, self.cursor)
-        return Part(self.block, self.seam + 1, self.seam, self.cursor)
+            return BlockPart(self.block, self.start, self.start, self.cursor)
+        return BlockPart(self.block, self.seam + 1, self.seam, self.cursor)
 
     # --- From one block to the next ---------------------------------------------------------------------------------
 
@@ -179,9 +175,9 @@ class Chunk:
         lookback, t = min(cursor, self.cursor - self.start), self.t_at_slot_0 + self.cursor
         following = Chunk(self.lane, self.id_, block, cursor, t=t, lookback=lookback)
         following.start_time = self.last_step_time
-        if self._shorter:
-            reached = {column: known + self.num_steps for column, known in self._shorter.items()}
-            following._shorter = {column: rows for column, rows in reached.items() if rows < lookback}
+        if self.shorter:
+            reached = {column: known + self.num_steps for column, known in self.shorter.items()}
+            following.shorter = {column: rows for column, rows in reached.items() if rows < lookback}
         if self.weights_versions:
             following.weights_versions = versions.between(self.weights_versions, t - lookback, t + 1)
         return following

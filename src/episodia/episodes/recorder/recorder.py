@@ -1,7 +1,8 @@
-"""Recording vector steps of many lanes at once, and handing them out as episodes without taking them apart."""
+"""The recorder: takes vector steps of many lanes, and returns them as episodes without taking them apart."""
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
@@ -11,29 +12,32 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
+from episodia.episodes.columns.filling import Fills
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.gather import taken
 from episodia.episodes.lists.recorded_list import RecordedList
+from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorded_chunk import Chunk
-from episodia.episodes.recorder.recorded_episode import Layout, continue_episode, growing_episode, prepared
-from episodia.episodes.recorder.recorder_columns import RecorderColumn
-from episodia.episodes.recorder.recorder_input import (
+from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
+from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
+from episodia.episodes.recorder.recorder_steps import (
     Flags,
     Lanes,
     StepInput,
+    StepPlan,
     chosen_lanes,
     flags_of,
     lanes_that_begin,
     observed,
     stepped,
 )
-from episodia.episodes.recorder.tape import Tape
-from episodia.episodes.recorder.vector_infos import InfoEntry
-from episodia.episodes.recorder.vector_step import StepPlan
+from episodia.episodes.recorder.vector_infos import InfoEntry, VectorInfos
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError
 from episodia.trees import fresh, frozen
+from episodia.types import Item
 
 # The infos of a step, and which lanes end with it, terminated and truncated or not.
 _Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
@@ -41,10 +45,10 @@ _Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
 
 @final
 class Recorder:
-    """Takes the steps of a vector environment as they come, and gives them back as episodes.
+    """Records the steps of a vector environment, and returns them as episodes.
 
-    Each lane is one environment. A vector step is one write for each column; episodes are views on what was written. Those
-    that run can be looked at with `episodes`; `take` hands out all that was recorded since the last time.
+    Each lane is one environment. A vector step is one write for each column; episodes are views on these arrays.
+    `episodes` shows the running ones; `take` returns everything that was recorded since the last `take`.
 
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
@@ -73,8 +77,8 @@ class Recorder:
             action_space: The space of one lane's actions.
             num_lanes: How many environments there are.
             lookback: How many steps of the past a chunk has in front that continues an episode.
-            block_steps: How many steps a block takes; more if rows are small and much is handed out at once. What does not
-                fit into one block is joined by a copy when it is handed out.
+            block_steps: How many steps a block takes; more if rows are small and much is taken at once. An episode that
+                does not fit into one block is joined by a copy when it is taken.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
 
         Raises:
@@ -87,7 +91,7 @@ class Recorder:
                 f"recorder: found {num_lanes} lanes and blocks of {block_steps} steps, expected at least one of both."
             )
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
-        self._layout = Layout(observation_space, action_space)
+        self._layout = RecorderLayout(observation_space, action_space)
         self._tape = Tape(num_lanes, block_steps)
         self._plan: StepPlan | None = None
         self._chunks: list[Chunk | None] = [None] * num_lanes
@@ -107,6 +111,11 @@ class Recorder:
     def num_lanes(self) -> int:
         """How many environments are recorded."""
         return self._num_lanes
+
+    @property
+    def layout(self) -> RecorderLayout:
+        """The columns that are recorded, and the spaces."""
+        return self._layout
 
     @property
     def lookback(self) -> int:
@@ -137,10 +146,10 @@ class Recorder:
 
     # --- Recording --------------------------------------------------------------------------------------------------
 
-    def reset(self, observations: Any, infos: Any = None, *, lanes: Lanes = None) -> None:
+    def reset(self, observations: Item, infos: VectorInfos = None, *, lanes: Lanes = None) -> None:
         """Begin an episode in each of `lanes`.
 
-        If one of them is in the middle of an episode, what it has recorded is handed out as it is, not done.
+        If a lane is in the middle of an episode, the next `take` returns its steps so far, as an episode that is not done.
 
         Args:
             observations: A batch with one row for each of `lanes`.
@@ -168,16 +177,16 @@ class Recorder:
 
     def step(  # noqa: PLR0913  # one argument for each thing that a vector step brings
         self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
+        observations: Item,
+        actions: Item,
+        rewards: Item,
         terminateds: Any,
         truncateds: Any,
-        infos: Any = None,
+        infos: VectorInfos = None,
         extras: Mapping[str, Any] | None = None,
         *,
         lanes: Lanes = None,
-        resets: Any = None,
+        resets: np.ndarray | Sequence[bool] | None = None,
     ) -> None:
         """Record one step of each of `lanes`, which must be running.
 
@@ -193,7 +202,7 @@ class Recorder:
             infos: A dict in the vector form of gymnasium, or one dict for each of `lanes`.
             extras: Batches of what else the module computed, by name.
             lanes: Indices or a boolean mask; all by default.
-            resets: A mask of those among `lanes` for which this is no step but the first observation of the next episode
+            resets: A mask of those among `lanes` that do not step, but show the first observation of the next episode
                 (gymnasium's autoreset mode NEXT_STEP): their action, reward and extras are ignored.
 
         Raises:
@@ -218,7 +227,7 @@ class Recorder:
             self._last_time = perf_counter()
 
     def _step_carefully(self, step: StepInput, lanes: Lanes, began: list[int]) -> None:
-        """Record a step for which there is no plan, or that does not look as planned."""
+        """Record a step without a plan, or one that differs from the plan."""
         chosen, numbers = chosen_lanes(lanes, self._num_lanes)
         if not numbers:
             return
@@ -233,8 +242,8 @@ class Recorder:
         if self._plan is None:
             self._plan = StepPlan.of(self._layout, self._tape)
 
-    def _outcome(self, numbers: Sequence[int], flags: Flags, infos: Any, began: list[int]) -> _Outcome:
-        """Return what a step brings beside its columns, checked."""
+    def _outcome(self, numbers: Sequence[int], flags: Flags, infos: VectorInfos, began: list[int]) -> _Outcome:
+        """Return the infos and the ends of a step, checked."""
         terminateds, truncateds = flags
         rows = (terminateds | truncateds).nonzero()[0].tolist()
         ends = [(numbers[row], terminateds.item(row), truncateds.item(row)) for row in rows]
@@ -247,7 +256,7 @@ class Recorder:
         return InfoEntry.of(infos, numbers), ends
 
     def _commit(self, chosen: np.ndarray | None, outcome: _Outcome, began: list[int]) -> None:
-        """Make the step visible that was written after the cursors; this cannot fail."""
+        """Make the written step visible by moving the cursors; this cannot fail."""
         entry, ends = outcome
         if entry is not None:
             self._tape.write_infos(entry, chosen)
@@ -278,7 +287,7 @@ class Recorder:
             if column.written:
                 column.written.difference_update(lanes)
 
-    def _use_layout(self, layout: Layout) -> None:
+    def _use_layout(self, layout: RecorderLayout) -> None:
         """Have exactly the columns of `layout` in the current block."""
         if layout is self._layout:
             return
@@ -295,7 +304,7 @@ class Recorder:
         self._layout, self._plan = layout, None
 
     def _make_room(self) -> None:
-        """See to it that all lanes can take a slot more: chain another block if they cannot."""
+        """Chain another block if a lane has no slot left."""
         if self._tape.has_room():
             return
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=False)
@@ -318,44 +327,51 @@ class Recorder:
         return chunk
 
     def _known(self, lane: int) -> Chunk:
-        """Return the chunk of `lane`, which may not know yet how far it has come."""
+        """Return the chunk of `lane`; its cursor may be out of date."""
         chunk = self._chunks[lane]
         if chunk is None:
             raise EpisodeError(f"recorder: found lane {lane} without an episode, expected a reset. Call `reset` first.")
         return chunk
 
     def _bring_up_to_date(self, chunks: Iterable[Chunk]) -> None:
-        """Let running chunks know how far their lanes have come; there may be hundreds of them."""
+        """Set the cursors of running chunks, of which there may be hundreds."""
         cursor, cursor_of, last_time = self._tape.cursor, self._tape.cursor_of, self._last_time
         for chunk in chunks:
             chunk.cursor = cursor_of(chunk.lane) if cursor is None else cursor
             if chunk.t_at_slot_0 + chunk.cursor > chunk.t_started:
                 chunk.last_step_time = last_time
 
-    # --- Looking at what is recorded --------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------------------------
 
     def episode(self, lane: int) -> SingleAgentEpisode:
         """Return the episode of one lane as it is now: growing while it runs, without a copy.
 
-        It is always the same object for one chunk, and is brought up to date by this call, not by steps. When it is handed
-        out by `take`, that very object becomes finalized. What is written into it is what later readers see.
+        It is always the same object for one chunk, and is brought up to date by this call, not by steps. `take` finalizes and
+        returns that object. Later readers see what is written into it.
         """
-        chunk = self._up_to_date(lane)
-        listed = None if chunk.handed_to is None else chunk.handed_to()
-        if listed is not None:
-            listed.list_episodes()  # it is one of them, and may be changed by who asks
-        if chunk.is_handed_out and chunk.episode is not None:
-            return chunk.episode
-        return growing_episode(chunk, self._layout)
+        return self._episodes_of((self._up_to_date(lane),))[0]
 
-    def episodes(self) -> EpisodeList:
+    def _episodes_of(self, chunks: Sequence[Chunk]) -> list[SingleAgentEpisode]:
+        """Return the episodes of `chunks`, which are up to date."""
+        for chunk in chunks:
+            listed = None if chunk.handed_to is None else chunk.handed_to()
+            if listed is not None:
+                listed.list_episodes()  # the episode is one of them, and the caller may change it
+        return growing_episodes(chunks, self._layout)
+
+    def list_episodes(self) -> list[SingleAgentEpisode]:
         """Return the episodes of all lanes, in order; see `episode`. Of an idle lane it is the one that has ended."""
-        return EpisodeList(self.episode(lane) for lane in range(self._num_lanes))
+        self._running()
+        return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
+
+    def episodes(self) -> EpisodeList[SingleAgentEpisode]:
+        """Return what `list_episodes` does, as an `EpisodeList`."""
+        return EpisodeList(self.list_episodes())
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane: a read-only batch, without a copy if lanes step together.
 
-        Where somebody wrote into an episode, it is what was written.
+        Items that were written into an episode replace the recorded ones.
 
         Raises:
             EpisodeKeyError: If there is no such column.
@@ -365,7 +381,7 @@ class Recorder:
             return self.episodes().latest(column)
         found = self._layout.column(column)
         tape, ahead = self._tape, 0 if found.is_track else -1
-        if found.written or not self._all_have(found):
+        if self.was_written(column) or not self._all_have(found):
             return self.episodes().latest(column)
         if tape.cursor is not None:
             leaves = [leaf.alias[:, tape.cursor + ahead] for leaf in tape.block.leaves(found)]
@@ -374,6 +390,10 @@ class Recorder:
             leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves(found)]
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
+    def was_written(self, column: str) -> bool:
+        """Tell whether `column` of an episode was written into, so that it differs from the blocks."""
+        return column != Columns.INFOS and bool(self._layout.column(column).written)
+
     def _all_have(self, column: RecorderColumn) -> bool:
         """Tell whether the last item of each lane is in the current block, at its place."""
         if column.is_track:
@@ -381,17 +401,48 @@ class Recorder:
         chunks = [self._up_to_date(lane) for lane in range(self._num_lanes)]
         return all(chunk.count(column) and chunk.cursor - 1 >= chunk.start for chunk in chunks)
 
-    # --- Handing out ------------------------------------------------------------------------------------------------
+    def recent_windows(self, column: str, shifts: Sequence[int], fill: Item | Fills) -> Any:
+        """Return the items of `column` at `shifts` from the last observation of each lane: leaves `[lanes, K, ...]`.
 
-    def take(self) -> EpisodeList:
-        """Hand out all that was recorded since the last time: finished episodes, and what there is of running ones.
+        Returns:
+            None if only episodes have the items: they are not in the block, or an episode was written into.
+        """
+        found, block = self._column_in_block(column), self._tape.block
+        known = [chunk for chunk in self._chunks if chunk is not None]
+        if found is None or not all(chunk.is_only_in(block) for chunk in known) or len(known) < self._num_lanes:
+            return None
+        self._running()
+        places = [(chunk.cursor, chunk.start, -chunk.t_at_slot_0) for chunk in known]
+        cursors, starts, births = np.array(places, np.int64).T[:, :, None]
+        slots = cursors + np.asarray(shifts, np.int64)
+        outside = (slots < births) | (slots > cursors - (not found.is_track))
+        if ((slots < starts) & ~outside).any():
+            return None
+        positions = np.where(outside, 0, slots + np.arange(len(known))[:, None] * block.slots)
+        values = found.nested([leaf.flat for leaf in block.leaves(found)])
+        fills = fill if isinstance(fill, Fills) else Fills((fill,) * len(shifts))
+        return taken(values, positions, outside if outside.any() else None, fills)
+
+    def _column_in_block(self, name: str) -> RecorderColumn | None:
+        layout = self._layout
+        if name not in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS) and name not in layout.extras:
+            return None
+        if (name == Columns.ACTIONS and layout.actions is None) or (name == Columns.REWARDS and layout.rewards is None):
+            return None  # before the first step
+        column = layout.column(name)
+        return None if column.written or any(leaf.dtype.hasobject for leaf in column.leaves) else column
+
+    # --- Taking -----------------------------------------------------------------------------------------------------
+
+    def take(self) -> EpisodeList[SingleAgentEpisode]:
+        """Return everything that was recorded since the last call: finished episodes, and the steps of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
         rows that fill several blocks are copied, and the blocks used again. Running episodes go on in a new block, with their
         lookback in front. An episode without a step stays here.
 
         Raises:
-            ShapeError: If somebody wrote items into an episode that do not fit together; nothing is handed out then.
+            ShapeError: If items that were written into an episode do not fit together; then nothing is taken.
         """
         going_on = self._running()
         running = [chunk for chunk in going_on if chunk.num_steps]
@@ -416,10 +467,10 @@ class Recorder:
         self._tape.release()
         return episodes
 
-    def take_finished(self) -> EpisodeList:
-        """Hand out the episodes that have ended since the last time, those with large rows as copies; running ones stay whole.
+    def take_finished(self) -> EpisodeList[SingleAgentEpisode]:
+        """Return the episodes that have ended since the last call, with large rows as copies; running ones stay whole.
 
-        No slot that was handed out is written again, but its block is, until it is full or `take` is called.
+        Their slots are not written again, but the block is, until it is full or `take` is called.
 
         Raises:
             ShapeError: See `take`.
@@ -429,3 +480,97 @@ class Recorder:
         episodes = RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()
         self._tape.release(still_read=[part.block for chunk in self._running() for part in chunk.parts])
         return episodes
+
+    # --- Lanes ------------------------------------------------------------------------------------------------------
+
+    def truncate(self, lanes: Iterable[int]) -> list[str]:
+        """End the running episodes of `lanes` with the last step that they have: truncated. The lanes are idle then.
+
+        Return the ids of those with steps since the last `take`; the others leave nothing to return.
+
+        >>> recorder = Recorder(None, None, num_lanes=1, seed=0)
+        >>> recorder.reset(np.zeros(1))
+        >>> recorder.step(np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1, bool), np.zeros(1, bool))
+        >>> recorder.truncate([0])
+        ['0-0-0']
+        >>> recorder.idle_lanes, recorder.take()
+        ([0], ...)
+        """
+        left = []
+        for lane in lanes:
+            if lane not in self._idle:
+                chunk = self._up_to_date(lane)
+                chunk.is_truncated = True
+                if chunk.num_steps:
+                    self._finished.append(chunk)
+                    left.append(chunk.id_)
+                self._idle.add(lane)
+        return left
+
+    def drop(self, lanes: Iterable[int]) -> dict[str, int]:
+        """Forget the running episodes of `lanes`, which are idle then; return for the id of each how many steps are lost.
+
+        Steps that were returned before do not count.
+        """
+        lost = {}
+        for lane in lanes:
+            if lane not in self._idle:
+                chunk = self._up_to_date(lane)
+                lost[chunk.id_] = chunk.num_steps
+                self._idle.add(lane)
+        return lost
+
+    def episode_id(self, lane: int) -> str:
+        """Return the id of the episode of `lane`, the last one if it is idle."""
+        return self._up_to_date(lane).id_
+
+    def steps_waiting(self) -> int:
+        """Return how many steps were recorded and not returned yet."""
+        if not self._has_steps:
+            return 0
+        chunks = [*self._finished, *self._running()]
+        return sum(chunk.num_steps for chunk in chunks)
+
+    def episodes_here(self) -> dict[str, SingleAgentEpisode]:
+        """Return, by id and in list form, the episodes that are running, or have ended and were not returned yet."""
+        chunks = [*self._finished, *self._running()]
+        return {episode.id_: episode for episode in growing_episodes(chunks, self._layout)}
+
+    def is_surely_finite(self) -> bool:
+        """Tell whether there is no NaN or infinite number in the observations and rewards since the last `take`.
+
+        It looks at whole blocks, which costs little. It may say no without reason: slots that were never written count, too.
+        """
+        tape, layout = self._tape, self._layout
+        if tape.cursor is None or tape.has_chained or layout.observations is None or layout.rewards is None:
+            return False
+        # A sum may overflow although all terms are finite; the caller then checks them one by one.
+        with np.errstate(all="ignore"):
+            return all(
+                leaf.is_object
+                or leaf.array.dtype.kind != "f"
+                or math.isfinite(leaf.array[:, : tape.cursor + ahead].sum())
+                for column, ahead in ((layout.observations, 1), (layout.rewards, 0))
+                for leaf in tape.block.leaves(column)
+            )
+
+    def is_whole(self, lane: int) -> bool:
+        """Tell whether `lane` has a running episode of which no chunk was returned yet."""
+        return lane not in self._idle and self._up_to_date(lane).t_started == 0
+
+    def episode_numbers(self) -> list[int]:
+        """Return for each lane how many episodes it has begun: part of the id of the next one."""
+        return list(self._numbers)
+
+    def set_episode_numbers(self, seed: int, numbers: list[int]) -> None:
+        """Derive the ids of the next episodes from `seed`, their lane, and the number of that lane.
+
+        Raises:
+            EpisodeError: If there is not one number for each lane.
+        """
+        if len(numbers) != self._num_lanes:
+            raise EpisodeError(
+                f"recorder: found {len(numbers)} numbers, expected one for each of {self._num_lanes} lanes."
+            )
+        self._seed = str(seed)
+        self._numbers = [int(number) for number in numbers]

@@ -1,24 +1,31 @@
-"""What one column of a recorder takes: its nesting, and the dtype and shape of each leaf, fixed by the first data."""
+"""Columns of a recorder: their nesting, and the dtype and shape of each leaf, fixed by the first data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.episodes.single_agent.single_agent_columns import REWARD_SPACE
-from episodia.errors import EpisodeError, EpisodiaError, ShapeError, SpaceError
+from episodia.columns import Columns
+from episodia.episodes.columns.rewards import REWARD_SPACE
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError, ShapeError, SpaceError
 from episodia.space_rules import admission, rules_of
 from episodia.spaces import ARRAY_SPACES
 from episodia.trees import describe, own, rebuild_tuple
+from episodia.types import Item
+
+if TYPE_CHECKING:
+    from episodia.episodes.recorder.recorded_chunk import Chunk
 
 # Leaves of the nesting are numbers: positions in the list of leaves.
 Nesting: TypeAlias = Any
 
 _ARRAY_KINDS = "biufcmM"
+_LARGE_ROW = 1024  # bytes
 
 
 @final
@@ -45,7 +52,7 @@ class RecorderColumn:
     """The layout of one column, for all lanes and all blocks.
 
     `is_track` tells whether its rows belong to observations (one more than steps). `written` are the lanes whose episode
-    was changed by somebody (a plugin's `set_observations`): what is in the blocks is not what the column is there.
+    was written into (a plugin's `set_observations`): there, the column differs from the blocks.
 
     >>> column = RecorderColumn.from_first("obs", spaces.Discrete(3), np.array([0, 2]), is_track=True)
     >>> column.flat(np.array([1, 1]), 2)
@@ -67,7 +74,7 @@ class RecorderColumn:
         self._nesting = nesting
 
     @classmethod
-    def from_first(cls, name: str, space: Space[Any] | None, batch: Any, *, is_track: bool = False) -> RecorderColumn:
+    def from_first(cls, name: str, space: Space[Any] | None, batch: Item, *, is_track: bool = False) -> RecorderColumn:
         """Return the layout that `space` and the first batch of data, one row for each lane, give.
 
         The dtype is that of the data, if the space allows it for single items too.
@@ -87,7 +94,7 @@ class RecorderColumn:
         """Whether a batch is one array."""
         return self.is_leaf and not self.leaves[0].is_object
 
-    def flat(self, batch: Any, count: int) -> list[Any]:
+    def flat(self, batch: Item, count: int) -> list[Any]:
         """Return the leaves of `batch`, `count` rows each: arrays, and lists of private objects.
 
         Raises:
@@ -96,8 +103,8 @@ class RecorderColumn:
         found = self.collected(batch)
         return [self._fitting(leaf, value, count) for leaf, value in zip(self.leaves, found, strict=True)]
 
-    def collected(self, batch: Any) -> list[Any]:
-        """Return what `batch` has at the leaves, whatever that is; only the nesting is checked."""
+    def collected(self, batch: Item) -> list[Any]:
+        """Return the leaves of `batch`; only the nesting is checked."""
         found: list[Any] = []
         _collect(self._nesting, batch, found, self.name)
         return found
@@ -119,6 +126,80 @@ class RecorderColumn:
         return array
 
 
+@final
+@dataclass(frozen=True)
+class RecorderLayout:
+    """The columns of a recorder. Those of steps are not known before the first step, observations not before a reset."""
+
+    observation_space: Space[Any] | None
+    action_space: Space[Any] | None
+    observations: RecorderColumn | None = None
+    actions: RecorderColumn | None = None
+    rewards: RecorderColumn | None = None
+    extras: Mapping[str, RecorderColumn] = field(default_factory=dict)
+
+    def columns(self) -> list[RecorderColumn]:
+        """Return all columns that are known."""
+        all_columns = (self.observations, self.actions, self.rewards, *self.extras.values())
+        return [column for column in all_columns if column is not None]
+
+    def column(self, name: str) -> RecorderColumn:
+        """Return the column `name`: one of `Columns`, or of an extra model output.
+
+        Raises:
+            EpisodeKeyError: If it is not known, or not yet.
+        """
+        if name == Columns.OBS:
+            found = self.observations
+        elif name == Columns.ACTIONS:
+            found = self.actions
+        else:
+            found = self.rewards if name == Columns.REWARDS else self.extras.get(name)
+        if found is None:
+            raise EpisodeKeyError(
+                f"recorder: found the column {name!r}, expected one of {[column.name for column in self.columns()]}. "
+                "Observations are known after the first reset, all other columns after the first step."
+            )
+        return found
+
+    @property
+    def known_observations(self) -> RecorderColumn:
+        """The column of observations, after the first reset."""
+        return _known(self.observations)
+
+    @property
+    def known_actions(self) -> RecorderColumn:
+        """The column of actions, after the first step."""
+        return _known(self.actions)
+
+    @property
+    def known_rewards(self) -> RecorderColumn:
+        """The column of rewards, after the first step."""
+        return _known(self.rewards)
+
+    def extras_of(self, chunk: Chunk) -> Mapping[str, RecorderColumn]:
+        """Return the extra columns that the episode of `chunk` has: none before its first step."""
+        return self.extras if chunk.t else {}
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether the memory of a step matters more than the time in which it is copied.
+
+        An episode that continues in another block is joined by a copy, and is stored twice while the block is kept.
+        """
+        return bytes_of_row(self.columns()) >= _LARGE_ROW
+
+    def columns_of(self, chunk: Chunk) -> list[RecorderColumn]:
+        """Return the columns that the episode of `chunk`, which has steps, has."""
+        return [self.known_observations, self.known_actions, self.known_rewards, *self.extras_of(chunk).values()]
+
+
+def _known(column: RecorderColumn | None) -> RecorderColumn:
+    if column is None:
+        raise EpisodeError("recorder: found a question about a column before its first data, expected `reset` first.")
+    return column
+
+
 def bytes_of_row(columns: Iterable[RecorderColumn]) -> int:
     """Return how many bytes one row of all `columns` takes.
 
@@ -128,7 +209,7 @@ def bytes_of_row(columns: Iterable[RecorderColumn]) -> int:
     return sum(leaf.dtype.itemsize * math.prod(leaf.shape) for column in columns for leaf in column.leaves)
 
 
-def as_array(value: Any, where: str) -> np.ndarray:
+def as_array(value: object, where: str) -> np.ndarray:
     """Return `value` as an array in the byte order of this machine.
 
     Raises:

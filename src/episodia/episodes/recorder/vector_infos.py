@@ -1,5 +1,5 @@
 # ruff: noqa: D102  # What a storage method promises stands once, in the abstract class.
-"""Infos in the vector form of gymnasium, `{key: array, _key: mask}`, taken apart only when someone asks for one.
+"""Infos in the vector form of gymnasium, `{key: array, _key: mask}`, taken apart only when one is read.
 
 A block keeps one entry for each vector step that had infos, and for each lane and slot the number of its entry.
 """
@@ -7,15 +7,19 @@ A block keeps one entry for each vector step that had infos, and for each lane a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from episodia.episodes.columns.storage import ObjectStorage
-from episodia.episodes.single_agent.single_agent_stepping import as_infos
+from episodia.episodes.single_agent.single_agent_columns import as_infos
 from episodia.errors import EpisodeError
 from episodia.stacking import object_array
 from episodia.trees import describe, own, own_info
+from episodia.types import Item
+
+# A dict in the vector form of gymnasium, or one dict for each lane.
+VectorInfos: TypeAlias = Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | np.ndarray | None
 
 
 @final
@@ -29,13 +33,13 @@ class InfoEntry:
 
     __slots__ = ("_infos", "_lanes")
 
-    def __init__(self, infos: Any, lanes: Sequence[int]) -> None:
+    def __init__(self, infos: dict[Any, Any] | list[dict[Any, Any]], lanes: Sequence[int]) -> None:
         """Adopt `infos`, a dict in vector form or a list of dicts, whose rows belong to `lanes`."""
         self._infos = infos
         self._lanes = lanes
 
     @classmethod
-    def of(cls, infos: Any, lanes: Sequence[int]) -> InfoEntry | None:
+    def of(cls, infos: VectorInfos, lanes: Sequence[int]) -> InfoEntry | None:
         """Return a private copy of `infos`; None if there is nothing in them.
 
         Raises:
@@ -90,22 +94,22 @@ def _row_of(infos: Mapping[Any, Any], row: int, count: int) -> dict[Any, Any]:
 
 @final
 class LazyInfos(ObjectStorage):
-    """Infos that are made when they are first asked for; from then on an ordinary list.
+    """Infos that are made when they are first read; from then on an ordinary list.
 
     The slot `_items` of the base is left empty until then: Python calls `__getattr__` only for what is missing.
     """
 
     __slots__ = ("_length", "_make")
 
-    def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: Callable[[], int]) -> None:
-        """Let `make` return the infos, and `length` how many there are, as long as nobody has asked for them."""
+    def __init__(self, make: Callable[[], list[dict[Any, Any]]], length: int) -> None:
+        """Keep `make`, which returns the `length` infos when they are first read."""
         self._make = make
         self._length = length
         self._num_empty = 0
 
     @property
     def is_made(self) -> bool:
-        """Whether somebody has asked for the infos."""
+        """Whether the infos have been read."""
         try:
             object.__getattribute__(self, "_items")
         except AttributeError:
@@ -115,21 +119,20 @@ class LazyInfos(ObjectStorage):
     def __getattr__(self, name: str) -> Any:
         if name != "_items":
             raise AttributeError(name)
-        # What was given to make them is let go: it may hold a whole block.
+        # Dropped, because it may keep a whole block alive.
         make, self._make = self._make, list
         self._items = make()
         return self._items
 
-    def push(self, item: Any) -> None:
+    def push(self, item: Item) -> None:
         self._items.append(item)
 
     def __len__(self) -> int:
-        return len(self._items) if self.is_made else self._length()
+        return len(self._items) if self.is_made else self._length
 
     def share(self, positions: slice) -> ObjectStorage:
         if self.is_made:
             return super().share(positions)
-        # What is recorded does not change, so it may be made later, and by each for itself.
-        make, made = self._make, len(self)
-        length = len(range(made)[positions])
-        return LazyInfos(lambda: make()[:made][positions], lambda: length)
+        # Recorded infos do not change, so each list may make its own later.
+        make = self._make
+        return LazyInfos(lambda: make()[positions], len(range(len(self))[positions]))

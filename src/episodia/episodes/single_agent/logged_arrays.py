@@ -1,4 +1,4 @@
-"""Episodes from and to plain dictionaries of arrays, which is how logged data comes."""
+"""Episodes from and to plain dictionaries of arrays, the form of logged data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FROM_ARRAYS = frozenset(
 def to_arrays(episode: SingleAgentEpisode) -> dict[str, Any]:
     """Return the columns of `episode`, without its lookback."""
     check_names(episode, _OWN_KEYS)
-    # A fork: a growing episode stays one, and what is set later does not show in what was returned.
+    # A fork, so that a growing episode stays growing, and later writes do not change the returned arrays.
     finalized = episode.slice(slice(None), len_lookback_buffer=0).finalize()
     arrays = {
         Columns.OBS: finalized.get_observations(),
@@ -85,7 +85,7 @@ def _flags(episode: SingleAgentEpisode, at_end: bool) -> np.ndarray:
 
 
 def check_names(episode: SingleAgentEpisode, taken: Iterable[str]) -> None:
-    """Refuse extra model outputs that have one of the names `taken`."""
+    """Reject extra model outputs that have one of the names `taken`."""
     if not episode.extra_model_outputs.keys().isdisjoint(taken):
         clash = sorted(set(episode.extra_model_outputs) & set(taken))
         raise EpisodeError(
@@ -132,7 +132,7 @@ def _as_batch(key: str, column: Any) -> Any:
         batch_length(column)
     except EpisodiaError as error:
         raise type(error)(f"{key!r}: {error}") from error
-    except (RuntimeError, TypeError) as error:  # of tensors that are no arrays
+    except (RuntimeError, TypeError) as error:  # tensors that cannot become arrays
         raise EpisodeError(
             f"{key!r}: found {describe(column)}, which does not become an array ({error}); expected arrays or numbers."
         ) from error
@@ -170,7 +170,7 @@ def _flag_at_end(columns: dict[str, Any], key: str, steps: int) -> bool:
         raise EpisodeError(
             f"found {key!r} with the shape {list(flags.shape)}, expected [{steps}]: one flag for each step."
         )
-    # NumPy takes everything for a flag: the text "False" is true, and so is NaN.
+    # NumPy accepts everything as a flag: the text "False" is true, and so is NaN.
     if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
         raise EpisodeError(
             f"found {key!r} with {describe(flags.tolist())}, expected flags: booleans, or numbers that are 0 or 1. "

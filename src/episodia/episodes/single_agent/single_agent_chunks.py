@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from episodia.episodes.columns.indexing import as_count, as_int
+from episodia.episodes.columns.indexing import as_count, with_int_bounds
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.errors import EpisodeError, EpisodiaError, IndexTypeError
@@ -15,6 +16,9 @@ from episodia.trees import describe, equal, map_batch
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+
+# Turns a column of an episode into the column of a chunk.
+ColumnPart: TypeAlias = Callable[[LookbackBuffer], LookbackBuffer]
 
 
 def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpisode:
@@ -25,22 +29,17 @@ def cut(episode: SingleAgentEpisode, len_lookback_buffer: int) -> SingleAgentEpi
             "A finished episode has no continuation; use `slice` to take it apart."
         )
     lookback = as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}")
-    successor = _derived(
-        episode,
+    kept = min(lookback, episode.rewards.len_incl_lookback())
+    return episode._derived(
         track=lambda column: _tail(column, lookback, 1),
         steps=lambda column: _tail(column, lookback, 0),
+        weights_versions=versions.between(episode.weights_versions, episode.t - kept, episode.t + 1),
+        goes_on=True,
     )
-    successor.t_started = episode.t
-    successor._start_time = episode._last_step_time
-    successor._last_step_time = None
-    kept = min(lookback, episode.rewards.len_incl_lookback())
-    if episode._weights_versions:
-        successor._weights_versions = versions.between(episode._weights_versions, episode.t - kept, episode.t + 1)
-    return successor
 
 
 def _tail(column: LookbackBuffer, lookback: int, current: int) -> LookbackBuffer:
-    """Return the last `current` items of `column` with `lookback` items in front of them, as far as there are so many."""
+    """Return the last `current` items of `column` with `lookback` items in front of them, or as many as there are."""
     size = column.len_incl_lookback()
     start = max(0, size - lookback - current)
     return column.share(slice(start, size), max(0, size - current - start))
@@ -65,22 +64,19 @@ def part(episode: SingleAgentEpisode, slice_: slice, len_lookback_buffer: int | 
     wanted = episode.observations.lookback
     if len_lookback_buffer is not None:
         wanted = as_count("len_lookback_buffer", len_lookback_buffer, where)
-    picked = _derived(
-        episode,
+    at_end = stop == len(episode)
+    t_started = episode.t_started + steps.start
+    kept = _kept(episode.observations, steps, wanted)
+    picked = episode._derived(
         track=lambda column: _strided(column, steps, stop, wanted, track=True),
         steps=lambda column: _strided(column, steps, stop, wanted, track=False),
+        weights_versions=versions.between(
+            episode.weights_versions, t_started - kept, episode.t_started + stop + at_end
+        ),
     )
-    picked.t_started = episode.t_started + steps.start
-    picked.t = picked.t_started + len(steps)
-    at_end = stop == len(episode)
+    picked.t_started, picked.t = t_started, t_started + len(steps)
     picked.is_terminated = at_end and episode.is_terminated
     picked.is_truncated = at_end and episode.is_truncated
-    if episode._weights_versions:
-        picked._weights_versions = versions.between(
-            episode._weights_versions,
-            picked.t_started - picked.observations.lookback,
-            episode.t_started + stop + at_end,
-        )
     return picked
 
 
@@ -93,25 +89,14 @@ def pause(episode: SingleAgentEpisode, position: int, lookback: int) -> SingleAg
         stop = max(0, position - (size - column.len_incl_lookback()))
         return column.share(slice(max(0, stop - lookback), stop), min(stop, lookback))
 
-    picked = _derived(
-        episode,
+    t = episode.t_started + position - episode.observations.lookback
+    picked = episode._derived(
         track=lambda column: column.share(slice(position - lookback, position + 1), lookback),
         steps=steps,
+        weights_versions=versions.between(episode.weights_versions, t - lookback, t + (position == size)),
     )
-    picked.t_started = picked.t = t = episode.t_started + position - episode.observations.lookback
-    picked._weights_versions = versions.between(episode._weights_versions, t - lookback, t + (position == size))
+    picked.t_started = picked.t = t
     return picked
-
-
-def with_int_bounds(key: slice, where: str) -> slice:
-    """Return `key` with Python ints as bounds; refuse other bounds, and a step of 0."""
-    try:
-        key = slice(*(None if bound is None else as_int(bound) for bound in (key.start, key.stop, key.step)))
-    except IndexTypeError as error:
-        raise IndexTypeError(f"{where}: {error}") from error
-    if key.step == 0:
-        raise EpisodeError(f"{where}: found a slice with step 0, expected a step of 1 or more.")
-    return key
 
 
 def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, track: bool) -> LookbackBuffer:
@@ -120,9 +105,8 @@ def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, 
     A track (observations, infos) has one item more: the one where the next step would be, but none after `stop`.
     """
     stride = steps.step
-    first = column.lookback + steps.start
-    kept = min(lookback, first // stride)
-    start = first - kept * stride
+    kept = _kept(column, steps, lookback)
+    start = column.lookback + steps.start - kept * stride
     count = kept + len(steps)
     if not track:
         return column.share(slice(start, start + count * stride, stride), kept)
@@ -134,39 +118,16 @@ def _strided(column: LookbackBuffer, steps: range, stop: int, lookback: int, *, 
     return strided
 
 
+def _kept(column: LookbackBuffer, steps: range, lookback: int) -> int:
+    """Return how many of `lookback` items at the distances of `steps` there are in front of them."""
+    return min(lookback, (column.lookback + steps.start) // steps.step)
+
+
 def fork(episode: SingleAgentEpisode) -> SingleAgentEpisode:
     """Return an equal episode that shares the data until either of them is changed."""
-    forked = _derived(episode, track=LookbackBuffer.fork, steps=LookbackBuffer.fork)
-    forked._weights_versions = episode._weights_versions
-    return forked
-
-
-def _derived(episode: SingleAgentEpisode, *, track: Any, steps: Any) -> SingleAgentEpisode:
-    """Return an episode with everything that `episode` has, and columns that `track` and `steps` make of its columns."""
-    derived = type(episode).__new__(type(episode))
-    added = getattr(episode, "__dict__", None)  # by a subclass
-    if added:
-        derived.__dict__.update(added)
-    derived.id_ = episode.id_
-    derived.agent_id = episode.agent_id
-    derived.module_id = episode.module_id
-    derived.multi_agent_episode_id = episode.multi_agent_episode_id
-    derived._observation_space = episode._observation_space
-    derived._action_space = episode._action_space
-    derived.is_terminated = episode.is_terminated
-    derived.is_truncated = episode.is_truncated
-    derived.t_started = episode.t_started
-    derived.t = episode.t
-    derived._start_time = episode._start_time
-    derived._last_step_time = episode._last_step_time
-    derived._custom_data = copy.deepcopy(episode._custom_data) if episode._custom_data else {}
-    derived._weights_versions = ()
-    derived.observations = track(episode.observations)
-    derived.infos = track(episode.infos)
-    derived.actions = steps(episode.actions)
-    derived.rewards = steps(episode.rewards)
-    derived.extra_model_outputs = {key: steps(column) for key, column in episode.extra_model_outputs.items()}
-    return derived
+    return episode._derived(
+        track=LookbackBuffer.fork, steps=LookbackBuffer.fork, weights_versions=episode.weights_versions
+    )
 
 
 def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
@@ -179,10 +140,10 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
         rewards = episode.rewards.admit_all(other.rewards, 0)
         infos = episode.infos.admit_all(other.infos, 1)
         extras = _joined_extras(episode, other)
-        custom_data = copy.deepcopy(other._custom_data)
+        custom_data = copy.deepcopy(other.custom_data)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}: the chunks do not fit together: {error}") from error
-    # Everything fits: from here on nothing can fail.
+    # Everything fits: nothing can fail below.
     episode.infos.set(other.infos.get(0), at_indices=-1)
     episode.observations.push_all(observations)
     episode.actions.push_all(actions)
@@ -191,14 +152,12 @@ def concat(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
     for column, items in extras.values():
         column.push_all(items)
     episode.extra_model_outputs = {key: column for key, (column, _) in extras.items()}
-    if other._weights_versions:
-        episode._weights_versions = versions.joined(episode._weights_versions, other._weights_versions, episode.t)
+    if other.weights_versions:
+        episode._weights_versions = versions.joined(episode.weights_versions, other.weights_versions, episode.t)
     episode.t = other.t
     episode.is_terminated = other.is_terminated
     episode.is_truncated = other.is_truncated
-    if other._last_step_time is not None:
-        episode._last_step_time = other._last_step_time
-    episode._custom_data.update(custom_data)
+    episode.custom_data.update(custom_data)
 
 
 def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> None:
@@ -223,7 +182,7 @@ def _check_continues(episode: SingleAgentEpisode, other: SingleAgentEpisode) -> 
 
 
 def _stored(column: LookbackBuffer, index: int) -> Any:
-    """Return the item at `index` for a comparison: as it is stored, because handing one out makes all read-only."""
+    """Return the item at `index` for a comparison, as it is stored: reading an item makes all items read-only."""
     position = column.lookback + index
     items = column.lend(slice(position, position + 1))
     return items[0] if isinstance(items, list) else map_batch(lambda leaf: leaf[0], items)
@@ -270,7 +229,7 @@ def _column_of(items: list[Any], finalized: bool) -> LookbackBuffer:
 
 
 def _zero_like(column: LookbackBuffer) -> Any:
-    """Return an item of zeros; of None for what is not a number."""
+    """Return an item of zeros, with None at leaves that are not numbers."""
     if not column.len_incl_lookback():
         return 0.0
     item = column.get(0) if len(column) else column.get(-1)

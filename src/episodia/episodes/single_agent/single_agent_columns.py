@@ -1,33 +1,30 @@
-"""The columns of a single-agent episode: made from data, compared in length, turned into arrays."""
+"""The columns of a single-agent episode: made from data, compared in length, turned into arrays, extended by a step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import countOf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.columns.rewards import REWARD_SPACE, check_rewards
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage, map_infos
-from episodia.episodes.single_agent.single_agent_stepping import as_infos, as_reward, raise_with_place
 from episodia.errors import EpisodeError, EpisodiaError
-from episodia.trees import describe
+from episodia.trees import SCALAR_TYPES, describe, own_info
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-
-# Every real number is a reward.
-REWARD_SPACE = spaces.Box(-np.inf, np.inf, (), np.float64)
 
 _AUTO = "auto"
 _LENGTHS = "T actions, rewards and extra model outputs, and T + 1 observations and infos"
 
 
 def fill_columns(
-    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: Any
+    episode: SingleAgentEpisode, data: Mapping[str, Any], extras: Mapping[str, Any], len_lookback_buffer: int | str
 ) -> None:
     """Give a new `episode` its columns, with copies of `data`.
 
@@ -53,8 +50,8 @@ def fill_columns(
         except EpisodiaError as error:
             raise_with_place(episode, error, name)
 
-    episode.observations = column("observations", data["observations"], episode._observation_space)
-    episode.actions = column("actions", data["actions"], episode._action_space)
+    episode.observations = column("observations", data["observations"], episode.observation_space)
+    episode.actions = column("actions", data["actions"], episode.action_space)
     try:
         episode.rewards = _reward_column(data["rewards"], lookback, finalized)
     except EpisodiaError as error:
@@ -69,35 +66,23 @@ def fill_columns(
 
 
 def _make_empty(episode: SingleAgentEpisode) -> None:
-    adopt = LookbackBuffer._adopt
-    episode.observations = adopt(ListStorage([], nested=False), 0, episode._observation_space, finalized=False)
-    episode.actions = adopt(ListStorage([], nested=False), 0, episode._action_space, finalized=False)
+    adopt = LookbackBuffer.adopt
+    episode.observations = adopt(ListStorage([], nested=False), 0, episode.observation_space, finalized=False)
+    episode.actions = adopt(ListStorage([], nested=False), 0, episode.action_space, finalized=False)
     episode.rewards = adopt(ListStorage([], nested=False), 0, REWARD_SPACE, finalized=False)
     episode.infos = adopt(ObjectStorage([]), 0, None, finalized=False)
     episode.extra_model_outputs = {}
 
 
 def _reward_column(data: Any, lookback: int, finalized: bool) -> LookbackBuffer:
-    if type(data) is list and countOf(map(type, data), float) == len(data):
-        # Nobody has to look at them a second time.
-        data = LookbackBuffer._adopt(ListStorage(list(data), nested=False), lookback, REWARD_SPACE, finalized=False)
+    if isinstance(data, LookbackBuffer):
+        check_rewards(data.data)
+    elif type(data) is list and countOf(map(type, data), float) == len(data):
+        # Floats need no further check.
+        data = LookbackBuffer.adopt(ListStorage(list(data), nested=False), lookback, REWARD_SPACE, finalized=False)
     else:
         check_rewards(data)
     return _column("rewards", data, lookback, REWARD_SPACE, finalized)
-
-
-def check_rewards(data: Any) -> None:
-    """Refuse what is no list or one-dimensional array of numbers."""
-    if isinstance(data, LookbackBuffer):
-        data = data.data
-    if isinstance(data, np.ndarray):
-        if data.ndim != 1 or data.dtype.kind not in "biuf":
-            raise EpisodeError(
-                f"found {describe(data)}, expected a one-dimensional array of numbers. Pass one for each step."
-            )
-    elif data is not None and countOf(map(type, data), float) < len(data):
-        for reward in data:
-            as_reward(reward)
 
 
 def _is_finalized(data: Any) -> bool:
@@ -139,11 +124,11 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
     if not isinstance(infos, (list, tuple, np.ndarray)) or (isinstance(infos, np.ndarray) and not infos.ndim):
         raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
     storage = ObjectStorage(map_infos(as_infos, list(infos)))
-    return LookbackBuffer._adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
+    return LookbackBuffer.adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
 
 
 def check_lengths(episode: SingleAgentEpisode) -> None:
-    """Refuse columns of different lengths."""
+    """Reject columns of different lengths."""
     steps = len(episode.rewards)
     observations = steps + 1 if episode.observations.len_incl_lookback() or steps else 0
     expected = [
@@ -175,7 +160,7 @@ def array_columns(episode: SingleAgentEpisode) -> list[tuple[str, LookbackBuffer
 
 
 def are_finalized(episode: SingleAgentEpisode) -> bool:
-    """Tell whether all columns are arrays; somebody may have finalized some of them alone."""
+    """Tell whether all columns are arrays; a user may have finalized some columns only."""
     return (
         episode.observations.finalized
         and episode.actions.finalized
@@ -212,3 +197,86 @@ def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) ->
         column.lookback = steps
     episode.t_started = t_started
     episode.t = t_started + len(episode.rewards)
+
+
+# --- One step --------------------------------------------------------------------------------------------------------
+
+
+def as_infos(infos: object) -> dict[Any, Any]:
+    """Return a private copy of an info dict; an empty one for None."""
+    if infos is None or (type(infos) is dict and not infos):
+        return {}
+    if type(infos) is not dict and not isinstance(infos, Mapping):
+        raise EpisodeError(f"found {describe(infos)}, expected a dict or None. Put it under a key: `{{'info': ...}}`.")
+    mine: dict[Any, Any] = infos.copy() if type(infos) is dict else dict(infos)
+    for key, value in mine.items():
+        if type(value) not in SCALAR_TYPES:
+            mine[key] = own_info(value)
+    return mine
+
+
+def as_extras(extras: object) -> Mapping[str, Any]:
+    """Return the extra model outputs of one step; an empty dict for None."""
+    if extras is None:
+        return {}
+    if type(extras) is not dict and not isinstance(extras, Mapping):
+        raise EpisodeError(f"found {describe(extras)}, expected a dict or None. Pass `{{'name': output}}`.")
+    return extras
+
+
+def extra_columns(episode: SingleAgentEpisode, extras: Mapping[str, Any]) -> dict[str, LookbackBuffer]:
+    """Return the columns for the extra model outputs of a step.
+
+    A chunk may start with other columns than the chunk before: a column that ends takes its lookback with it. Within a
+    chunk, columns have no holes.
+    """
+    known = episode.extra_model_outputs
+    if extras.keys() == known.keys():
+        return known
+    if len(episode):
+        raise EpisodeError(
+            f"found the extra model outputs {names(extras)}, expected {names(known)} as in the steps before. "
+            "Give the same names at each step, or `cut()` the episode first: a new chunk may have other columns."
+        )
+    return {key: known[key] if key in known else _new_column(episode) for key in extras}
+
+
+def _new_column(episode: SingleAgentEpisode) -> LookbackBuffer:
+    column = LookbackBuffer.adopt(ListStorage([], nested=False), 0, None, finalized=False)
+    if episode.is_finalized:
+        column.finalize()
+    return column
+
+
+def names(columns: Mapping[str, Any]) -> list[str]:
+    """Return the names of columns, sorted."""
+    return sorted(columns, key=str)
+
+
+def take_back(episode: SingleAgentEpisode) -> None:
+    """Remove all items beyond the length of `episode`."""
+    steps = len(episode)
+    for column in (episode.observations, episode.infos):
+        column.truncate(steps + 1)
+    for column in (episode.actions, episode.rewards, *episode.extra_model_outputs.values()):
+        column.truncate(steps)
+
+
+def raise_with_place(episode: SingleAgentEpisode, error: EpisodiaError, place: str) -> NoReturn:
+    """Raise `error` again, saying also in which episode, at which time step and in which column."""
+    raise type(error)(f"episode {episode.id_!r}, t={episode.t}, {place}: {error}") from error
+
+
+def cannot_step(episode: SingleAgentEpisode) -> EpisodeError:
+    """Return the error for a step that the state of the episode does not allow."""
+    where = f"episode {episode.id_!r}"
+    if episode.is_done:
+        how = "terminated" if episode.is_terminated else "truncated"
+        return EpisodeError(
+            f"{where}: found a step after the end, expected none: it was {how} at t={episode.t}. "
+            "Make a new `SingleAgentEpisode` after each end."
+        )
+    return EpisodeError(
+        f"{where}: found a step before the reset, expected `add_env_reset` first. "
+        "Store the observation that `env.reset()` returned with `add_env_reset(observation, infos)`."
+    )

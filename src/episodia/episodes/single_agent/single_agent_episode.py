@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium import Space
 from numpy import False_ as NUMPY_FALSE
 from numpy import ndarray
 
-from episodia.episodes.columns.indexing import as_count, as_flag, as_int
+from episodia.episodes.columns.indexing import Index, as_count, as_flag, as_int, is_single
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.columns.rewards import REWARD_TYPES, as_reward, check_rewards
 from episodia.episodes.display import episode_plots as plots
 from episodia.episodes.display import episode_tables as display
 from episodia.episodes.single_agent import logged_arrays
 from episodia.episodes.single_agent import single_agent_chunks as chunks
-from episodia.episodes.single_agent import single_agent_columns as columns
 from episodia.episodes.single_agent import single_agent_state as episode_state
-from episodia.episodes.single_agent import single_agent_stepping as stepping
 from episodia.episodes.single_agent import weights_versions as versions
-from episodia.episodes.single_agent.single_agent_access import SingleAgentAccess
-from episodia.episodes.single_agent.single_agent_stepping import REWARD_TYPES
-from episodia.errors import EpisodeError, EpisodiaError
+from episodia.episodes.single_agent.single_agent_columns import (
+    adopt_stacked,
+    are_finalized,
+    as_extras,
+    as_infos,
+    cannot_step,
+    check_lengths,
+    extra_columns,
+    fill_columns,
+    names,
+    raise_with_place,
+    stacked,
+    take_back,
+)
+from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError
 from episodia.spaces import as_space
+from episodia.types import AgentID, Item, ModuleID
+
+# The builtin: inside of the class, `slice` is a method.
+Slice: TypeAlias = slice
 
 
-class SingleAgentEpisode(SingleAgentAccess):
+class SingleAgentEpisode:
     """One agent's trajectory, or a chunk of it: T steps, and T + 1 observations from the first to the last.
 
     While it grows, getters return lists of items. `finalize` turns the columns into arrays; from then on getters return
@@ -47,6 +64,20 @@ class SingleAgentEpisode(SingleAgentAccess):
     >>> episode.finalize().get_rewards()
     array([0.5, 1. ])
     """
+
+    id_: str
+    agent_id: Any
+    module_id: Any
+    multi_agent_episode_id: str | None
+    t: int
+    t_started: int
+    is_terminated: bool
+    is_truncated: bool
+    observations: LookbackBuffer
+    infos: LookbackBuffer
+    actions: LookbackBuffer
+    rewards: LookbackBuffer
+    extra_model_outputs: dict[str, LookbackBuffer]
 
     __slots__ = (
         "__weakref__",
@@ -75,19 +106,19 @@ class SingleAgentEpisode(SingleAgentAccess):
         self,
         id_: str | None = None,
         *,
-        observations: Any = None,
+        observations: Item = None,
         observation_space: Space[Any] | None = None,
         infos: Any = None,
-        actions: Any = None,
+        actions: Item = None,
         action_space: Space[Any] | None = None,
-        rewards: Any = None,
+        rewards: Item = None,
         terminated: bool = False,
         truncated: bool = False,
         extra_model_outputs: Mapping[str, Any] | None = None,
         t_started: int | None = None,
         len_lookback_buffer: int | Literal["auto"] = "auto",
-        agent_id: Any = None,
-        module_id: Any = None,
+        agent_id: AgentID | None = None,
+        module_id: ModuleID | None = None,
         multi_agent_episode_id: str | None = None,
     ) -> None:
         """Create an episode, empty or from data.
@@ -115,30 +146,46 @@ class SingleAgentEpisode(SingleAgentAccess):
         Raises:
             EpisodeError: If the columns have different lengths.
         """
-        self.id_ = uuid.uuid4().hex if id_ is None else id_
-        self.agent_id = agent_id
-        self.module_id = module_id
-        self.multi_agent_episode_id = multi_agent_episode_id
-        self._observation_space = as_space(observation_space, "observation_space")
-        self._action_space = as_space(action_space, "action_space")
+        self._begin(
+            uuid.uuid4().hex if id_ is None else id_,
+            (agent_id, module_id, multi_agent_episode_id),
+            (as_space(observation_space, "observation_space"), as_space(action_space, "action_space")),
+        )
         self.is_terminated = as_flag(terminated)
         self.is_truncated = as_flag(truncated)
         self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
-        self._start_time: float | None = None
-        self._last_step_time: float | None = None
-        self._custom_data: dict[Any, Any] = {}
-        self._weights_versions: versions.Versions = ()
-
-        columns.fill_columns(
+        fill_columns(
             self,
             {"observations": observations, "actions": actions, "rewards": rewards, "infos": infos},
-            stepping.as_extras(extra_model_outputs),
+            as_extras(extra_model_outputs),
             len_lookback_buffer,
         )
 
+    def _begin(
+        self, id_: str, ids: tuple[Any, Any, str | None], spaces: tuple[Space[Any] | None, Space[Any] | None]
+    ) -> None:
+        """Set names (agent, module, multi-agent episode) and spaces (observations, actions)."""
+        self.id_ = id_
+        self.agent_id, self.module_id, self.multi_agent_episode_id = ids
+        self._observation_space, self._action_space = spaces
+        self._set_history((), {})
+
+    def _set_history(
+        self,
+        weights_versions: versions.Versions,
+        custom_data: dict[Any, Any],
+        start_time: float | None = None,
+        last_step_time: float | None = None,
+    ) -> None:
+        """Set the versions of the weights, the user's data, and the times of the reset and the last step."""
+        self._weights_versions = weights_versions
+        self._custom_data = custom_data
+        self._start_time = start_time
+        self._last_step_time = last_step_time
+
     # --- Building it step by step -----------------------------------------------------------------------------------
 
-    def add_env_reset(self, observation: Any, infos: Mapping[str, Any] | None = None) -> None:
+    def add_env_reset(self, observation: Item, infos: Mapping[str, Any] | None = None) -> None:
         """Store what `env.reset()` returned; the episode must be new.
 
         Raises:
@@ -155,18 +202,18 @@ class SingleAgentEpisode(SingleAgentAccess):
         try:
             observation = self.observations.admit(observation)
             place = "infos of the reset"
-            infos = stepping.as_infos(infos)
+            infos = as_infos(infos)
         except EpisodiaError as error:
-            stepping.raise_with_place(self, error, place)
+            raise_with_place(self, error, place)
         self.observations.push(observation)
         self.infos.push(infos)
         self._start_time = perf_counter()
 
     def add_env_step(
         self,
-        observation: Any,
-        action: Any,
-        reward: Any,
+        observation: Item,
+        action: Item,
+        reward: Item,
         infos: Mapping[str, Any] | None = None,
         *,
         terminated: bool | np.bool_ = False,
@@ -189,7 +236,7 @@ class SingleAgentEpisode(SingleAgentAccess):
             SpaceError: If observation or action does not fit its space.
         """
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
-            raise stepping.cannot_step(self)
+            raise cannot_step(self)
         column, columns = self.observations, self.extra_model_outputs
         extras: Any = extra_model_outputs
         if (
@@ -198,10 +245,10 @@ class SingleAgentEpisode(SingleAgentAccess):
             or column.finalized
             or (columns if extras is None else type(extras) is not dict or len(extras) != len(columns))
         ):
-            stepping.add_with_care(self, observation, action, reward, infos, extras, (terminated, truncated))
+            self._add_with_care(observation, action, reward, infos, extras, (terminated, truncated))
             return
-        # Every step of every hand-built episode comes by here, so what is most frequent is not left to other functions. What
-        # is not like the steps before is taken back and added with care.
+        # Every step of every hand-built episode runs this code, so frequent cases are handled without calls. A step unlike
+        # the steps before is removed again, and added with care.
         try:
             push, shape = column.push, column.row_shape
             if (
@@ -220,22 +267,193 @@ class SingleAgentEpisode(SingleAgentAccess):
             push = column.push
             push(action if type(action) in column.free_types else column.admit(action))
             push = self.rewards.push
-            push(reward if type(reward) is float or type(reward) in REWARD_TYPES else stepping.as_reward(reward))
+            push(reward if type(reward) is float or type(reward) in REWARD_TYPES else as_reward(reward))
             push = self.infos.push
-            push({} if type(infos) is dict and not infos else stepping.as_infos(infos))
+            push({} if type(infos) is dict and not infos else as_infos(infos))
             for key in extras or ():
                 value, column = extras[key], columns[key]
                 push = column.push
                 push(value if type(value) in column.free_types else column.admit(value))
         except BaseException as error:  # an interrupt must not leave half a step either
-            stepping.take_back(self)
+            take_back(self)
             if not isinstance(error, Exception):
                 raise
         else:
             self.t += 1
             self._last_step_time = perf_counter()
             return
-        stepping.add_with_care(self, observation, action, reward, infos, extras, (False, False))
+        self._add_with_care(observation, action, reward, infos, extras, (False, False))
+
+    def _add_with_care(
+        self,
+        observation: Any,
+        action: Any,
+        reward: Any,
+        infos: Any,
+        extras: Any,
+        ends: tuple[Any, Any],
+    ) -> None:
+        """Store one step of any kind, or reject it and say where it is wrong.
+
+        An array may change its dtype when it takes an item, so all columns admit their items before any of them stores one.
+        """
+        place = "terminated and truncated"
+        try:
+            is_terminated, is_truncated = map(as_flag, ends)
+            place = "observation"
+            steps = [(self.observations, self.observations.admit(observation))]
+            place = "action"
+            steps.append((self.actions, self.actions.admit(action)))
+            place = "reward"
+            rewards = self.rewards
+            steps.append((rewards, reward if type(reward) in rewards.free_types else rewards.admit(as_reward(reward))))
+            place = "infos"
+            steps.append((self.infos, as_infos(infos)))
+            place = "extra_model_outputs"
+            extras = as_extras(extras)
+            columns = extra_columns(self, extras)
+            steps += [(columns[key], columns[key].admit(value)) for key, value in extras.items()]
+        except EpisodiaError as error:
+            raise_with_place(self, error, place)
+        try:
+            for column, item in steps:
+                column.push(item)
+        except BaseException:  # an interrupt, or no memory: no half a step is left
+            take_back(self)
+            raise
+        self.extra_model_outputs = columns
+        self.is_terminated, self.is_truncated = is_terminated, is_truncated
+        self.t += 1
+        self._last_step_time = perf_counter()
+
+    # --- Reading and overwriting ------------------------------------------------------------------------------------
+
+    # What an index, a fill and new data mean stands at `LookbackBuffer.get` and `LookbackBuffer.set`; errors add the episode
+    # and the column.
+
+    def get_observations(
+        self,
+        indices: Index = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Item = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return observations, of which there are `len(self) + 1`; indices are those of `LookbackBuffer.get`.
+
+        >>> episode = SingleAgentEpisode(observations=[7, 8, 9], actions=[0, 1], rewards=[0.0, 1.0], len_lookback_buffer=1)
+        >>> episode.get_observations()
+        [8, 9]
+        >>> episode.get_observations(slice(-2, 1), neg_index_as_lookback=True, fill=0)
+        [0, 7, 8]
+        """
+        try:
+            return self.observations.read(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "observations")
+
+    def get_infos(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None) -> Any:
+        """Return info dicts, of which there are `len(self) + 1`, always as dicts in lists."""
+        try:
+            return self.infos.read(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "infos")
+
+    def get_actions(
+        self,
+        indices: Index = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Item = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return actions; indices are those of `LookbackBuffer.get`."""
+        try:
+            return self.actions.read(indices, neg_index_as_lookback, fill, one_hot_discrete)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "actions")
+
+    def get_rewards(self, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None) -> Any:
+        """Return rewards; indices are those of `LookbackBuffer.get`."""
+        try:
+            return self.rewards.read(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "rewards")
+
+    def get_extra_model_outputs(
+        self, key: str, indices: Index = None, *, neg_index_as_lookback: bool = False, fill: Item = None
+    ) -> Any:
+        """Return items of the extra column `key`; indices are those of `LookbackBuffer.get`.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+        """
+        column = self._extra(key)
+        try:
+            return column.read(indices, neg_index_as_lookback, fill, False)
+        except EpisodiaError as error:
+            raise_with_place(self, error, key)
+
+    def get_return(self) -> float:
+        """Return the undiscounted sum of this chunk's rewards."""
+        rewards = self.rewards.lend(slice(self.rewards.lookback, self.rewards.len_incl_lookback()))
+        if isinstance(rewards, np.ndarray):
+            rewards = rewards.tolist()
+        # Starts with a float, so that no narrow NumPy number is added to another.
+        total = sum(rewards, 0.0)
+        # A total of another type comes from NumPy scalars, which add up in their own precision. Python floats give the same
+        # sum in both forms of an episode.
+        return total if type(total) is float else sum(map(float, rewards), 0.0)
+
+    def set_observations(
+        self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite observations; indices and data are those of `LookbackBuffer.set`."""
+        try:
+            self.observations.write(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "observations")
+
+    def set_actions(self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite actions; indices and data are those of `LookbackBuffer.set`."""
+        try:
+            self.actions.write(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "actions")
+
+    def set_rewards(self, *, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False) -> None:
+        """Overwrite rewards, with numbers; indices and data are those of `LookbackBuffer.set`."""
+        try:
+            several = isinstance(new_data, (list, tuple, np.ndarray, LookbackBuffer)) and not is_single(at_indices)
+            given = new_data.data if isinstance(new_data, LookbackBuffer) else new_data
+            check_rewards(given if several else [given])
+            self.rewards.write(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            raise_with_place(self, error, "rewards")
+
+    def set_extra_model_outputs(
+        self, *, key: str, new_data: Item, at_indices: Index = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrite items of the extra column `key`; indices and data are those of `LookbackBuffer.set`.
+
+        Raises:
+            EpisodeKeyError: If there is no such column.
+        """
+        column = self._extra(key)
+        try:
+            column.write(new_data, at_indices, neg_index_as_lookback)
+        except EpisodiaError as error:
+            raise_with_place(self, error, key)
+
+    def _extra(self, key: str) -> LookbackBuffer:
+        try:
+            return self.extra_model_outputs[key]
+        except (KeyError, TypeError):
+            known = names(self.extra_model_outputs)
+            raise EpisodeKeyError(
+                f"episode {self.id_!r}: found the extra model output {key!r}, expected one of {known}. "
+                "Extra columns are created by `add_env_step(extra_model_outputs=...)`."
+            ) from None
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +468,7 @@ class SingleAgentEpisode(SingleAgentAccess):
         """
         return chunks.cut(self, len_lookback_buffer)
 
-    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+    def slice(self, slice_: Slice, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
         """Return the steps that `slice_` picks from `range(len(self))`, and the observation that follows the last.
 
         With a step k, every k-th step is kept, and the last observation is the one at the next kept place or at the end of
@@ -263,7 +481,7 @@ class SingleAgentEpisode(SingleAgentAccess):
         """
         return chunks.part(self, slice_, len_lookback_buffer)
 
-    def __getitem__(self, slice_: Any) -> SingleAgentEpisode:
+    def __getitem__(self, slice_: Slice) -> SingleAgentEpisode:
         return chunks.part(self, slice_, None)
 
     def concat_episode(self, other: SingleAgentEpisode) -> None:
@@ -276,9 +494,39 @@ class SingleAgentEpisode(SingleAgentAccess):
             EpisodeError: If `other` is not the continuation: another id, another time, another observation at the seam.
         """
         chunks.concat(self, other)
+        if other._last_step_time is not None:
+            self._last_step_time = other._last_step_time
 
     def __copy__(self) -> SingleAgentEpisode:
         return chunks.fork(self)
+
+    def _derived(
+        self,
+        *,
+        track: chunks.ColumnPart,
+        steps: chunks.ColumnPart,
+        weights_versions: versions.Versions,
+        goes_on: bool = False,
+    ) -> SingleAgentEpisode:
+        """Return an episode with everything that this one has, and columns that `track` and `steps` make of its columns.
+
+        If it `goes_on`, it begins at the present time step.
+        """
+        derived = type(self).__new__(type(self))
+        added = getattr(self, "__dict__", None)  # by a subclass
+        if added:
+            derived.__dict__.update(added)
+        ids = self.agent_id, self.module_id, self.multi_agent_episode_id
+        derived._begin(self.id_, ids, (self._observation_space, self._action_space))
+        custom_data = copy.deepcopy(self._custom_data) if self._custom_data else {}
+        times = (self._last_step_time, None) if goes_on else (self._start_time, self._last_step_time)
+        derived._set_history(weights_versions, custom_data, *times)
+        derived.is_terminated, derived.is_truncated = self.is_terminated, self.is_truncated
+        derived.t_started, derived.t = self.t if goes_on else self.t_started, self.t
+        derived.observations, derived.infos = track(self.observations), track(self.infos)
+        derived.actions, derived.rewards = steps(self.actions), steps(self.rewards)
+        derived.extra_model_outputs = {key: steps(column) for key, column in self.extra_model_outputs.items()}
+        return derived
 
     # --- Form -------------------------------------------------------------------------------------------------------
 
@@ -289,8 +537,8 @@ class SingleAgentEpisode(SingleAgentAccess):
             ShapeError: If the items of a column differ in structure or shape.
             SpaceError: If an observation or action lies outside of its space.
         """
-        if not columns.are_finalized(self):
-            columns.adopt_stacked(self, columns.stacked(self))
+        if not are_finalized(self):
+            adopt_stacked(self, stacked(self))
         return self
 
     to_numpy = finalize
@@ -298,7 +546,7 @@ class SingleAgentEpisode(SingleAgentAccess):
     @property
     def is_finalized(self) -> bool:
         """Whether getters return arrays."""
-        return columns.are_finalized(self)
+        return are_finalized(self)
 
     is_numpy = is_finalized
 
@@ -328,7 +576,7 @@ class SingleAgentEpisode(SingleAgentAccess):
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
-    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    # An episode is not a sequence of items. Without this, Python would iterate over it with `__getitem__`.
     __iter__ = __reversed__ = __contains__ = None
 
     def __len__(self) -> int:
@@ -382,6 +630,11 @@ class SingleAgentEpisode(SingleAgentAccess):
     def weights_version(self, version: int) -> None:
         self._weights_versions = versions.with_version(self._weights_versions, self.t, version)
 
+    @property
+    def weights_versions(self) -> versions.Versions:
+        """All known versions of the weights: pairs of a time step and the version in use from that step on."""
+        return self._weights_versions
+
     def weights_version_at(self, t: int) -> int | None:
         """Return the version of the weights that chose the action of time step `t`, None if it is not known."""
         return versions.version_at(self._weights_versions, as_int(t))
@@ -392,8 +645,8 @@ class SingleAgentEpisode(SingleAgentAccess):
         Raises:
             EpisodeError: Saying which column is wrong, and how.
         """
-        columns.check_lengths(self)
-        columns.stacked(self)
+        check_lengths(self)
+        stacked(self)
 
     def get_data_dict(self) -> dict[str, Any]:
         """Return the T transitions of this chunk as columns, with flags, time steps and the episode's id.
@@ -424,7 +677,7 @@ class SingleAgentEpisode(SingleAgentAccess):
 
     @classmethod
     def _without_subclass(cls, id_: str, **kwargs: Any) -> SingleAgentEpisode:
-        """Return an episode that the constructor of a subclass, which may take other arguments, has not seen."""
+        """Return an episode without calling the constructor of a subclass, which may take other arguments."""
         episode = cls.__new__(cls)
         SingleAgentEpisode.__init__(episode, id_, **kwargs)
         return episode

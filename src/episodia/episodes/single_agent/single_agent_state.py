@@ -40,18 +40,18 @@ def get_state(episode: SingleAgentEpisode) -> dict[str, Any]:
         **_plain_state(episode, encode_space),
         **{name: _column_state(getattr(episode, name)) for name in _COLUMNS},
         "extra_model_outputs": {key: _column_state(column) for key, column in episode.extra_model_outputs.items()},
-        "custom_data": copy.deepcopy(episode._custom_data),
+        "custom_data": copy.deepcopy(episode.custom_data),
     }
 
 
 def _plain_state(episode: SingleAgentEpisode, encode: Callable[[Any], Any]) -> dict[str, Any]:
     return {
         **{field: getattr(episode, field) for field in _FIELDS},
-        "_observation_space": encode(episode._observation_space),
-        "_action_space": encode(episode._action_space),
+        "_observation_space": encode(episode.observation_space),
+        "_action_space": encode(episode.action_space),
         "_start_time": episode._start_time,
         "_last_step_time": episode._last_step_time,
-        "weights_versions": [list(entry) for entry in episode._weights_versions],
+        "weights_versions": [list(entry) for entry in episode.weights_versions],
     }
 
 
@@ -85,7 +85,7 @@ def _check_fields(state: dict[str, Any]) -> None:
             raise EpisodeError(f"found the weights version {describe(entry)} in a state, expected `[t, version]`.")
 
 
-# What a field of a state is, beside those with checks of their own.
+# The types of the fields of a state that have no check of their own.
 _KINDS: dict[str, Any] = {
     "extra_model_outputs": dict,
     "custom_data": dict,
@@ -107,8 +107,8 @@ def _check_column(name: str, column: Any) -> None:
         )
 
 
-def check_keys(state: Any, keys: tuple[str, ...], what: str) -> None:
-    """Refuse a state that is not a dict with all `keys`."""
+def check_keys(state: object, keys: tuple[str, ...], what: str) -> None:
+    """Reject a state that is not a dict with all `keys`."""
     missing = [key for key in keys if key not in state] if isinstance(state, dict) else list(keys)
     if missing:
         raise EpisodeError(f"found {what} without {missing}, expected what `get_state()` returns.")
@@ -128,7 +128,7 @@ def compact_state(episode: SingleAgentEpisode) -> dict[str, Any]:
         columns["infos"]["data"] = len(infos)
     extras = {key: _compact_column(column) for key, column in episode.extra_model_outputs.items()}
     plain = _plain_state(episode, encoded_once)
-    return {**plain, **columns, "extra_model_outputs": extras, "custom_data": episode._custom_data}
+    return {**plain, **columns, "extra_model_outputs": extras, "custom_data": episode.custom_data}
 
 
 def _compact_column(column: LookbackBuffer) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def _contiguous(column: LookbackBuffer) -> Any:
         return stored
     if column.finalized:
         return map_batch(np.ascontiguousarray, stored)
-    # The form belongs to the episode: one that is being recorded grows as a list, but its items are rows of arrays.
+    # A recorded episode is in list form while it grows, but its items are rows of arrays.
     return _pack(stored if isinstance(stored, list) else unstack(stored))
 
 
 def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
-    """Return the episode that was pickled, on the arrays that the pickle made; it brings what a subclass has added."""
+    """Return the episode that was pickled, on the arrays of the pickle, which also holds the attributes of a subclass."""
     return _build(cls._without_subclass, state, _adopted_storage, state["custom_data"])
 
 
@@ -191,7 +191,7 @@ def _build(
 ) -> SingleAgentEpisode:
     observation_space = decode_space(state["_observation_space"])
     action_space = decode_space(state["_action_space"])
-    # An empty episode brings the fields that a state does not have, such as the space of rewards.
+    # An empty episode has the fields that a state lacks, such as the space of rewards.
     episode = make(state["id_"], observation_space=observation_space, action_space=action_space)
     for field in _FIELDS:
         setattr(episode, field, state[field])
@@ -201,10 +201,8 @@ def _build(
     episode.extra_model_outputs = {
         key: _column(column, None, storage, is_info=False) for key, column in state["extra_model_outputs"].items()
     }
-    episode._start_time = state["_start_time"]
-    episode._last_step_time = state["_last_step_time"]
-    episode._custom_data = custom_data
-    episode._weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+    weights_versions = tuple((start, version) for start, version in state["weights_versions"])
+    episode._set_history(weights_versions, custom_data, state["_start_time"], state["_last_step_time"])
     check_lengths(episode)
     return episode
 
@@ -212,4 +210,4 @@ def _build(
 def _column(state: dict[str, Any], space: Any, storage: Any, *, is_info: bool) -> LookbackBuffer:
     stored = storage(state["data"], state["finalized"], is_info)
     lookback = min(int(state["lookback"]), len(stored))
-    return LookbackBuffer._adopt(stored, lookback, space, finalized=state["finalized"])
+    return LookbackBuffer.adopt(stored, lookback, space, finalized=state["finalized"])

@@ -1,4 +1,4 @@
-"""Which version of the weights chose the actions of which time steps.
+"""Versions of the weights: which version chose the actions of which time steps.
 
 A history is a tuple of `(t, version)` pairs, ascending in `t`: from time step `t` on, `version` was in use.
 """

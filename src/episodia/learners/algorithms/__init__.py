@@ -1,1 +1,1 @@
-"""Algorithms: a frozen config and a loss each."""
+"""Algorithms: each is a frozen config with a loss."""

@@ -1,10 +1,10 @@
-"""A2C: what turned out better than expected becomes more probable, and expectations follow what happened."""
+"""A2C: actions that turn out better than expected become more probable, and the values follow the returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch.nn.functional import mse_loss
@@ -16,21 +16,23 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(AlgorithmConfig):
-    """Advantage actor-critic: one gradient step for each batch is what it is meant for.
+    """Advantage actor-critic, meant for one gradient step per batch.
 
     Args:
-        lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
-        standardize_advantages: Give the advantages mean 0 and standard deviation 1. Where nothing is left to learn, that makes
-            large steps of small differences, and one gradient step for each batch has nothing that would hold them back.
-        value_coefficient: How much the squared error of the values counts.
-        entropy_coefficient: How much the entropy of the policy counts.
+        lambda_: The parameter of generalised advantage estimation, from one-step differences (0) to whole returns (1).
+        standardize_advantages: Whether advantages get mean 0 and standard deviation 1. Near the end of learning this turns
+            small differences into large steps, which one gradient step per batch does not limit.
+        value_coefficient: The weight of the squared error of the values.
+        entropy_coefficient: The weight of the entropy of the policy.
 
     >>> A2CConfig(entropy_coefficient=0.0).lambda_
     0.95
@@ -52,19 +54,19 @@ class A2CConfig(AlgorithmConfig):
             check_within(where, name, getattr(self, name), 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return what computes advantages and value targets."""
+        """Return the pieces that compute advantages and value targets."""
         estimation = GeneralAdvantageEstimation(
             gamma=self.gamma, lambda_=self.lambda_, max_seq_len=self.max_seq_len, device=device
         )
         return [estimation, *([Standardize()] if self.standardize_advantages else [])]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
-        """Return those of the values and of the entropy."""
+        """Return the coefficients of the values and of the entropy."""
         return {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )

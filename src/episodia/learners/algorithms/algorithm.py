@@ -1,11 +1,11 @@
-"""What an algorithm is: a frozen config that knows its targets, its coefficients and its loss."""
+"""The base of all algorithms: a frozen config with targets, coefficients and a loss."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,8 +17,10 @@ from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
 from episodia.learners.gradients.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
-# A loss, and what else is worth knowing about it: numbers without axes, averages over the steps that count.
+# A loss, and metrics: tensors without axes, averages over the steps that count.
 LossAndMetrics: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 
 ON_NON_FINITE = ("skip", "raise")
@@ -26,20 +28,20 @@ ON_NON_FINITE = ("skip", "raise")
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(ABC):
-    """What all algorithms have in common.
+    """The settings that all algorithms share.
 
     A loss is an average over the steps of one module that count, so that gradients from several places can be averaged. To
     write an algorithm, copy `a2c.py`.
 
     Args:
-        gamma: How much a reward counts one step later.
+        gamma: The discount per step.
         learning_rate: A number, or a schedule over the steps trained on.
-        optimizers: Which components are trained, and how; by default all of them, by one Adam.
-        gradient_processors: What happens to gradients before the optimizers get them, in this order.
-        on_non_finite: If a module's loss or gradient is not finite: `"skip"` leaves that module as it is for this gradient
-            step, and counts it; `"raise"` is an error.
-        max_seq_len: How long the sequences are that recurrent modules learn from; None leaves it to the module.
-        burn_in: How many steps before each of these warm up the state.
+        optimizers: The optimizers of all trained components; by default one Adam for everything.
+        gradient_processors: Functions that change the gradients before the optimizers get them, in this order.
+        on_non_finite: If a module's loss or gradient is not finite, `"skip"` leaves that module unchanged in this gradient
+            step and counts it; `"raise"` raises an error.
+        max_seq_len: The length of the sequences that recurrent modules learn from; None takes the module's.
+        burn_in: The number of steps before each sequence that warm up the state.
     """
 
     gamma: float = 0.99
@@ -62,17 +64,17 @@ class AlgorithmConfig(ABC):
         )
         wanted, given = "functions such as `ClipByNorm(1.0)`", self.gradient_processors
         processors = checked_each(LearnerError, where, "gradient_processors", given, _is_processor, wanted)
-        # A list could change afterwards.
+        # Tuples, because lists could change later.
         object.__setattr__(self, "optimizers", tuple(optimizers))
         object.__setattr__(self, "gradient_processors", tuple(processors))
         checked_choice(LearnerError, where, "on_non_finite", self.on_non_finite, ON_NON_FINITE)
 
     @abstractmethod
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return the pieces of the learner pipeline that compute what the loss aims at.
+        """Return the pieces of the learner pipeline that compute the targets of the loss.
 
         Args:
-            device: Where the modules are, for pieces that ask them.
+            device: The device of the modules, for pieces that call them.
         """
 
     @abstractmethod
@@ -80,18 +82,18 @@ class AlgorithmConfig(ABC):
         """Return the numbers in the loss that may change during training, by name."""
 
     @abstractmethod
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the loss of one module on some of its steps, and metrics.
 
         Args:
             module: The module.
             batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
-            coefficients: What `coefficients()` has come to.
+            coefficients: The current values of `coefficients()`.
         """
 
 
 def _is_processor(value: object) -> bool:
-    # A class such as `ClipByNorm` can be called, too, but makes a processor, and is none.
+    # A class such as `ClipByNorm` is callable, but only its instances are processors.
     return callable(value) and not isinstance(value, type)
 
 
@@ -100,7 +102,7 @@ def _is_optimizer(value: object) -> bool:
 
 
 def check_algorithm(config: object) -> None:
-    """Check that `config` is that of an algorithm.
+    """Check that `config` is the config of an algorithm.
 
     Raises:
         LearnerError: If it is not.

@@ -1,19 +1,21 @@
-"""The numbers in a loss that change during training: by schedule, or by what was measured."""
+"""Coefficients of losses that change during training: by schedule, or by measured metrics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 from episodia.arguments import is_number
 from episodia.errors import LearnerError
+from episodia.learners.algorithms.config_checks import check_positive, check_within
 from episodia.schedules import Schedule, as_schedule
 
 
 @runtime_checkable
 class Adaptive(Protocol):
-    """A rule for a coefficient that follows from the one before and from what an update has measured. It has no memory."""
+    """A rule without memory: the next coefficient follows from the last one and from the metrics of an update."""
 
     @property
     def initial(self) -> float:
@@ -28,10 +30,10 @@ Coefficient: TypeAlias = float | Schedule | Adaptive
 
 @final
 class Coefficients:
-    """The coefficients of each module's loss. Those that adapt are remembered for each module on its own.
+    """The coefficients of each module's loss. Adaptive ones are kept for each module separately.
 
     Args:
-        rules: What each coefficient follows, by name: a number, a `Schedule`, or an `Adaptive`.
+        rules: The rule of each coefficient, by name: a number, a `Schedule`, or an `Adaptive`.
         module_ids: The modules.
 
     >>> from episodia.learners import AdaptiveKL
@@ -58,31 +60,31 @@ class Coefficients:
         return {name: rule.at(t) for name, rule in self._schedules.items()} | self._remembered[module_id]
 
     def adapt(self, module_id: str, metrics: Mapping[str, float]) -> None:
-        """Let the coefficients of a module follow what its last update has measured."""
+        """Adapt the coefficients of a module to the metrics of its last update."""
         found = self._remembered[module_id]
         try:
             following = {name: float(rule.after(found[name], metrics)) for name, rule in self._adaptives.items()}
-        except Exception as error:  # whatever a rule of someone else raises
+        except Exception as error:  # foreign rules raise anything
             raise LearnerError(
-                f"coefficients of {module_id!r}: found that a rule failed ({type(error).__name__}: {error}), expected the next "
-                "coefficient. Correct `after`; the coefficients are as they were."
+                f"coefficients of {module_id!r}: found a rule that failed ({type(error).__name__}: {error}), expected the next "
+                "coefficient. Correct `after`; the coefficients stay unchanged."
             ) from error
         if not all(math.isfinite(number) for number in following.values()):
             raise LearnerError(
-                f"coefficients of {module_id!r}: found that a rule has returned {following}, expected finite numbers. Correct "
-                "`after`; the coefficients are as they were."
+                f"coefficients of {module_id!r}: found a rule that returned {following}, expected finite numbers. Correct "
+                "`after`; the coefficients stay unchanged."
             )
         self._remembered[module_id] = following
 
     def get_state(self) -> dict[str, dict[str, float]]:
-        """Return the coefficients that adapt, by module."""
+        """Return the adaptive coefficients, by module."""
         return {module_id: dict(found) for module_id, found in self._remembered.items()}
 
     def check_state(self, state: Mapping[str, Mapping[str, float]]) -> None:
-        """Check that `state` is one of these coefficients.
+        """Check that `state` fits these coefficients.
 
         Raises:
-            LearnerError: If it has other modules or other coefficients.
+            LearnerError: If modules or coefficients differ.
         """
         names = {module_id: sorted(found) for module_id, found in state.items()}
         expected = {module_id: sorted(found) for module_id, found in self._remembered.items()}
@@ -93,8 +95,56 @@ class Coefficients:
             )
 
     def set_state(self, state: Mapping[str, Mapping[str, float]]) -> None:
-        """Go on from the coefficients in `state`, see `check_state`."""
+        """Continue from the coefficients in `state`, see `check_state`."""
         self.check_state(state)
         self._remembered = {
             module_id: {name: float(value) for name, value in found.items()} for module_id, found in state.items()
         }
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveKL:
+    """A coefficient that rises after an update that moved the policy too far, and falls after one that hardly moved it.
+
+    Args:
+        initial: The coefficient before the first update.
+        target: The desired divergence, in nats per step.
+        tolerance: The factor above or below the target that is close enough.
+        factor: The coefficient is multiplied or divided by this.
+        lowest: The lower limit of the coefficient, from which it can soon rise again.
+        highest: The upper limit of the coefficient.
+
+    Raises:
+        LearnerError: If a number is out of its range.
+
+    >>> rule = AdaptiveKL(initial=0.2, target=0.01)
+    >>> [rule.after(0.2, {"kl": kl}) for kl in (0.1, 0.01, 0.001)]
+    [0.4, 0.2, 0.1]
+    """
+
+    initial: float = 0.2
+    target: float = 0.01
+    tolerance: float = 1.5
+    factor: float = 2.0
+    lowest: float = 1e-3
+    highest: float = 1e3
+
+    def __post_init__(self) -> None:
+        check_positive("AdaptiveKL", "target", self.target)
+        check_positive("AdaptiveKL", "lowest", self.lowest)
+        check_within("AdaptiveKL", "highest", self.highest, self.lowest)
+        check_within("AdaptiveKL", "initial", self.initial, self.lowest, self.highest)
+        check_within("AdaptiveKL", "tolerance", self.tolerance, 1.0)
+        check_within("AdaptiveKL", "factor", self.factor, 1.0)
+
+    def after(self, coefficient: float, metrics: Mapping[str, float]) -> float:
+        """Return the next coefficient; it stays if the divergence in `metrics["kl"]` is missing or not finite."""
+        divergence = metrics.get("kl", math.nan)
+        if not math.isfinite(divergence):
+            return coefficient
+        if divergence > self.target * self.tolerance:
+            return min(coefficient * self.factor, self.highest)
+        if divergence < self.target / self.tolerance:
+            return max(coefficient / self.factor, self.lowest)
+        return coefficient

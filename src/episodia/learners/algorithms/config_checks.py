@@ -1,4 +1,4 @@
-"""What the numbers and schedules of a config may be; they are checked once, when it is made."""
+"""Checks of the numbers and schedules of a config, made once by its constructor."""
 
 from __future__ import annotations
 

@@ -1,20 +1,19 @@
-"""What configs are made of, as plain data, so that they can be saved; only what the library knows is made again."""
+"""Parts of configs as plain data, so that they can be saved; only parts that the library knows can be loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from episodia import schedule_codec
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
+from episodia.learners.algorithms.coefficients import AdaptiveKL
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue
 from episodia.learners.optimizers import OptimizerConfig
-from episodia.schedules import Schedule
+from episodia.schedules import SCHEDULE_KEY, Schedule, decoded_schedule, encoded_schedule
 
 KEY = "part"
 
@@ -28,19 +27,19 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 
 
-def _refused(value: Any) -> Any:
+def _rejected(value: Any) -> Any:
     raise LearnerError(
-        f"config: found {value!r}, expected numbers, texts, and what `episodia.learners` has to put configs together: others "
-        "cannot be saved. Pass the config again where it is loaded."
+        f"config: found {value!r}, expected numbers, strings, and parts of configs from `episodia.learners`: other values "
+        "cannot be saved. Pass the config again when you load."
     )
 
 
-def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
+def encoded(value: object, otherwise: Callable[[Any], Any] = _rejected) -> Any:
     """Return JSON values that `decoded` understands.
 
     Args:
         value: A part of a config, or a list of them.
-        otherwise: What is put in the place of functions and of other parts that have no name; by default they are refused.
+        otherwise: Called with functions and other parts without a name; its result replaces them. By default it raises.
 
     Raises:
         LearnerError: If there is such a part.
@@ -54,10 +53,10 @@ def encoded(value: Any, otherwise: Callable[[Any], Any] = _refused) -> Any:
         return value.item()
     if isinstance(value, (list, tuple)):
         return [encoded(each, otherwise) for each in value]
-    if isinstance(value, Schedule) and (schedule := schedule_codec.encoded_schedule(value)) is not None:
+    if isinstance(value, Schedule) and (schedule := encoded_schedule(value)) is not None:
         return schedule
     if _PARTS.get(type(value).__name__) is type(value):
-        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(value)}
+        arguments = {each.name: _argument(getattr(value, each.name), otherwise) for each in fields(cast("Any", value))}
         return {KEY: type(value).__name__, **arguments}
     return otherwise(value)
 
@@ -71,12 +70,12 @@ def _argument(value: Any, otherwise: Callable[[Any], Any]) -> Any:
     return encoded(value, otherwise)
 
 
-def decoded(data: Any) -> Any:
-    """Return what `encoded` turned into `data`; lists become tuples.
+def decoded(data: object) -> Any:
+    """Return the value that `encoded` turned into `data`; lists become tuples.
 
     Raises:
-        LearnerError: If it is something else, or if a number is out of its range.
-        PipelineError: If a schedule is none.
+        LearnerError: If `data` is not such data, or if a number is out of its range.
+        PipelineError: If a schedule is invalid.
 
     >>> decoded({"part": "OptimizerConfig", "optimizer": "SGD", "options": {"momentum": 0.9}}).options
     {'momentum': 0.9}
@@ -85,8 +84,8 @@ def decoded(data: Any) -> Any:
         return tuple(decoded(each) for each in data)
     if not isinstance(data, Mapping):
         return data
-    if schedule_codec.KEY in data:
-        return schedule_codec.decoded_schedule(dict(data))
+    if SCHEDULE_KEY in data:
+        return decoded_schedule(dict(data))
     made = _PARTS.get(data[KEY]) if isinstance(data.get(KEY), str) else None
     arguments = {name: value for name, value in data.items() if name != KEY}
     if made is None or not arguments.keys() <= {each.name for each in fields(made)}:
@@ -98,7 +97,7 @@ def decoded(data: Any) -> Any:
         return made(**{name: _decoded_argument(made, name, value) for name, value in arguments.items()})
     except TypeError as error:
         raise LearnerError(
-            f"config: found {data[KEY]} with {arguments}, expected more ({error}). Give it what is missing."
+            f"config: found {data[KEY]} with {arguments}, expected all its arguments ({error}). Add the missing ones."
         ) from error
 
 

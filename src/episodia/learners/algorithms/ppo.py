@@ -1,10 +1,10 @@
-"""PPO: several passes over one batch, without leaving the policy that collected it too far behind."""
+"""PPO: several passes over one batch that stay close to the policy that collected it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -14,27 +14,28 @@ from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.adaptive_kl import AdaptiveKL
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.algorithms.coefficients import Coefficient
+from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient
 from episodia.learners.algorithms.config_checks import check_positive, check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(AlgorithmConfig):
-    """Proximal policy optimisation: with clipped ratios, with a penalty on the divergence, or with both.
+    """Proximal policy optimisation with clipped ratios, with a penalty on the divergence, or with both.
 
     Args:
-        lambda_: Of the generalised advantage estimates: between one-step differences (0) and whole returns (1).
-        standardize_advantages: Give the advantages mean 0 and standard deviation 1.
-        clip: How far a ratio of probabilities may be from 1 and still pay; None does not clip.
-        kl_coefficient: How much the divergence from the policy that collected counts: a number, a schedule, or an
-            `AdaptiveKL`. 0 is no penalty.
-        value_coefficient: How much the squared error of the values counts.
-        entropy_coefficient: How much the entropy of the policy counts.
+        lambda_: The parameter of generalised advantage estimation, from one-step differences (0) to whole returns (1).
+        standardize_advantages: Whether advantages get mean 0 and standard deviation 1.
+        clip: The distance from 1 beyond which a ratio of probabilities gains nothing; None does not clip.
+        kl_coefficient: The weight of the divergence from the collecting policy: a number, a schedule, or an `AdaptiveKL`.
+            0 switches the penalty off.
+        value_coefficient: The weight of the squared error of the values.
+        entropy_coefficient: The weight of the entropy of the policy.
 
     >>> PPOConfig(clip=None, kl_coefficient=AdaptiveKL(target=0.02)).kl_coefficient.target
     0.02
@@ -62,14 +63,14 @@ class PPOConfig(AlgorithmConfig):
             check_within(where, "kl_coefficient", self.kl_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return what computes advantages and value targets."""
+        """Return the pieces that compute advantages and value targets."""
         estimation = GeneralAdvantageEstimation(
             gamma=self.gamma, lambda_=self.lambda_, max_seq_len=self.max_seq_len, device=device
         )
         return [estimation, *([Standardize()] if self.standardize_advantages else [])]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
-        """Return those of the parts of the loss, and where ratios are clipped."""
+        """Return the coefficients of the parts of the loss, and the clipping distance."""
         return {
             **({} if self.clip is None else {"clip": self.clip}),
             "kl_coefficient": self.kl_coefficient,
@@ -77,13 +78,13 @@ class PPOConfig(AlgorithmConfig):
             "entropy_coefficient": self.entropy_coefficient,
         }
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
-        log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, where `GetActions` has left it")
+        log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, in which `GetActions` records it")
         ratios, clip = log_ratios.exp(), torch.inf if self.clip is None else coefficients["clip"]
         policy_loss = -clipped_surrogates(ratios, advantages, clip).mean()
         value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
@@ -104,7 +105,7 @@ class PPOConfig(AlgorithmConfig):
 
 
 def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """Return the advantages weighted by how much more probable the actions have become, as far as that may pay.
+    """Return the advantages times the ratios of probabilities, clipped.
 
     >>> clipped_surrogates(torch.tensor([1.5, 0.5, 1.5]), torch.tensor([1.0, 1.0, -1.0]), clip=0.2)
     tensor([ 1.2000,  0.5000, -1.5000])
@@ -112,8 +113,8 @@ def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tenso
     return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip, 1.0 + clip) * advantages)
 
 
-def _divergence(steps: Evaluation, log_ratios: Tensor) -> Tensor:
-    """Return KL(π_old ‖ π): exactly, if episodes hold what the distributions were made of, else estimated from the actions."""
+def _divergence(steps: EvaluatedSteps, log_ratios: Tensor) -> Tensor:
+    """Return KL(π_old ‖ π): exact if episodes hold the inputs of the distributions, else estimated from the actions."""
     if not steps.has(Columns.ACTION_DIST_INPUTS):
         return _estimated_divergence(log_ratios)
     old = steps.distribution_of(steps.column(Columns.ACTION_DIST_INPUTS))
@@ -122,5 +123,5 @@ def _divergence(steps: Evaluation, log_ratios: Tensor) -> Tensor:
 
 
 def _estimated_divergence(log_ratios: Tensor) -> Tensor:
-    # The mean over actions of the old policy is the divergence, and no part of it is negative.
+    # Its mean over actions of the old policy is the divergence, and each term is at least 0.
     return (log_ratios.exp() - 1.0 - log_ratios).mean()

@@ -1,10 +1,10 @@
-"""REINFORCE: what was followed by a large return becomes more probable."""
+"""REINFORCE: actions with large returns become more probable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 
@@ -15,17 +15,19 @@ from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
 from episodia.learners.algorithms.coefficients import Coefficient
 from episodia.learners.algorithms.config_checks import check_within
-from episodia.learners.algorithms.policy_evaluation import Evaluation
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.modules.protocol import Module
+from episodia.types import Batch
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(AlgorithmConfig):
-    """The policy gradient, with whole returns: collect whole episodes for it, as nothing is bootstrapped.
+    """The policy gradient with whole returns. It does not bootstrap, so collect whole episodes.
 
     Args:
-        standardize_returns: Give the returns mean 0 and standard deviation 1, which takes the place of a baseline.
-        entropy_coefficient: How much the entropy of the policy counts.
+        standardize_returns: Whether returns get mean 0 and standard deviation 1, which replaces a baseline.
+        entropy_coefficient: The weight of the entropy of the policy.
 
     >>> ReinforceConfig(learning_rate=1e-2).gamma
     0.99
@@ -42,17 +44,17 @@ class ReinforceConfig(AlgorithmConfig):
         check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
-        """Return what computes returns-to-go."""
+        """Return the pieces that compute returns-to-go."""
         standardize = [Standardize(column=Columns.RETURNS_TO_GO)] if self.standardize_returns else []
         return [ComputeReturnsToGo(gamma=self.gamma), *standardize]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
-        """Return that of the entropy."""
+        """Return the coefficient of the entropy."""
         return {"entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Any, batch: dict[str, Any], coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
         """Return the mean of −log π(a|s) · R − c · H."""
-        steps = Evaluation(module, batch)
+        steps = EvaluatedSteps(module, batch)
         returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
         policy_loss = -(steps.logp() * returns).mean()
         entropy = steps.entropy().mean()

@@ -1,4 +1,4 @@
-"""Gradients that travel: from the places where they are computed to the one where their average is applied."""
+"""Gradients from several places, with metrics, and their averages."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.nn import Parameter
 
 from episodia.arguments import checked_each, is_number
 from episodia.errors import LearnerError
-from episodia.learners.gradients.computed_gradients import Computed, Gradients, flattened
+from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, flattened
 from episodia.learners.update_metrics import Metrics
 
-# How much a set of gradients counts: for all modules alike, or for each; the number of steps it was computed from.
+# The number of steps behind a set of gradients, for all modules or by module.
 Weight: TypeAlias = float | Mapping[str, float]
 
 
 @final
 class MeasuredGradients(dict[str, Tensor]):
-    """Gradients by parameter name, and what was measured when they were computed.
+    """Gradients by parameter name, with the metrics of their computation.
 
     Attributes:
         metrics: The loss and the metrics of each module, averages over its steps.
@@ -34,11 +34,11 @@ class MeasuredGradients(dict[str, Tensor]):
         self.metrics = metrics
 
 
-def measured(computed: Computed, parameters: Mapping[str, Mapping[str, Parameter]]) -> MeasuredGradients:
-    """Return what was computed, ready to be sent away.
+def measured(computed: BackwardPass, parameters: Mapping[str, Mapping[str, Parameter]]) -> MeasuredGradients:
+    """Return gradients and metrics in a form that can be sent.
 
-    Who applies gradients sees no loss. So where that is not finite, the gradients are NaN, all of them: otherwise a module
-    that is lost would look like one that has nothing to learn.
+    The receiver does not see the loss. So if a loss is not finite, all gradients of its module are NaN: otherwise a broken
+    module would look like one without anything to learn.
     """
     metrics = {
         module_id: _floats({"loss": loss, **computed.metrics[module_id]}) for module_id, loss in computed.losses.items()
@@ -52,7 +52,7 @@ def measured(computed: Computed, parameters: Mapping[str, Mapping[str, Parameter
 
 def _floats(numbers: Mapping[str, Tensor]) -> dict[str, float]:
     device = numbers["loss"].device
-    # One look at all numbers: each one waits for the device.
+    # All numbers are read at once, because each read waits for the device.
     found = torch.stack([number.to(device, torch.float64) for number in numbers.values()]).tolist()
     return dict(zip(numbers, found, strict=True))
 
@@ -65,20 +65,20 @@ def _nan_for(parameters: Mapping[str, Parameter]) -> Gradients:
     return {name: torch.full_like(parameter, torch.nan).detach() for name, parameter in parameters.items()}
 
 
-# --- Where they arrive ----------------------------------------------------------------------------------------------
+# --- Received gradients ---------------------------------------------------------------------------------------------
 
 
 def by_module(
     places: Sequence[Mapping[str, Any]], trained: Mapping[str, Mapping[str, Parameter]]
 ) -> list[dict[str, Gradients]]:
-    """Return gradients that come by parameter name, as tensors or arrays, by module and name, each beside its parameter.
+    """Return received gradients, tensors or arrays by parameter name, as tensors by module and name.
 
     Args:
         places: Gradients from several places.
-        trained: The parameters that can have some, by module and name.
+        trained: The trained parameters, by module and name.
 
     Raises:
-        LearnerError: If a name is unknown, a shape is another one, or something is no gradient.
+        LearnerError: If a name is unknown, a shape differs, or a value is not a gradient.
     """
     checked_each(LearnerError, "apply_gradients", "gradients", places, _is_named, "dicts by parameter name")
     return [_of_place(gradients, trained) for gradients in places]
@@ -92,7 +92,7 @@ def _of_place(gradients: Mapping[str, Any], trained: Mapping[str, Mapping[str, P
     unknown = sorted(map(str, set(gradients) - set(flattened(trained))))
     if unknown:
         raise LearnerError(
-            f"apply_gradients: found gradients of {unknown}, expected names of parameters that are trained here, "
+            f"apply_gradients: found gradients of {unknown}, expected names of trained parameters, "
             f"{sorted(flattened(trained))}. Compute them with the same modules and the same config."
         )
     return {
@@ -102,7 +102,7 @@ def _of_place(gradients: Mapping[str, Any], trained: Mapping[str, Mapping[str, P
 
 
 def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
-    """Return a gradient as a tensor beside its parameter."""
+    """Return a gradient as a tensor with the device and dtype of its parameter."""
     try:
         found = torch.as_tensor(gradient)
         if found.shape == parameter.shape and not found.is_complex():
@@ -122,17 +122,17 @@ def _like(parameter: Tensor, name: str, gradient: Any) -> Tensor:
 
 
 def averaged(gradients: Sequence[Mapping[str, Gradients]], weights: Sequence[Weight]) -> dict[str, Gradients]:
-    """Return what one computation over all batches together would have given, by module and name.
+    """Return the gradients of all batches together, by module and name.
 
-    Each module is averaged on its own, over those places that had steps of it.
+    Each module is averaged separately, over the places that had steps of it.
 
     Args:
-        gradients: From several places, by module and name.
-        weights: How many steps each of them was computed from.
+        gradients: Gradients from several places, by module and name.
+        weights: The number of steps behind each of them.
 
     Raises:
-        LearnerError: If there is not one weight for each, if a weight is negative, or if weights by module name others than
-            those that have gradients.
+        LearnerError: If there is not one weight for each, if a weight is negative, or if weights by module do not name
+            exactly the modules with gradients.
 
     >>> places = [{"a": {"w": torch.tensor([1.0])}}, {"a": {"w": torch.tensor([4.0])}}]
     >>> averaged(places, weights=[10, 20])
@@ -157,14 +157,14 @@ def _weighted(shares: Sequence[tuple[Gradients, float]], total: float) -> Gradie
     for name in dict.fromkeys(name for place, _ in shares for name in place):
         parts = [(place[name], weight) for place, weight in shares if name in place and weight > 0.0]
         if parts:
-            # In double precision, so that equal parts give exactly what each of them is.
+            # In double precision, so that the average of equal parts equals each part.
             whole = torch.stack([part.double() * weight for part, weight in parts]).sum(0) / total
             result[name] = whole.to(parts[0][0].dtype)
     return result
 
 
 def averaged_metrics(gradients: Sequence[Mapping[str, Any]], weights: Sequence[Weight]) -> Metrics:
-    """Return what was measured at all places together, by module; nothing for gradients that come without.
+    """Return the average metrics of all places, by module; gradients without metrics are left out.
 
     >>> places = [MeasuredGradients({}, {"left": {"loss": 1.0}}), MeasuredGradients({}, {"left": {"loss": 4.0}}), {}]
     >>> averaged_metrics(places, weights=[10, 20, 30])
@@ -183,7 +183,7 @@ def averaged_metrics(gradients: Sequence[Mapping[str, Any]], weights: Sequence[W
 
 
 def _mean(shares: Sequence[tuple[float, float]]) -> float:
-    # A place without steps does not count, whatever it has measured.
+    # A place without steps does not count.
     counted = [(number, weight) for number, weight in shares if weight > 0.0]
     return sum(number * weight for number, weight in counted) / sum(weight for _, weight in counted)
 
@@ -193,7 +193,7 @@ def _weight_of(weight: Weight, module_id: str) -> float:
 
 
 def total_weight(weight: Weight) -> float:
-    """Return how much a set of gradients counts for all modules together.
+    """Return the weight of a set of gradients for all modules together.
 
     >>> total_weight({"left": 3, "right": 4})
     7.0
@@ -227,12 +227,12 @@ def _check_weights(gradients: Sequence[Mapping[str, Gradients]], weights: Sequen
 
 
 def _check_modules(place: Mapping[str, Gradients], weight: Mapping[str, float]) -> None:
-    """Check that weights by module are there for all modules that have gradients, and for no unknown ones."""
+    """Check that weights by module name all modules with gradients, and no unknown ones."""
     missing = [module_id for module_id, named in place.items() if named and module_id not in weight]
     unknown = [module_id for module_id in weight if module_id not in place]
     if missing or unknown:
         raise LearnerError(
-            f"average of gradients: found the weights {dict(weight)}, with none for {missing}, and some for {unknown}, which "
-            f"are no modules here; expected one for each of {[module_id for module_id, named in place.items() if named]}. Pass "
+            f"average of gradients: found the weights {dict(weight)}, which lack {missing} and name {unknown}, which "
+            f"are unknown; expected one for each of {[module_id for module_id, named in place.items() if named]}. Pass "
             "what `num_steps_of` returns for the batch that the gradients come from."
         )

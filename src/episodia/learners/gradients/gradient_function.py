@@ -1,4 +1,4 @@
-"""Gradients as a pure function of a state and a batch, for workers that remember nothing."""
+"""Gradients as a pure function of a state and a batch, for workers without memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from episodia.arguments import checked_whole
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
 from episodia.learners.algorithms.coefficients import Coefficients
-from episodia.learners.gradients.differentiation import Differentiation
+from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
-from episodia.learners.networks import Networks
+from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
 from episodia.modules.devices import device_of
+from episodia.types import Batch
 
 
 @final
 class GradientFunction:
-    """Computes what `Learner.compute_gradients` does, with the weights and coefficients of a state that is passed in.
+    """Computes the gradients of `Learner.compute_gradients` with the weights and coefficients of a given state.
 
-    The same state and batch always give the same gradients: what it was called with before does not matter. It can be
-    pickled, and so sent to where the batches are. It computes where its modules are.
+    The same state and batch always give the same gradients, independent of earlier calls. It can be pickled, and so sent to
+    the workers that have the batches. It computes on the device of its modules.
 
     Args:
-        modules: The module, or modules by their ids, as for the learner. They are copied, for their structure.
+        modules: The module, or modules by their ids, as for the learner. They are copied.
         config: The algorithm.
 
     >>> import torch
@@ -49,21 +50,22 @@ class GradientFunction:
         check_algorithm(config)
         self.config = config
         copied: Any = copy.deepcopy(modules)
-        self._networks = Networks(copied)
+        self._networks = LearnerModules(copied)
         self._differentiation = Differentiation(self._networks, config)
         self._coefficients = Coefficients(config.coefficients(), self._differentiation.trained)
 
-    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, dict[str, Any]]) -> MeasuredGradients:
-        """Return the gradients of the loss on `batch`, by parameter name, and what was measured.
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, Batch]) -> MeasuredGradients:
+        """Return the gradients of the loss on `batch`, by parameter name, with metrics.
 
         Args:
-            state: What `Learner.get_state` returned; only `components` of it are read.
+            state: A result of `Learner.get_state`; only `components` of it are read.
             batch: The columns of each module, as the learner pipeline leaves them.
 
         Raises:
-            LearnerError: If the state is not that of a learner with such modules and such a config.
-            BatchError: If `batch` is no batch.
+            LearnerError: If the state is not the state of a learner with these modules and this config.
+            BatchError: If `batch` is not a batch.
         """
+        check_can_learn()
         given: object = state
         missing = [name for name in self.components if not isinstance(given, Mapping) or name not in given]
         if missing:

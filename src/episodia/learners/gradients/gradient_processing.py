@@ -1,4 +1,4 @@
-"""What happens to gradients between the backward pass and the optimizers: functions that are put one after another.
+"""Processors of gradients: functions between the backward pass and the optimizers.
 
 A processor takes the gradients of all modules, `{module_id: list of tensors}`, and returns new ones in the same order.
 """
@@ -18,14 +18,14 @@ from episodia.learners.algorithms.config_checks import check_positive
 ModuleGradients: TypeAlias = dict[str, list[Tensor]]
 GradientProcessor: TypeAlias = Callable[[ModuleGradients], ModuleGradients]
 
-# Against a division by 0, where there is nothing to clip anyway.
+# Prevents a division by 0; a gradient that small is not clipped anyway.
 _TINY = 1e-6
 
 
 @final
 @dataclass(frozen=True)
 class ClipByValue:
-    """Lets no number of a gradient be larger than `limit`, or smaller than its opposite.
+    """Clips each number of a gradient to `[-limit, limit]`.
 
     >>> ClipByValue(1.0)({"a": [torch.tensor([0.5, -3.0])]})
     {'a': [tensor([ 0.5000, -1.0000])]}
@@ -66,7 +66,7 @@ class ClipByNorm:
 @final
 @dataclass(frozen=True)
 class ClipByGlobalNorm:
-    """Scales the gradients of all modules down, all by one factor, until their common norm is at most `limit`.
+    """Scales the gradients of all modules down by one factor, until their common norm is at most `limit`.
 
     >>> ClipByGlobalNorm(1.0)({"a": [torch.tensor([3.0])], "b": [torch.tensor([4.0])]})
     {'a': [tensor([0.6000])], 'b': [tensor([0.8000])]}
@@ -101,12 +101,12 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
 def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
     if not gradients:
         return []
-    # The factor stays a tensor: asking for its value would wait for the device.
+    # The factor stays a tensor: reading its value would wait for the device.
     return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))
 
 
 def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
-    """Tell whether finite gradients surely stay so: ours only make them smaller; of others nobody knows.
+    """Tell whether all processors keep finite gradients finite: the shipped ones do, others may not.
 
     >>> keep_finite([ClipByNorm(1.0)]), keep_finite([lambda gradients: gradients])
     (True, False)
@@ -118,7 +118,7 @@ def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradient
     """Return `gradients` after all `processors`, one after another.
 
     Raises:
-        LearnerError: If one of them fails, or returns something else.
+        LearnerError: If a processor fails, or returns tensors of other forms.
 
     >>> processed([ClipByValue(1.0), ClipByValue(0.5)], {"a": [torch.tensor([-3.0])]})
     {'a': [tensor([-0.5000])]}
@@ -129,16 +129,16 @@ def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradient
 
 
 def _processed(processor: GradientProcessor, gradients: ModuleGradients) -> ModuleGradients:
-    problem: str | Exception = "it returned something else, or tensors of another shape, dtype or device"
+    problem: str | Exception = "it returned another structure, or tensors of another shape, dtype or device"
     try:
         found = processor(gradients)
         if _forms(found) == _forms(gradients):
             return found
-    except Exception as error:  # noqa: BLE001  # whatever a function of someone else raises is told below
+    except Exception as error:  # noqa: BLE001  # foreign functions raise anything; it is reported below
         problem = error
     raise LearnerError(
-        f"gradient processor {processor!r}: found that it failed ({problem}), expected a dict with the gradients of each "
-        "module, as many tensors of the same forms. Correct it, or take another, such as `ClipByNorm(1.0)`."
+        f"gradient processor {processor!r}: found a failure ({problem}), expected a dict with the gradients of each "
+        "module, as many tensors of the same forms. Correct it, or use another one, such as `ClipByNorm(1.0)`."
     ) from (problem if isinstance(problem, Exception) else None)
 
 

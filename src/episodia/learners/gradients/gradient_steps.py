@@ -1,22 +1,24 @@
-"""From gradients to other weights: what is not finite is left out, the rest is processed, and optimizers take a step."""
+"""Gradient steps: non-finite gradients are skipped, the others are processed and applied by the optimizers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from episodia.errors import NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.gradients.computed_gradients import Gradients, flattened, merged
-from episodia.learners.gradients.finiteness import non_finite_error, not_finite
+from episodia.learners.gradients.backward_pass import Gradients, flattened, merged
 from episodia.learners.gradients.gradient_processing import keep_finite, norm_of, processed
 from episodia.learners.optimizers import Optimizers
 
 
 class Taken(NamedTuple):
-    """What became of a gradient step: the norm of the gradients of each module that was not skipped, before processing."""
+    """The result of a gradient step: the gradient norm of each module that was not skipped, before processing."""
 
     norms: dict[str, Tensor]
     num_skipped: int
@@ -29,8 +31,8 @@ class GradientSteps:
 
     Args:
         optimizers: The optimizers.
-        trained: The parameters that are trained, by module and name.
-        config: Which processors there are, and what happens to numbers that are not finite.
+        trained: The trained parameters, by module and name.
+        config: The algorithm: its processors, and how it treats non-finite numbers.
     """
 
     def __init__(
@@ -42,10 +44,10 @@ class GradientSteps:
         self._raises = config.on_non_finite == "raise"
 
     def take(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> Taken:
-        """Take a gradient step with those modules whose losses and gradients are finite.
+        """Take a gradient step with the modules whose losses and gradients are finite.
 
         Raises:
-            NonFiniteError: If some are not, and the config says that this is an error.
+            NonFiniteError: If some are not finite, and `on_non_finite` is `"raise"`.
             LearnerError: If a processor or an optimizer fails.
         """
         norms = {module_id: norm_of(list(named.values())) for module_id, named in gradients.items()}
@@ -64,7 +66,7 @@ class GradientSteps:
     def _step(
         self, pairs: Mapping[str, Sequence[tuple[Parameter, Tensor]]], gradients: Mapping[str, Sequence[Tensor]]
     ) -> bool:
-        # What a loss, a processor or somebody else has left there is no gradient of this step.
+        # Clear gradients that a loss, a processor or other code has left.
         self._optimizers.forget_gradients()
         for module_id, found in pairs.items():
             for (parameter, _), gradient in zip(found, gradients[module_id], strict=True):
@@ -72,3 +74,33 @@ class GradientSteps:
         if pairs:
             self._optimizers.step()
         return bool(pairs)
+
+
+def not_finite(losses: Mapping[str, Tensor], norms: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return a description of each module's loss or gradient norm that is not finite.
+
+    >>> not_finite({"left": torch.tensor(1.0)}, {"left": torch.tensor(2.0), "right": torch.tensor(torch.inf)})
+    {'right': 'gradients of norm inf'}
+    """
+    numbers = [*losses.values(), *norms.values()]
+    if not numbers:
+        return {}
+    device = numbers[0].device
+    # All numbers are read at once, because each read waits for the device.
+    found = torch.stack([number.to(device) for number in numbers]).tolist()
+    named = [*((key, f"a loss of {value}") for key, value in zip(losses, found, strict=False))]
+    named += [(key, f"gradients of norm {value}") for key, value in zip(norms, found[len(losses) :], strict=True)]
+    bad: dict[str, str] = {}
+    for (module_id, what), value in zip(named, found, strict=True):
+        if not math.isfinite(value):
+            bad.setdefault(module_id, what)
+    return bad
+
+
+def non_finite_error(bad: Mapping[str, str]) -> NonFiniteError:
+    """Return the error for these modules and descriptions."""
+    found = ", ".join(f"{what} for {module_id!r}" for module_id, what in bad.items())
+    return NonFiniteError(
+        f"gradient step: found {found}, expected finite numbers. The weights are unchanged by this step. Look for NaN "
+        'or huge numbers in observations and rewards, lower the learning rate, clip gradients, or pass `on_non_finite="skip"`.'
+    )

@@ -17,32 +17,39 @@ from torch import Tensor
 
 from episodia.errors import ModuleError
 from episodia.trees import map_batch
+from episodia.types import Item
 
 _FULL_PRECISION = (torch.float32, torch.float64)
 
 
 class ActionDistribution(ABC):
-    """One distribution of actions for each row of a batch. Actions are values of the action space."""
+    """One distribution of actions for each row of a batch. Actions are values of the action space.
+
+    Attributes:
+        spec: What the distribution was made with; None if it was not made of a module's outputs.
+    """
+
+    spec: DistributionSpec | None = None
 
     @abstractmethod
-    def sample(self, generator: torch.Generator | None = None) -> Any:
+    def sample(self, generator: torch.Generator | None = None) -> Item:
         """Draw one action per row, without gradients.
 
         Args:
             generator: Where the randomness comes from; None takes torch's global generator.
         """
 
-    def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Any, Tensor]:
+    def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Item, Tensor]:
         """Draw one action per row, and return the log-probabilities along with them."""
         actions = self.sample(generator)
         return actions, self.logp(actions)
 
     @abstractmethod
-    def mode(self) -> Any:
+    def mode(self) -> Item:
         """Return the most probable action of each row."""
 
     @abstractmethod
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability (for floats: the log-density) of one action per row.
 
         Raises:
@@ -83,7 +90,7 @@ class DistributionSpec(ABC):
         """How many numbers per row a module has to put out."""
 
     @abstractmethod
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> ActionDistribution:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> ActionDistribution:
         """Make one distribution per row.
 
         Args:
@@ -95,11 +102,11 @@ class DistributionSpec(ABC):
             ModuleError: If shapes do not fit, if a row is not finite, or if it allows no action at all.
         """
 
-    def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Any, Tensor]:
+    def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Item, Tensor]:
         """Return what `from_logits(logits).sample_with_logp(generator)` returns; kinds may have a shorter way to it."""
         return self.from_logits(logits).sample_with_logp(generator)
 
-    def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Any, np.ndarray]:
+    def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Item, np.ndarray]:
         """Return what `sampled` returns as arrays, which is what environments and episodes take."""
         actions, logp = self.sampled(logits, generator)
         return map_batch(_as_array, actions), _as_array(logp)
@@ -125,7 +132,7 @@ class Deterministic(ActionDistribution):
     tensor([0., -inf])
     """
 
-    def __init__(self, actions: Any, batch_shape: torch.Size) -> None:
+    def __init__(self, actions: Item, batch_shape: torch.Size) -> None:
         self._actions = actions
         self._batch_shape = batch_shape
 
@@ -134,15 +141,15 @@ class Deterministic(ActionDistribution):
         """The axes of the batch, `[B]` or `[B, T]`."""
         return self._batch_shape
 
-    def sample(self, generator: torch.Generator | None = None) -> Any:
+    def sample(self, generator: torch.Generator | None = None) -> Item:
         """Return the actions; nothing is drawn."""
         return self._actions
 
-    def mode(self) -> Any:
+    def mode(self) -> Item:
         """Return the actions."""
         return self._actions
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return 0 for rows with the same action and -inf for all others."""
         return _log_of(self._agrees(actions))
 
@@ -154,7 +161,7 @@ class Deterministic(ActionDistribution):
         """Return how surprising the actions are under `other`; 0 or inf if that is deterministic, too."""
         return -other.logp(self._actions)
 
-    def _agrees(self, actions: Any) -> Tensor:
+    def _agrees(self, actions: Item) -> Tensor:
         axes = len(self._batch_shape)
         return torch.stack([_same_rows(mine, other, axes) for mine, other in _pairs(self._actions, actions)]).all(0)
 
@@ -205,7 +212,7 @@ def checked_inputs(spec: DistributionSpec, logits: object) -> Tensor:
     return logits if logits.dtype in _FULL_PRECISION else logits.float()
 
 
-def checked_actions(spec: DistributionSpec, actions: Any, shape: tuple[int, ...]) -> Tensor:
+def checked_actions(spec: DistributionSpec, actions: Item, shape: tuple[int, ...]) -> Tensor:
     """Return `actions`, if they are a tensor of exactly `shape`; a shape that only broadcasts would give wrong rows."""
     if not isinstance(actions, Tensor) or actions.shape != shape:
         raise ModuleError(
@@ -217,14 +224,15 @@ def checked_actions(spec: DistributionSpec, actions: Any, shape: tuple[int, ...]
 
 def another_kind(spec: DistributionSpec, other: object) -> ModuleError:
     """Return the error for a comparison of distributions over different spaces."""
-    found = getattr(other, "_spec", type(other).__name__)
+    spec_of_other = other.spec if isinstance(other, ActionDistribution) else None
+    found = type(other).__name__ if spec_of_other is None else spec_of_other
     return ModuleError(
         f"{spec}: found {found} to compare with, expected a distribution of the same kind and size. "
         "Make both with one `dist_for(action_space)`."
     )
 
 
-def check_unmasked(spec: DistributionSpec, action_mask: Any) -> None:
+def check_unmasked(spec: DistributionSpec, action_mask: Item) -> None:
     """Refuse a mask where there are no single actions to mask."""
     if action_mask is not None:
         raise ModuleError(
@@ -250,7 +258,7 @@ def not_finite(spec: DistributionSpec, inputs: Tensor, bad: Tensor) -> ModuleErr
     )
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Say in a few words what `value` is, for messages.
 
     >>> describe(torch.zeros(2, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_inputs,
 )
 from episodia.modules.distributions.categorical import classes_of, outside
+from episodia.types import Item
 
 
 @final
@@ -40,7 +41,7 @@ class BernoulliSpec(DistributionSpec):
         """One for each element of an action."""
         return math.prod(self.shape)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Bernoulli:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Bernoulli:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         check_unmasked(self, action_mask)
         inputs = checked_inputs(self, logits)
@@ -58,7 +59,7 @@ class Bernoulli(ActionDistribution):
     """
 
     def __init__(self, spec: BernoulliSpec, logits: Tensor) -> None:
-        self._spec = spec
+        self.spec: BernoulliSpec = spec
         self.logits = logits
 
     @property
@@ -74,12 +75,12 @@ class Bernoulli(ActionDistribution):
         """Return 1 where it is more probable than 0."""
         return self._actions(self.logits > 0)
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row."""
-        actions = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
-        bits = classes_of(self._spec, actions, 0)
+        actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
+        bits = classes_of(self.spec, actions, 0)
         if bool(((bits != 0) & (bits != 1)).any()):
-            raise outside(self._spec, actions)
+            raise outside(self.spec, actions)
         signs = 2 * bits.reshape(self.logits.shape) - 1
         return logsigmoid(signs * self.logits).sum(-1)
 
@@ -90,12 +91,12 @@ class Bernoulli(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`."""
-        if not isinstance(other, Bernoulli) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Bernoulli) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         mine, theirs = self.logits, other.logits
         ones = mine.sigmoid() * (logsigmoid(mine) - logsigmoid(theirs))
         zeros = (-mine).sigmoid() * (logsigmoid(-mine) - logsigmoid(-theirs))
         return (ones + zeros).sum(-1)
 
     def _actions(self, flat: Tensor) -> Tensor:
-        return flat.reshape((*self.batch_shape, *self._spec.shape)).to(self._spec.dtype)
+        return flat.reshape((*self.batch_shape, *self.spec.shape)).to(self.spec.dtype)

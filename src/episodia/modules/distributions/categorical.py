@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from episodia.modules.distributions.action_distribution import (
     describe,
     not_finite,
 )
+from episodia.types import Item
 
 
 @final
@@ -41,7 +42,7 @@ class CategoricalSpec(DistributionSpec):
         """The number of actions."""
         return self.n
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Categorical:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Categorical:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         logits = masked(self, checked_inputs(self, logits), action_mask)
         return Categorical(self, log_probabilities(self, logits))
@@ -84,7 +85,7 @@ class Categorical(ActionDistribution):
     """
 
     def __init__(self, spec: CategoricalSpec, log_probabilities: Tensor) -> None:
-        self._spec = spec
+        self.spec: CategoricalSpec = spec
         self.log_probabilities = log_probabilities
 
     @property
@@ -94,20 +95,20 @@ class Categorical(ActionDistribution):
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw one action per row, see `ActionDistribution.sample`."""
-        return actions_of(self._spec, draw(self.log_probabilities, generator))
+        return actions_of(self.spec, draw(self.log_probabilities, generator))
 
     def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw one action per row, see `ActionDistribution.sample_with_logp`."""
         classes = draw(self.log_probabilities, generator)
-        return actions_of(self._spec, classes), self.log_probabilities.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+        return actions_of(self.spec, classes), self.log_probabilities.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 
     def mode(self) -> Tensor:
         """Return the most probable action of each row; the first of several."""
-        return actions_of(self._spec, self.log_probabilities.argmax(-1))
+        return actions_of(self.spec, self.log_probabilities.argmax(-1))
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row; -inf for actions that are not allowed."""
-        spec = self._spec
+        spec = self.spec
         classes = classes_of(spec, checked_actions(spec, actions, self.batch_shape), spec.start)
         try:
             return self.log_probabilities.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
@@ -121,15 +122,15 @@ class Categorical(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`; inf where `other` forbids what this one allows."""
-        if not isinstance(other, Categorical) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Categorical) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return divergence(self.log_probabilities, other.log_probabilities)
 
 
 # --- The maths, on the last axis ------------------------------------------------------------------------------------
 
 
-def masked(spec: DistributionSpec, logits: Tensor, action_mask: Any) -> Tensor:
+def masked(spec: DistributionSpec, logits: Tensor, action_mask: Item) -> Tensor:
     """Return `logits` with -inf where `action_mask` is zero."""
     if action_mask is None:
         return logits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_actions,
     checked_inputs,
 )
+from episodia.types import Item
 
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 # What exp makes of these, and of twice their distance, is far from both ends of float32.
@@ -47,7 +48,7 @@ class GaussianSpec(DistributionSpec):
         """Two for each element of an action."""
         return 2 * math.prod(self.shape)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Gaussian:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Gaussian:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         check_unmasked(self, action_mask)
         inputs = checked_inputs(self, logits)
@@ -67,7 +68,7 @@ class Gaussian(ActionDistribution):
     """
 
     def __init__(self, spec: GaussianSpec, mean: Tensor, log_std: Tensor) -> None:
-        self._spec = spec
+        self.spec: GaussianSpec = spec
         self.mean = mean
         self.log_std = log_std
 
@@ -84,9 +85,9 @@ class Gaussian(ActionDistribution):
         """Return the mean of each row."""
         return self._actions(self.mean)
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-density of one action per row."""
-        actions = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
+        actions = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         flat: Tensor = actions.reshape(self.mean.shape).to(self.mean.dtype)
         deviation = (flat - self.mean) * torch.exp(-self.log_std)
         return -(0.5 * deviation.square() + self.log_std + _HALF_LOG_TAU).sum(-1)
@@ -97,11 +98,11 @@ class Gaussian(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`."""
-        if not isinstance(other, Gaussian) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Gaussian) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         ratio = torch.exp(2.0 * (self.log_std - other.log_std))
         distance = ((self.mean - other.mean) * torch.exp(-other.log_std)).square()
         return (other.log_std - self.log_std + 0.5 * (ratio + distance - 1.0)).sum(-1)
 
     def _actions(self, flat: Tensor) -> Tensor:
-        return flat.reshape((*self.batch_shape, *self._spec.shape)).to(self._spec.dtype)
+        return flat.reshape((*self.batch_shape, *self.spec.shape)).to(self.spec.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from episodia.modules.distributions.categorical import (
     masked,
     outside,
 )
+from episodia.types import Item
 
 
 @final
@@ -53,7 +54,7 @@ class MultiCategoricalSpec(DistributionSpec):
         """The number of classes of all choices together."""
         return sum(self.sizes)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> MultiCategorical:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> MultiCategorical:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         logits = masked(self, checked_inputs(self, logits), action_mask)
         return MultiCategorical(self, log_probabilities(self, _as_matrix(self, logits)))
@@ -70,7 +71,7 @@ class MultiCategorical(ActionDistribution):
     """
 
     def __init__(self, spec: MultiCategoricalSpec, log_probabilities: Tensor) -> None:
-        self._spec = spec
+        self.spec: MultiCategoricalSpec = spec
         self.log_probabilities = log_probabilities
 
     @property
@@ -86,9 +87,9 @@ class MultiCategorical(ActionDistribution):
         """Return the most probable action of each row; in each choice the first of several."""
         return self._actions(self.log_probabilities.argmax(-1))
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row; -inf if a part of it is not allowed."""
-        spec = self._spec
+        spec = self.spec
         actions = checked_actions(spec, actions, (*self.batch_shape, *spec.shape))
         layout = _layout(spec.sizes, spec.starts, actions.device)
         classes = classes_of(spec, actions.reshape(self.log_probabilities.shape[:-1]), layout.starts)
@@ -102,12 +103,12 @@ class MultiCategorical(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`; inf where `other` forbids what this one allows."""
-        if not isinstance(other, MultiCategorical) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, MultiCategorical) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return divergence(self.log_probabilities, other.log_probabilities).sum(-1)
 
     def _actions(self, classes: Tensor) -> Tensor:
-        spec = self._spec
+        spec = self.spec
         if any(spec.starts):
             classes = classes + _layout(spec.sizes, spec.starts, classes.device).starts
         return classes.reshape((*self.batch_shape, *spec.shape)).to(spec.dtype)

@@ -19,6 +19,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_inputs,
     describe,
 )
+from episodia.types import Item
 
 
 @final
@@ -39,7 +40,7 @@ class NestedSpec(DistributionSpec):
         """The number of inputs of all parts together."""
         return sum(part.num_inputs for part in self.parts)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> Nested:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> Nested:
         """Make one distribution per row, see `DistributionSpec.from_logits`.
 
         Args:
@@ -51,18 +52,18 @@ class NestedSpec(DistributionSpec):
         parts = [part.from_logits(x, mask) for part, x, mask in zip(self.parts, inputs, masks, strict=True)]
         return Nested(self, tuple(parts))
 
-    def split(self, actions: Any) -> list[Any]:
+    def split(self, actions: Item) -> list[Any]:
         """Return the parts of nested `actions`, in the order of the space."""
         fits = isinstance(actions, tuple) if self.keys is None else isinstance(actions, Mapping)
         if not fits or len(actions) != len(self.parts) or (self.keys and actions.keys() != set(self.keys)):
             raise self._other_nesting("actions", actions)
         return list(actions) if self.keys is None else [actions[key] for key in self.keys]
 
-    def join(self, parts: list[Any]) -> Any:
+    def join(self, parts: list[Any]) -> Item:
         """Return `parts` nested as the space is."""
         return tuple(parts) if self.keys is None else dict(zip(self.keys, parts, strict=True))
 
-    def _masks(self, action_mask: Any) -> list[Any]:
+    def _masks(self, action_mask: Item) -> list[Any]:
         if action_mask is None:
             return [None] * len(self.parts)
         if self.keys is not None and isinstance(action_mask, Mapping) and action_mask.keys() <= set(self.keys):
@@ -90,7 +91,7 @@ class Nested(ActionDistribution):
     """
 
     def __init__(self, spec: NestedSpec, parts: tuple[ActionDistribution, ...]) -> None:
-        self._spec = spec
+        self.spec: NestedSpec = spec
         self.parts = parts
 
     @property
@@ -98,17 +99,17 @@ class Nested(ActionDistribution):
         """The axes of the batch, `[B]` or `[B, T]`."""
         return self.parts[0].batch_shape
 
-    def sample(self, generator: torch.Generator | None = None) -> Any:
+    def sample(self, generator: torch.Generator | None = None) -> Item:
         """Draw one action per row, see `ActionDistribution.sample`; the parts draw in their order."""
-        return self._spec.join([part.sample(generator) for part in self.parts])
+        return self.spec.join([part.sample(generator) for part in self.parts])
 
-    def mode(self) -> Any:
+    def mode(self) -> Item:
         """Return the most probable action of each row."""
-        return self._spec.join([part.mode() for part in self.parts])
+        return self.spec.join([part.mode() for part in self.parts])
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-probability of one action per row: the sum over the parts."""
-        return self._sum(lambda part, action: part.logp(action), self._spec.split(actions))
+        return self._sum(lambda part, action: part.logp(action), self.spec.split(actions))
 
     def entropy(self) -> Tensor:
         """Return the entropy of each row, in nats: the sum over the parts."""
@@ -116,8 +117,8 @@ class Nested(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`: the sum over the parts."""
-        if not isinstance(other, Nested) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, Nested) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return self._sum(lambda mine, theirs: mine.kl(theirs), list(other.parts))
 
     def _sum(self, function: Callable[[ActionDistribution, Any], Tensor], values: list[Any]) -> Tensor:

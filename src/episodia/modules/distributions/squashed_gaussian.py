@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from episodia.modules.distributions.action_distribution import (
     checked_actions,
 )
 from episodia.modules.distributions.gaussian import Gaussian, GaussianSpec
+from episodia.types import Item
 
 # The largest number below 1 of which every float dtype's inverse tanh is finite; tanh itself reaches 1 in finite precision.
 _LARGEST = 1.0 - 2.0**-20
@@ -44,7 +45,7 @@ class SquashedGaussianSpec(DistributionSpec):
         """Two for each element of an action."""
         return 2 * math.prod(self.shape)
 
-    def from_logits(self, logits: Tensor, action_mask: Any = None) -> SquashedGaussian:
+    def from_logits(self, logits: Tensor, action_mask: Item = None) -> SquashedGaussian:
         """Make one distribution per row, see `DistributionSpec.from_logits`."""
         # In the precision of the inputs: actions are rounded after they were squashed, not before.
         inner = GaussianSpec(
@@ -63,7 +64,7 @@ class SquashedGaussian(ActionDistribution):
     """
 
     def __init__(self, spec: SquashedGaussianSpec, gaussian: Gaussian) -> None:
-        self._spec = spec
+        self.spec: SquashedGaussianSpec = spec
         self.gaussian = gaussian
 
     @property
@@ -79,11 +80,11 @@ class SquashedGaussian(ActionDistribution):
         """Return tanh of the means: half of the probability is on either side of each element."""
         return self._squashed(self.gaussian.mode())
 
-    def logp(self, actions: Any) -> Tensor:
+    def logp(self, actions: Item) -> Tensor:
         """Return the log-density of one action per row; actions at or beyond ±1 count as those right before it."""
-        found = checked_actions(self._spec, actions, (*self.batch_shape, *self._spec.shape))
+        found = checked_actions(self.spec, actions, (*self.batch_shape, *self.spec.shape))
         inner = torch.atanh(found.to(self.gaussian.mean.dtype).clamp(-_LARGEST, _LARGEST))
-        slopes = _log_slope(inner).reshape((*self.batch_shape, math.prod(self._spec.shape)))
+        slopes = _log_slope(inner).reshape((*self.batch_shape, math.prod(self.spec.shape)))
         return self.gaussian.logp(inner) - slopes.sum(-1)
 
     def entropy(self) -> Tensor:
@@ -96,12 +97,12 @@ class SquashedGaussian(ActionDistribution):
 
     def kl(self, other: ActionDistribution) -> Tensor:
         """Return KL(self ‖ other), see `ActionDistribution.kl`: tanh loses nothing, so it is that of the Gaussians."""
-        if not isinstance(other, SquashedGaussian) or other._spec != self._spec:
-            raise another_kind(self._spec, other)
+        if not isinstance(other, SquashedGaussian) or other.spec != self.spec:
+            raise another_kind(self.spec, other)
         return self.gaussian.kl(other.gaussian)
 
     def _squashed(self, inner: Tensor) -> Tensor:
-        return inner.tanh().clamp(-_LARGEST, _LARGEST).to(self._spec.dtype)
+        return inner.tanh().clamp(-_LARGEST, _LARGEST).to(self.spec.dtype)
 
 
 def _log_slope(inner: Tensor) -> Tensor:

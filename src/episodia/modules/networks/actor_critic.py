@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from episodia.errors import EpisodeKeyError, ModuleError
 from episodia.modules.distributions import DistributionSpec, dist_for
 from episodia.modules.distributions.action_distribution import describe
+from episodia.types import Batch, Item
 
 
 class ActorCritic(nn.Module, ABC):
@@ -40,7 +41,7 @@ class ActorCritic(nn.Module, ABC):
             )
 
     @abstractmethod
-    def forward(self, batch: dict[str, Any], *, actor: bool = True, critic: bool = True) -> dict[str, Any]:
+    def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
         """Return what is asked for, and compute nothing else.
 
         Args:
@@ -52,24 +53,24 @@ class ActorCritic(nn.Module, ABC):
             These columns, and `state_out` if there is a state.
         """
 
-    def forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_inference(self, batch: Batch) -> Batch:
         """Return `action_dist_inputs`, and `state_out` if there is a state; no values are computed."""
         return self.forward(batch, critic=False)
 
-    def forward_exploration(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_exploration(self, batch: Batch) -> Batch:
         """Return the same as `forward_inference`: what differs is that actions are drawn then."""
         return self.forward(batch, critic=False)
 
-    def forward_train(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_train(self, batch: Batch) -> Batch:
         """Return `action_dist_inputs`, `vf_preds`, `embeddings`, and `state_out` if there is a state."""
         return self.forward(batch)
 
     @abstractmethod
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
+    def compute_values(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         """Return the value of each observation, see `ValueModule.compute_values`."""
 
     @abstractmethod
-    def get_initial_state(self) -> dict[str, Any]:
+    def get_initial_state(self) -> dict[str, Item]:
         """Return the state before the first step, see `Module.get_initial_state`."""
 
     @abstractmethod
@@ -93,7 +94,7 @@ class ActorCritic(nn.Module, ABC):
         return self.distribution
 
 
-def needed(batch: dict[str, Any], column: str, writer: str) -> Any:
+def needed(batch: Batch, column: str, writer: str) -> Item:
     """Return a column that the module cannot do without; `writer` is what usually puts it into a batch."""
     try:
         return batch[column]

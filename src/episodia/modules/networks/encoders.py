@@ -1,8 +1,12 @@
-"""What the default networks make of observations first: convolutions for images, numbers and one-hot vectors for the rest."""
+"""Encoders of observations: numbers and one-hot vectors, joined to one flat vector per row, and convolutions for images.
+
+The order of parts is that of `gymnasium.spaces.flatten`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -10,8 +14,184 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from episodia.modules.networks.features import Features, flat_features, floats, leading_axes
+from episodia.errors import ModuleError
+from episodia.modules.distributions.action_distribution import describe
 from episodia.modules.networks.layers import HIDDEN_GAIN, convolution, linear
+from episodia.spaces import short_name
+from episodia.types import Item
+
+# One-hot vectors of more classes than this would fill the memory with zeros.
+MOST_CLASSES = 2**22
+
+
+def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) -> Features:
+    """Return what turns batches of observations of `space` into `[..., num_features]`.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, to any depth.
+        box: What makes the features of a Box, out of the space and its place; None takes its numbers as they are.
+
+    Raises:
+        ModuleError: For spaces whose observations have no fixed size, or no elements at all.
+
+    >>> features = flat_features(spaces.Dict(room=spaces.Discrete(3, start=1), speed=spaces.Box(-1.0, 1.0, (2,))))
+    >>> features({"room": torch.tensor([3]), "speed": torch.tensor([[0.5, -0.5]])})
+    tensor([[ 0.0000,  0.0000,  1.0000,  0.5000, -0.5000]])
+    """
+    features = _features(space, "observation_space", box or floats)
+    if not features.num_features:
+        raise ModuleError(
+            f"observation_space: found {space}, whose observations have no elements, expected some. Write a module of your "
+            "own, or give the environment something to show."
+        )
+    return features
+
+
+class Features(nn.Module):
+    """Turns observations into flat vectors. `num_features` is their length, and `dtype` that of the weights above."""
+
+    num_features: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtype = torch.get_default_dtype()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # What `double` and its like do to weights, of which most features have none.
+        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch gives it no types
+
+
+MakeBoxFeatures = Callable[[spaces.Box, str], Features]
+
+
+def floats(space: spaces.Box, path: str) -> Features:
+    """Return the features that are the numbers of `space` as they are."""
+    return _Floats(path, tuple(space.shape))
+
+
+def _features(space: Space[Any] | None, path: str, box: MakeBoxFeatures) -> Features:
+    if isinstance(space, spaces.Dict):
+        children = {key: _features(child, f"{path}[{key!r}]", box) for key, child in space.spaces.items()}
+        return _Joined(path, list(children), list(children.values()))
+    if isinstance(space, spaces.Tuple):
+        parts = [_features(child, f"{path}[{index}]", box) for index, child in enumerate(space.spaces)]
+        return _Joined(path, list(range(len(parts))), parts)
+    if isinstance(space, spaces.Discrete):
+        return _OneHot(path, (), [(int(space.start), int(space.n))])
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = np.broadcast_to(space.start, space.nvec.shape).ravel().tolist()
+        return _OneHot(path, space.nvec.shape, list(zip(starts, space.nvec.ravel().tolist(), strict=True)))
+    if isinstance(space, spaces.Box):
+        return box(space, path)
+    if isinstance(space, spaces.MultiBinary):
+        return _Floats(path, tuple(space.shape))
+    found = "no space" if space is None else short_name(space)
+    raise ModuleError(
+        f"{path}: found {found}, expected Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these. "
+        "Preprocess such observations with a connector, or write a module of your own."
+    )
+
+
+@final
+class _Floats(Features):
+    """Numbers as they are; images are not scaled."""
+
+    def __init__(self, path: str, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._path = path
+        self._shape = shape
+        self._flat_shape = shape if len(shape) == 1 else None
+        self.num_features = math.prod(shape)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        # What is no tensor has another dtype, or none.
+        if getattr(observations, "dtype", None) is self.dtype and observations.shape[-1:] == self._flat_shape:
+            return observations
+        lead = leading_axes(observations, self._shape, self._path)
+        return observations.reshape((*lead, self.num_features)).to(self.dtype)
+
+
+@final
+class _OneHot(Features):
+    """One-hot vectors, one after another for several choices."""
+
+    def __init__(self, path: str, shape: tuple[int, ...], choices: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self._path = path
+        self._shape = shape
+        self.num_features = sum(size for _, size in choices)
+        if self.num_features > MOST_CLASSES:
+            raise ModuleError(
+                f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number "
+                "in a one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
+                "numbers of them."
+            )
+        starts, sizes = np.array(choices, np.int64).reshape(-1, 2).T
+        # NumPy, since on the meta device torch would load half a second of code for this.
+        sources = np.arange(len(sizes)).repeat(sizes)
+        firsts = sizes.cumsum() - sizes
+        values = np.arange(self.num_features) + (starts - firsts)[sources]
+        # They follow the module to its device, and are no weights.
+        self.register_buffer("sources", torch.as_tensor(sources), persistent=False)
+        self.register_buffer("values", torch.as_tensor(values), persistent=False)
+
+    sources: Tensor  # for each feature: which choice it is about
+    values: Tensor  # for each feature: which value it stands for
+
+    def forward(self, observations: Tensor) -> Tensor:
+        lead = leading_axes(observations, self._shape, self._path)
+        if observations.dtype.is_floating_point:
+            raise ModuleError(
+                f"{self._path}: found observations {describe(observations)}, expected integers. If a connector makes them "
+                "one-hot, build the module with the observation space of the pipeline."
+            )
+        flat = observations.reshape((*lead, math.prod(self._shape)))
+        # A comparison, unlike an index, gives zeros for padding that is outside of the space.
+        return (flat.index_select(-1, self.sources) == self.values).to(self.dtype)
+
+
+@final
+class _Joined(Features):
+    """The features of all parts, one after another."""
+
+    def __init__(self, path: str, keys: list[Any], parts: list[Features]) -> None:
+        super().__init__()
+        self._path = path
+        self._keys = keys
+        self.parts = nn.ModuleList(parts)
+        self.num_features = sum(part.num_features for part in parts)
+
+    def forward(self, observations: Item) -> Tensor:
+        if isinstance(observations, Tensor):  # which has rows where a tuple has parts
+            raise self._other_nesting(observations)
+        try:
+            found = [observations[key] for key in self._keys]
+        except (KeyError, IndexError, TypeError):
+            raise self._other_nesting(observations) from None
+        parts: Any = self._modules["parts"]
+        return torch.cat([part(observation) for part, observation in zip(parts, found, strict=True)], -1)
+
+    def _other_nesting(self, observations: Any) -> ModuleError:
+        return ModuleError(
+            f"{self._path}: found observations {describe(observations)}, expected a dict or a tuple with {self._keys}. Nest "
+            "them as the observation space is nested."
+        )
+
+
+def leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch.Size:
+    """Return the axes before those of one observation, which has to have `shape`."""
+    axes = observations.dim() - len(shape) if isinstance(observations, Tensor) else -1
+    if axes < 0 or observations.shape[axes:] != shape:
+        raise ModuleError(
+            f"{path}: found observations {describe(observations)}, expected a tensor [..., {', '.join(map(str, shape))}]. "
+            "Build the module with the observation space of the pipeline in front of it, which makes tensors."
+        )
+    lead: torch.Size = observations.shape[:axes]
+    return lead
+
+
+# --- Images ---------------------------------------------------------------------------------------------------------
 
 # The smallest side of an image that is convolved; smaller ones are as well off as plain numbers.
 _SMALLEST_SIDE = 8

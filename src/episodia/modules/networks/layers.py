@@ -1,17 +1,110 @@
-"""Linear layers and stacks of them, with orthogonal weights that depend on one generator only."""
+"""Layers: made with orthogonal weights from one generator, and called at the price of what they compute.
+
+Around each call of a layer torch looks for hooks and for the layer's weights. For one row that takes longer than the
+products do, and a runner makes such calls at every step.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.module import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+)
 
 from episodia.arguments import checked_choice, is_whole
 from episodia.errors import ModuleError
-from episodia.modules.networks.layer_calls import Tower
+from episodia.types import Item
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Tower(nn.Sequential):
+    """Layers one after another; like `nn.Sequential`, with the same names of weights.
+
+    >>> Tower(nn.Linear(4, 8), nn.Tanh())(torch.zeros(2, 4)).shape
+    torch.Size([2, 8])
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return what the last layer makes of what the others make of `inputs`."""
+        layers: Any = self._modules
+        for layer in layers.values():
+            inputs = passed(layer, inputs)
+        return inputs
+
+
+def passed(layer: nn.Module, inputs: Tensor) -> Tensor:
+    """Return `layer(inputs)`, computed directly if `layer` is a plain one without hooks."""
+    kind = type(layer)
+    if kind not in _PLAIN or is_hooked(layer):
+        outputs: Tensor = layer(inputs)
+        return outputs
+    if kind is nn.Linear:
+        # `layer.weight` would search several dicts; swapped weights are in this one too.
+        parameters = vars(layer)["_parameters"]
+        return functional.linear(inputs, parameters["weight"], parameters["bias"])
+    direct: Tensor = inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
+    return direct
+
+
+def called(module: nn.Module, inputs: Item) -> Tensor:
+    """Return `module(inputs)` for a module of this library, without torch's search for hooks if it has none."""
+    outputs: Tensor = module(inputs) if is_hooked(module) else module.forward(inputs)
+    return outputs
+
+
+# Subclasses may compute something else: layers with parametrised weights are subclasses made by torch.
+_PLAIN = frozenset({nn.Linear, nn.Tanh, Tower})
+
+
+def is_hooked(layer: nn.Module) -> bool:
+    """Tell whether somebody wants to know of calls of `layer` or of all modules, or has replaced its `forward`."""
+    # torch has no public way to ask for them.
+    fields = vars(layer)
+    return bool(
+        "forward" in fields
+        or fields["_forward_hooks"]
+        or fields["_forward_pre_hooks"]
+        or fields["_backward_hooks"]
+        or fields["_backward_pre_hooks"]
+        or _global_forward_hooks
+        or _global_forward_pre_hooks
+        or _global_backward_hooks
+        or _global_backward_pre_hooks
+    )
+
+
+def can_step(cell: nn.LSTM | nn.GRU) -> bool:
+    """Tell whether `one_step` computes what `cell` does: it is a plain layer that nobody has hooked into."""
+    return type(cell) in _CELLS and not is_hooked(cell)
+
+
+def one_step(cell: nn.LSTM | nn.GRU, inputs: Tensor, state: Item) -> Item:
+    """Return the state of `cell` after one step of each sequence: `(h, c)` of an LSTM, `h` of a GRU.
+
+    Args:
+        cell: One layer in one direction.
+        inputs: `[B, features]`.
+        state: The state before, as the result is: each part `[B, cell_size]`.
+    """
+    # Weights of the inputs and of the state, then their biases: the order in which such a layer makes them.
+    return _CELLS[type(cell)](inputs, state, *vars(cell)["_parameters"].values())
+
+
+_CELLS: dict[type[nn.Module], Any] = {nn.LSTM: torch.lstm_cell, nn.GRU: torch.gru_cell}
+
+
+# --- Weights ---------------------------------------------------------------------------------------------------------
 
 # Keeps the size of activations under tanh.
 HIDDEN_GAIN = math.sqrt(2.0)
@@ -45,7 +138,7 @@ def convolution(
     return _filled(nn.Conv2d(*channels, kernel, stride, padding, device="meta"), HIDDEN_GAIN, generator)
 
 
-def recurrent(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
+def recurrent_layer(kind: str, inputs: int, cell_size: int, generator: torch.Generator | None) -> nn.LSTM | nn.GRU:
     """Return one recurrent layer with orthogonal weights and biases of 0; batches come first.
 
     Args:

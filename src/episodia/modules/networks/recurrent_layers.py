@@ -14,13 +14,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from episodia.errors import ModuleError
 from episodia.modules.distributions.action_distribution import describe
-from episodia.modules.networks.layer_calls import can_step, one_step
+from episodia.modules.networks.layers import can_step, one_step
+from episodia.types import Item
 
-State = dict[str, Tensor]
+StateTensors = dict[str, Tensor]
 Cell = nn.LSTM | nn.GRU
 
 
-def initial_state(cell: Cell) -> dict[str, Any]:
+def initial_state(cell: Cell) -> dict[str, Item]:
     """Return zeros, for one sequence, in the dtype of the weights; NumPy has no bfloat16."""
     dtype = _IN_NUMPY.get(_dtype(cell), np.float32)
     return {name: np.zeros(cell.hidden_size, dtype) for name in _names(cell)}
@@ -33,7 +34,7 @@ def _dtype(cell: Cell) -> torch.dtype:
     return next(cell.parameters()).dtype
 
 
-def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Tensor, State]:
+def unrolled(cell: Cell, encoded: Tensor, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
     """Return what the layer puts out at each step, and the state after the last valid one.
 
     Nothing at a padded step reaches a valid one; outputs at padded steps mean nothing.
@@ -60,7 +61,7 @@ def unrolled(cell: Cell, encoded: Tensor, state: Any, seq_lens: Any) -> tuple[Te
     return outputs, {name: torch.where(empty, state[name], part) for name, part in found.items()}
 
 
-def _stepped(cell: Cell, encoded: Tensor, state: State) -> tuple[Tensor, State]:
+def _stepped(cell: Cell, encoded: Tensor, state: StateTensors) -> tuple[Tensor, StateTensors]:
     """Do what `unrolled` does with sequences of one step, as they are while acting."""
     if not can_step(cell):
         return _unpadded(cell, encoded, state)
@@ -71,12 +72,12 @@ def _stepped(cell: Cell, encoded: Tensor, state: State) -> tuple[Tensor, State]:
     return h[:, None], {"h": h}
 
 
-def _unpadded(cell: Cell, encoded: Tensor, state: State) -> tuple[Tensor, State]:
+def _unpadded(cell: Cell, encoded: Tensor, state: StateTensors) -> tuple[Tensor, StateTensors]:
     outputs, after = cell(encoded, _stacked(cell, state))
     return outputs, _named(cell, after)
 
 
-def outputs_of(cell: Cell, encoded: Tensor, state: Any) -> Tensor:
+def outputs_of(cell: Cell, encoded: Tensor, state: Item) -> Tensor:
     """Return what the layer puts out at each step.
 
     Such a layer never looks ahead: without a need for the last state, padding can be computed along.
@@ -93,12 +94,12 @@ def _names(cell: Cell) -> tuple[str, ...]:
     return ("h", "c") if isinstance(cell, nn.LSTM) else ("h",)
 
 
-def _named(cell: Cell, after: Any) -> State:
+def _named(cell: Cell, after: Any) -> StateTensors:
     parts = after if isinstance(cell, nn.LSTM) else (after,)
     return {name: part[0] for name, part in zip(_names(cell), parts, strict=True)}
 
 
-def _checked(cell: Cell, encoded: Tensor, state: Any) -> State:
+def _checked(cell: Cell, encoded: Tensor, state: Any) -> StateTensors:
     """Return `state` in the dtype of the weights, if it fits; through a pipeline it comes as float32."""
     if encoded.dim() != 3:
         raise ModuleError(
@@ -118,7 +119,7 @@ def _checked(cell: Cell, encoded: Tensor, state: Any) -> State:
     return {name: state[name].to(_dtype(cell)) for name in _names(cell)}
 
 
-def _stacked(cell: Cell, state: State) -> Any:
+def _stacked(cell: Cell, state: StateTensors) -> Any:
     """Return the state as torch's layers take it: with an axis for layers in front."""
     parts = tuple(state[name].unsqueeze(0) for name in _names(cell))
     return parts if isinstance(cell, nn.LSTM) else parts[0]

@@ -1,4 +1,4 @@
-"""The law of many agents: each agent's rows are those of its own episode."""
+"""The law of multi-agent episodes: the rows of an agent are those of its own episode."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from episodia.connectors.batches.batch_columns import is_mapped
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import BatchError, ConnectorError
-from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import (
     LEARNER,
     MODULE_TO_ENV,
     AddWhatIsMissing,
     Rows,
     front_of,
-    is_refusal,
+    is_rejection,
     joined_rows,
     outputs_of,
     places_of,
@@ -37,14 +37,14 @@ from episodia.testing.connectors.connector_running import (
     rows_of,
 )
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 
 _LAW = "agents have the rows of their own episodes"
 _LAST_BITS = 1e-5
 
 
 class _MapOnce(ConnectorV2):
-    """Groups the batch by module, unless that has been done."""
+    """Groups the batch by module, unless it is grouped already."""
 
     reads = writes = frozenset[str]()
     lookback = 0
@@ -56,20 +56,20 @@ class _MapOnce(ConnectorV2):
         return AgentToModuleMapping()(rl_module=None, batch=batch, episodes=episodes)
 
 
-def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: Any) -> list[str]:
+def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: object) -> list[str]:
     """In multi-agent episodes, each module gets the rows that the episodes of its agents give on their own."""
     episodes = subject.multi_agent_episodes
     if not episodes:
         raise NotApplicableError("no multi-agent episodes were given: it is not for several agents")
     remarks: list[str] = []
-    refusals: list[str] = []
+    rejections: list[str] = []
     for place in places_of(subject).open:
         try:
             found, is_after = _found(subject, place, episodes)
         except ConnectorError as error:
-            # Without single-agent episodes, nobody has asked yet where it works.
-            if not subject.episodes and place != MODULE_TO_ENV and is_refusal(error):
-                refusals.append(str(error))
+            # Without single-agent episodes, it is not known yet where the piece works.
+            if not subject.episodes and place != MODULE_TO_ENV and is_rejection(error):
+                rejections.append(str(error))
                 continue
             raise AssertionError(
                 f"{_LAW} ({place}): {error} If it is not for several agents, pass `multi_agent_episodes=()`."
@@ -78,13 +78,13 @@ def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: Any) -> list
             remarks.append(f"it stands after `AgentToModuleMapping` in {place} pipelines")
         if subject.episodes and subject.connector.kind is not Kind.BATCH_WIDE and not subject.connector.is_stateful:
             _compare(subject, place, episodes, found)
-    if len(refusals) == len(places_of(subject).open):
-        raise AssertionError(f"{_LAW}: found no pipeline that it works in: {refusals}.")
+    if len(rejections) == len(places_of(subject).open):
+        raise AssertionError(f"{_LAW}: found no pipeline that it works in: {rejections}.")
     return remarks
 
 
 def _found(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode]) -> tuple[dict[Any, Rows], bool]:
-    """Return the rows of each module, and whether the piece had to stand after the mapping."""
+    """Return the rows of each module, and whether the piece needs a place after the mapping."""
     if place == MODULE_TO_ENV:
         return _acted(subject, episodes), False
     pieces = len(subject.make())
@@ -98,7 +98,7 @@ def _found(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode]) 
 
 
 def _mapped(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode], mapped_at: int) -> dict[Any, Rows]:
-    """Return the rows of each module, mapped to them before the piece at `mapped_at`, or after all of them."""
+    """Return the rows of each module, with the mapping before the piece at `mapped_at`, or after all pieces."""
     pieces = subject.make()
     connectors = [*front_of(pieces), *pieces[:mapped_at]]
     if mapped_at < len(pieces):
@@ -117,7 +117,7 @@ def _mapped(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode],
 
 
 def _acted(subject: Subject, episodes: Sequence[MultiAgentEpisode]) -> dict[Any, Rows]:
-    """Return what a module-to-env pipeline makes of the outputs of all modules."""
+    """Return the result of a module-to-env pipeline for the outputs of all modules."""
     shared: dict[str, Any] = {}
     front = EnvToModulePipeline(connectors=[AddObservationsFromEpisodesToBatch(), AgentToModuleMapping()])
     front(rl_module=None, episodes=episodes, shared_data=shared)
@@ -142,7 +142,7 @@ def _compare(subject: Subject, place: str, episodes: Sequence[MultiAgentEpisode]
     groups = (listed if place == LEARNER else listed.current()).groups()
     for module, group in groups.items():
         if not isinstance(found.get(module), dict):
-            # Some pieces give the batch another form, by agents or by episodes.
+            # Some pieces change the layout of the batch, to agents or episodes.
             continue
         agents = [agent for agent in group.agent_episodes if len(agent) or place != LEARNER]
         alone = joined_rows([rows_of(subject, place, [agent]) for agent in agents])

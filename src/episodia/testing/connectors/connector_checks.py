@@ -1,4 +1,4 @@
-"""All laws of connectors, as checks that plugin authors run on their own."""
+"""`check_connector`, which checks a connector against all laws."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ from episodia.testing.connectors.connector_declarations import (
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
 )
-from episodia.testing.connectors.connector_edges import (
-    it_runs_on_episodes_without_steps,
-    it_runs_on_single_steps,
-    it_runs_without_episodes,
-    masked_rows_do_not_count,
-)
 from episodia.testing.connectors.connector_laws import (
     acting_sees_what_learning_sees,
     callers_data_stay_as_they_are,
@@ -24,6 +18,10 @@ from episodia.testing.connectors.connector_laws import (
     cutting_changes_nothing,
     episodes_do_not_depend_on_each_other,
     form_does_not_matter,
+    it_runs_on_episodes_without_steps,
+    it_runs_on_single_steps,
+    it_runs_without_episodes,
+    masked_rows_do_not_count,
     order_of_episodes_does_not_matter,
     running_again_changes_nothing,
 )
@@ -35,15 +33,14 @@ from episodia.testing.connectors.connector_memory import (
 )
 from episodia.testing.connectors.connector_running import places_of
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import CheckResult, Family, Law, NotApplicableError, results_in
-from episodia.testing.shrinking import described, shorter
+from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter
 
 
-def it_runs(subject: Subject, _: Any) -> list[str]:
-    """It takes ordinary episodes and returns a batch, in a learner's, an env-to-module or a module-to-env pipeline."""
+def it_runs(subject: Subject, _: object) -> list[str]:
+    """It takes ordinary episodes and returns a batch, in a learner, env-to-module or module-to-env pipeline."""
     if not subject.episodes:
         raise NotApplicableError("no single-agent episodes were given")
-    open_, refused, broken = places_of(subject)
+    open_, rejected, broken = places_of(subject)
     if broken:
         place, error = next(iter(broken.items()))
         raise AssertionError(
@@ -51,12 +48,12 @@ def it_runs(subject: Subject, _: Any) -> list[str]:
             "feed it, `before=`; if it takes what a module puts out, `outputs=`."
         ) from error
     if not open_:
-        reasons = "\n".join(f"  {place}: {reason}" for place, reason in refused.items())
+        reasons = "\n".join(f"  {place}: {reason}" for place, reason in rejected.items())
         raise AssertionError(
             f"it runs: found no pipeline that it works in, expected one.\n{reasons}\nPass the pieces that feed it as "
             "`before=`, or what a module puts out as `outputs=`."
         )
-    return [f"it has no place in {place} pipelines: {reason}" for place, reason in refused.items()]
+    return [f"it has no place in {place} pipelines: {reason}" for place, reason in rejected.items()]
 
 
 #: The laws, in the order in which they are checked.
@@ -94,15 +91,15 @@ CONNECTORS = Family(
 
 
 def check_connector(connector: ConnectorV2, **options: Any) -> list[CheckResult]:
-    """Hold a connector to all laws, and return how each check went; print them to see what was skipped, and why.
+    """Check a connector against all laws, and return the results; print them to see which checks were skipped, and why.
 
     Args:
-        connector: What to check. It is copied for each run and stays as it is.
+        connector: What to check. Each run uses a copy.
         **options: Those of `Subject.of`: `before`, `rl_module`, `outputs`, `episodes`, `multi_agent_episodes`, and
             `expected_failures`.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them with what differed, on the smallest episodes that show it.
+        AssertionError: If laws are broken; it names each law and the difference, on the smallest episodes that show it.
 
     >>> from episodia.connectors import FrameStacking
     >>> for result in check_connector(FrameStacking(num_frames=3))[5:7]:

@@ -1,4 +1,4 @@
-"""Laws about what a connector declares: columns, lookback and spaces are those that it really has."""
+"""Laws about declarations of connectors: columns, lookback and spaces must be as declared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
 from episodia.stacking import unstack
-from episodia.testing.connectors.batch_comparing import same_numbers
+from episodia.testing.comparing import same_numbers
 from episodia.testing.connectors.connector_laws import check_cuts, steady_places
 from episodia.testing.connectors.connector_running import (
     ENV_TO_MODULE,
@@ -34,7 +34,7 @@ from episodia.testing.connectors.connector_running import (
     run,
 )
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import describe, leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]
@@ -44,7 +44,7 @@ Episodes = Sequence[SingleAgentEpisode]
 
 
 class _Recording(dict[str, Any]):
-    """A batch that notes whose columns were looked at."""
+    """A batch that records which columns are read."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -56,20 +56,20 @@ class _Recording(dict[str, Any]):
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a column, and note it if it is there."""
+        """Return a column, and record it if it exists."""
         if key not in self:
             return default
         return self[key]
 
     def pop(self, key: str, *default: Any) -> Any:
-        """Return a column and remove it, and note it if it was there."""
+        """Return a column and remove it, and record it if it existed."""
         if key in self:
             self.read.add(key)
         return super().pop(key, *default)
 
 
 class _Watched(ConnectorV2):
-    """Stands in for a piece, runs it, and notes what it read, added, changed and removed."""
+    """Wraps a piece, and records the columns that it reads, adds, changes and removes."""
 
     def __init__(self, piece: ConnectorV2) -> None:
         super().__init__(name=f"watched {piece.name}")
@@ -80,42 +80,42 @@ class _Watched(ConnectorV2):
 
     @property
     def reads(self) -> Collection[str] | None:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.reads
 
     @property
     def writes(self) -> Collection[str] | None:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.writes
 
     @property
     def fills(self) -> Collection[str]:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.fills
 
     @property
     def alters(self) -> Collection[str] | None:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.alters
 
     @property
     def kind(self) -> Kind:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.kind
 
     @property
     def lookback(self) -> int:
-        """What the piece declares."""
+        """The declaration of the piece."""
         return self.piece.lookback
 
     def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return what the piece returns."""
+        """Return the result of the piece."""
         before = copy.deepcopy(_values(batch, episodes))
         given = _Recording(batch)
         kwargs["data"] = given
         made = self.piece(batch=given, episodes=episodes, **kwargs)
         after = _values(dict(made), episodes)
-        # What it has written itself it may read.
+        # A piece may read the columns that it wrote.
         self.read |= given.read & before.keys()
         self.written |= {name for name in before.keys() | after.keys() if not _same_column(name, before, after)}
         self.present |= after.keys()
@@ -123,7 +123,7 @@ class _Watched(ConnectorV2):
 
 
 def _values(batch: dict[str, Any], episodes: EpisodeList) -> Rows:
-    """Return the rows of each column, whatever form it has."""
+    """Return the rows of each column, in all forms of columns."""
     columns = {key: dict(column) if isinstance(column, dict) else column for key, column in batch.items()}
     made = BatchIndividualItems()(rl_module=None, batch=columns, episodes=episodes)
     return plain_rows(made)
@@ -143,7 +143,7 @@ def _same_leaf(before: Any, after: Any) -> bool:
 
 
 def columns_are_those_declared(subject: Subject, episodes: Episodes) -> list[str]:
-    """The piece reads, and writes, the columns that it declares, and no others; what it never reads is a remark."""
+    """The piece reads and writes only columns that it declares; declared columns that it never reads are a remark."""
     piece = subject.connector
     if piece.reads is None and piece.writes is None:
         raise NotApplicableError("it declares neither `reads` nor `writes`")
@@ -178,7 +178,7 @@ def _check_columns(what: str, found: set[str], declared: set[str], is_declared: 
 
 
 def _watched(subject: Subject, place: str, episodes: Episodes) -> _Watched:
-    """Return the piece after a run in company of as many other columns as it takes."""
+    """Return the piece after a run with as many other columns as it accepts."""
     for make in (_crowded, _plain):
         *before, piece = subject.make()
         watched = _Watched(piece)
@@ -197,7 +197,7 @@ def _plain(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
 
 
 def _crowded(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
-    """Return a pipeline in which columns are there that the piece says nothing about."""
+    """Return a pipeline with columns that the piece does not declare."""
     if place == MODULE_TO_ENV:
         return _plain(subject, place, pieces)
     own = {*(pieces[-1].writes or ())} - {*(pieces[-1].reads or ())}
@@ -211,7 +211,7 @@ def _crowded(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
 
 
 def lookback_is_as_small_as_declared(subject: Subject, episodes: Episodes) -> list[str]:
-    """A lookback that is too small breaks the law of cuts; one that is larger than needed is remarked here."""
+    """The declared lookback is not larger than needed; a larger one is a remark, and the law of cuts finds smaller ones."""
     if subject.connector.kind is not Kind.CAUSAL:
         raise NotApplicableError(f"it is {subject.connector.kind.value}: chunks are not compared with the whole")
     lookback = subject.connector.lookback
@@ -222,7 +222,7 @@ def lookback_is_as_small_as_declared(subject: Subject, episodes: Episodes) -> li
             check_cuts(subject, place, episodes, lookback - 1)
     except NotApplicableError:
         raise
-    except Exception:  # noqa: BLE001  # that it fails with less is what is hoped for
+    except Exception:  # noqa: BLE001  # a failure with a smaller lookback is correct
         return []
     return [f"it declares a lookback of {lookback}; on these episodes {lookback - 1} was enough"]
 
@@ -231,7 +231,7 @@ def lookback_is_as_small_as_declared(subject: Subject, episodes: Episodes) -> li
 
 
 def observations_are_in_the_declared_space(subject: Subject, episodes: Episodes) -> None:
-    """The observations that come out belong to the space that the piece derives from the one that comes in."""
+    """The observations of the batch are in the space that the piece derives from its input space."""
     places = open_places(subject, LEARNER, ENV_TO_MODULE)
     given = episodes[0].observation_space, episodes[0].action_space
     if given[0] is None:
@@ -265,6 +265,6 @@ def _is_in(space: Space[Any], item: Any) -> bool:
     if isinstance(space, spaces.Tuple):
         return isinstance(item, tuple) and len(item) == len(space.spaces) and all(map(_is_in, space.spaces, item))
     if isinstance(space, spaces.Box):
-        # gymnasium takes every dtype that can be cast safely.
+        # gymnasium accepts every dtype that can be cast safely.
         return isinstance(item, np.ndarray) and item.dtype == space.dtype and space.contains(item)
     return bool(space.contains(item[()] if isinstance(item, np.ndarray) and not item.ndim else item))

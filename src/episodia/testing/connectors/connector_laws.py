@@ -1,33 +1,39 @@
 """Laws about the rows that a connector makes.
 
-What a piece is held to follows from the kind that it declares: a *causal* piece makes the same rows of an episode however it
-is cut, and at the moment of acting; a *forward-looking* one makes of a chunk what it makes of the same steps as an episode
-that was truncated there, and of chunks that are put together again the rows of the whole; a *batch-wide* one does not care
-in which order episodes come; what a *stateful* one remembers can be stored, and given to another one. No piece changes
-the episodes of its caller, and none cares whether they are finalized.
+The laws of a piece follow from its declared kind. A *causal* piece makes the same rows for an episode, for its chunks, and
+at the moment of acting. A *forward-looking* piece makes the rows of a chunk as if the episode was truncated there, and the
+rows of the whole if the chunks are joined. A *batch-wide* piece does not depend on the order of episodes. The state of a
+*stateful* piece can be stored and given to another piece. No piece changes the episodes of its caller, and the form of the
+episodes (growing, finalized, recorded) does not matter.
 
-A law is a function of a subject and of episodes. It raises an AssertionError if it is broken on them, and a
-`NotApplicableError` if it says nothing about the subject.
+A law is a function of a subject and episodes. It raises an AssertionError if it is broken, and a `NotApplicableError` if it
+does not apply to the subject.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors import ConnectorV2, Kind
-from episodia.episodes import SingleAgentEpisode
-from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.connectors import AddLossMask, ConnectorV2, Kind, as_ragged
+from episodia.connectors.batches.batch_columns import module_batches
+from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.errors import PipelineError
+from episodia.modules import Module
+from episodia.testing.comparing import assert_same_episode, compare_batches
 from episodia.testing.connectors.connector_memory import restored_pieces_go_on_alike
 from episodia.testing.connectors.connector_running import (
     ENV_TO_MODULE,
     LEARNER,
     MODULE_TO_ENV,
     Rows,
+    count_rows,
+    front_of,
     joined_rows,
     open_places,
     outputs_of,
@@ -36,32 +42,30 @@ from episodia.testing.connectors.connector_running import (
     run,
     run_on_originals,
 )
-from episodia.testing.connectors.connector_samples import recorded
-from episodia.testing.connectors.connector_subject import Pieces, Subject
-from episodia.testing.episodes.episode_comparing import assert_same_episode
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.connectors.connector_subject import Pieces, Subject, episode_without_steps, recorded
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]
 Law = Callable[[Subject, Episodes], None]
 
-# The length of a batch may change the last bit of what a network computes.
+# The length of a batch may change the last bit of the output of a network.
 _LAST_BITS = 1e-5
 
 
-def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Any = None) -> list[str]:
-    """Hold the last of `pieces` to the laws of its kind about rows, on `episodes`, and return the names of the laws.
+def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Module | None = None) -> list[str]:
+    """Check the last of `pieces` against the laws about rows, on your own `episodes`, and return the names of the laws.
 
-    `check_connector` checks more, on episodes of its own; this is for episodes of yours, such as drawn ones.
+    `check_connector` checks more laws, on sample episodes.
 
     Args:
-        pieces: Makes the piece, fresh each time, after pieces that write what it reads; observations, actions, rewards and
-            flags are added by themselves.
+        pieces: Makes new pieces: the one to check, after pieces that write the columns that it reads. Observations, actions,
+            rewards and flags are added automatically.
         episodes: Whole episodes, from their first step on.
         rl_module: The module, for pieces that need it.
 
     Raises:
-        AssertionError: Naming the law that is broken, the column and the row.
+        AssertionError: If a law is broken; it names the law, the column and the row.
 
     >>> from episodia.connectors import AddObservationsFromEpisodesToBatch as AddObservations
     >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0)
@@ -80,7 +84,7 @@ def check_connector_laws(pieces: Pieces, episodes: Episodes, *, rl_module: Any =
 
 
 def laws_of(piece: ConnectorV2) -> list[Law]:
-    """Return the laws about the rows of pieces of its kind."""
+    """Return the laws about rows that apply to the kind of `piece`."""
     laws: list[Law] = [callers_data_stay_as_they_are, form_does_not_matter, running_again_changes_nothing]
     if piece.kind is not Kind.BATCH_WIDE:
         laws.append(episodes_do_not_depend_on_each_other)
@@ -96,31 +100,31 @@ def laws_of(piece: ConnectorV2) -> list[Law]:
 
 
 def cutting_changes_nothing(subject: Subject, episodes: Episodes) -> None:
-    """Cut anywhere, with the lookback that the pipeline derives, chunks give the rows of the whole."""
+    """Chunks with the derived lookback give the rows of the whole episode, for all places of the cut."""
     _needs_kind(subject, Kind.CAUSAL)
     for place in steady_places(subject):
         check_cuts(subject, place, episodes, pipeline_of(subject, place).lookback)
 
 
 def check_cuts(subject: Subject, place: str, episodes: Episodes, lookback: int) -> None:
-    """Check that chunks with a `lookback` give the rows of the whole, for each place to cut at."""
+    """Check that chunks with a `lookback` give the rows of the whole, for all places of the cut."""
     for episode in episodes:
         whole = rows_of(subject, place, [episode])
         for point in range(len(episode) + 1):
             chunks = cut_at(episode, point, lookback)
-            # Only a learner is interested in the rows of what has been.
+            # Only learners use the rows of past steps.
             found = rows_of(subject, place, chunks if place == LEARNER else chunks[1:])
             where = f"{place}, cut at {point}, lookback {lookback}"
             compare_batches("cutting changes nothing", whole, found, where)
 
 
 def cut_at(episode: SingleAgentEpisode, point: int, lookback: int) -> list[SingleAgentEpisode]:
-    """Return `episode` in two chunks, the second with `lookback` steps of the first in front."""
+    """Return `episode` as two chunks, the second with a lookback of `lookback` steps."""
     return [episode[:point], episode.slice(slice(point, None), len_lookback_buffer=lookback)]
 
 
 def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None:
-    """What the module acts on at a step is what it learns from for that step."""
+    """The rows of a step are the same for acting and for learning."""
     _needs_kind(subject, Kind.CAUSAL)
     open_places(subject, LEARNER)
     open_places(subject, ENV_TO_MODULE)
@@ -135,10 +139,10 @@ def acting_sees_what_learning_sees(subject: Subject, episodes: Episodes) -> None
 
 
 def chunks_stand_for_themselves(subject: Subject, episodes: Episodes) -> None:
-    """Cut anywhere, a chunk gives what its steps give as a truncated episode, the last one the last rows of the whole.
+    """A chunk gives the rows of its steps as a truncated episode, and the last chunk gives the last rows of the whole.
 
-    What comes after a chunk is not known to it, so values are bootstrapped at its last observation, as where an episode was
-    truncated. Chunks that are put together again give the rows of the whole.
+    A chunk does not know the steps after it, so values are bootstrapped at its last observation, as in a truncated episode.
+    Joined chunks give the rows of the whole.
     """
     _needs_kind(subject, Kind.FORWARD_LOOKING)
     open_places(subject, LEARNER)
@@ -175,7 +179,7 @@ def _without(rows: Rows, column: str) -> Rows:
 
 
 def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -> None:
-    """All episodes at once give what each of them gives alone."""
+    """Several episodes give the rows that each of them gives alone."""
     if subject.connector.kind is Kind.BATCH_WIDE:
         raise NotApplicableError("it is batch-wide: rows may depend on those of other episodes")
     for place in steady_places(subject):
@@ -221,7 +225,7 @@ def form_does_not_matter(subject: Subject, episodes: Episodes) -> None:
 
 
 def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
-    """A pipeline that runs twice gives the same batch twice, unless the piece declares that it has a memory."""
+    """A second run of a pipeline gives the same batch, unless the piece declares a state."""
     if subject.connector.is_stateful and _varies(subject):
         raise NotApplicableError("it declares a state, and makes other rows with another state")
     for place in open_places(subject):
@@ -233,7 +237,7 @@ def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
 
 
 def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
-    """Neither the piece nor whoever writes into its batch changes episodes or arrays of the caller."""
+    """Neither the piece nor code that writes to its batch changes the episodes and arrays of the caller."""
     for place in open_places(subject, LEARNER, MODULE_TO_ENV):
         before = [SingleAgentEpisode.from_state(episode.get_state()) for episode in episodes]
         given = outputs_of(subject, episodes) if place == MODULE_TO_ENV else None
@@ -251,7 +255,7 @@ def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
 
 
 def _scribble(batch: Rows) -> None:
-    """Write zeros wherever one can."""
+    """Write zeros to all writable arrays."""
     for _, leaf in leaves(batch):
         if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype.kind in "biuf":
             leaf[...] = 0
@@ -266,7 +270,7 @@ def _needs_kind(subject: Subject, kind: Kind) -> None:
 
 
 def steady_places(subject: Subject) -> list[str]:
-    """Return where the subject works, if it makes the same rows each time as far as its state is the same."""
+    """Return the places where the subject works, if equal states give equal rows."""
     places = open_places(subject)
     if subject.connector.is_stateful and _varies(subject):
         raise NotApplicableError("two runs give different rows (it draws at random, or learns): rows are not compared")
@@ -282,3 +286,97 @@ def _varies(subject: Subject) -> bool:
         except AssertionError:
             return True
     return False
+
+
+def it_runs_without_episodes(subject: Subject, _: Episodes) -> None:
+    """No episodes give no rows."""
+    for place in open_places(subject):
+        _check_count("it runs without episodes", place, rows_of(subject, place, []), 0)
+
+
+def it_runs_on_single_steps(subject: Subject, episodes: Episodes) -> None:
+    """An episode of one step gives one row."""
+    for place in open_places(subject):
+        for episode in episodes:
+            if len(episode):
+                _check_count("it runs on single steps", place, rows_of(subject, place, [episode[:1]]), 1)
+
+
+def it_runs_on_episodes_without_steps(subject: Subject, episodes: Episodes) -> None:
+    """An episode without steps has no row for a learner and one for a runner, and does not affect other episodes."""
+    law = "it runs on episodes without steps"
+    for place in open_places(subject):
+        empty = episode_without_steps(episodes[0])
+        _check_count(law, place, rows_of(subject, place, [empty]), 0 if place == LEARNER else 1)
+        if place == LEARNER and not subject.connector.is_stateful:
+            expected = rows_of(subject, place, episodes)
+            found = rows_of(subject, place, [empty, *episodes, empty])
+            compare_batches(law, expected, found, f"{place}, between two without steps", 1e-5)
+
+
+def _check_count(law: str, place: str, columns: Rows, expected: int) -> None:
+    for name, count in count_rows(columns).items():
+        if count != expected:
+            raise AssertionError(f"{law} ({place}), column {name!r}: found {count} rows, expected {expected}.")
+
+
+# --- Rows that do not count -------------------------------------------------------------------------------------------
+
+
+class _MaskSome(ConnectorV2):
+    """Excludes every third row from the loss, and writes other numbers to these rows of `columns`."""
+
+    reads = writes = frozenset({Columns.LOSS_MASK})
+    lookback = 0
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the batch with the mask, and with other numbers in the excluded rows of `columns`."""
+        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+            mask = columns[Columns.LOSS_MASK]
+            counted = np.arange(mask.num_steps) % 3 != 1
+            columns[Columns.LOSS_MASK] = mask.with_values(counted)
+            for name in self.columns:
+                if name in columns and name != Columns.LOSS_MASK:
+                    column = as_ragged(columns[name], rows).body()
+                    disturbed = partial(_disturbed, counted=counted)
+                    columns[name] = column.with_values(map_batch(disturbed, column.values))
+        return batch
+
+
+def _disturbed(leaf: Any, counted: np.ndarray) -> Any:
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind != "f":
+        return leaf
+    other = leaf.copy()
+    other[~counted] = 7 - 5 * other[~counted]
+    return other
+
+
+def masked_rows_do_not_count(subject: Subject, episodes: Episodes) -> None:
+    """Rows that the loss mask excludes do not affect other rows."""
+    piece = subject.connector
+    if piece.kind is not Kind.BATCH_WIDE:
+        raise NotApplicableError(f"it is {piece.kind.value}: rows depend on their own episode only")
+    open_places(subject, LEARNER)
+    if Columns.LOSS_MASK in (piece.writes or ()):
+        raise NotApplicableError("it writes the loss mask itself")
+    expected, found = (_masked_rows(subject, episodes, columns) for columns in ((), tuple(piece.reads or ())))
+    mask = found[Columns.LOSS_MASK]
+    written = set(piece.writes or found) & found.keys()
+    wanted, got = (
+        {name: map_batch(lambda leaf: leaf[mask], rows[name]) for name in written} for rows in (expected, found)
+    )
+    compare_batches("masked rows do not count", wanted, got, "other numbers in masked rows", 1e-5)
+
+
+def _masked_rows(subject: Subject, episodes: Episodes, columns: Sequence[str]) -> Rows:
+    *before, piece = subject.make()
+    # The front comes first, because the masking piece changes its columns.
+    pieces = [*front_of([*before, piece]), *before, AddLossMask(), _MaskSome(columns), piece]
+    try:
+        return rows_of(subject, LEARNER, episodes, pieces)
+    except PipelineError as error:
+        raise NotApplicableError(f"no mask can be put in front of it: {error}") from error

@@ -1,4 +1,4 @@
-"""Laws about what a connector remembers: its state, its copies, chance, and the episodes that it has seen."""
+"""Laws about the memory of a connector: state, copies, random numbers, and references to episodes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from episodia.connectors import ConnectorV2, check_state
 from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
-from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import LEARNER, open_places, pipeline_of, rows_of, run
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
-from episodia.testing.pickled_copies import pickled_copy, require_importable
+from episodia.testing.law_checking import NotApplicableError, pickled_copy, require_importable
 
 Episodes = Sequence[SingleAgentEpisode]
 
 
 def restored_pieces_go_on_alike(subject: Subject, episodes: Episodes) -> None:
-    """A state is JSON values and arrays; a new piece that is given it is in that state, and makes the same rows."""
+    """A state consists of JSON values and arrays; a new piece with this state makes the same rows."""
     law = "restored pieces go on alike"
     if not subject.connector.is_stateful:
         _check_has_no_state(law, subject, episodes)
@@ -45,7 +44,7 @@ def restored_pieces_go_on_alike(subject: Subject, episodes: Episodes) -> None:
 
 
 def _acting_first(subject: Subject) -> list[str]:
-    """Return where the piece works, learners last: most pieces only note things while acting."""
+    """Return the places where the piece works, learners last, because most pieces change their state only while acting."""
     return sorted(open_places(subject), key=lambda place: place == LEARNER)
 
 
@@ -68,7 +67,7 @@ def _check_storable(law: str, state: dict[str, Any]) -> None:
 
 
 def it_pickles(subject: Subject, episodes: Episodes) -> None:
-    """A copy that went through pickle, as to another process, makes the same rows."""
+    """A pickled copy, as in another process, makes the same rows."""
     require_importable(type(subject.connector))
     for place in open_places(subject):
         piece = subject.make()[-1]
@@ -79,7 +78,7 @@ def it_pickles(subject: Subject, episodes: Episodes) -> None:
 
 
 def same_state_gives_same_rows(subject: Subject, episodes: Episodes) -> None:
-    """Copies in the same state make the same rows: chance comes from a generator of the piece, or is passed to it."""
+    """Copies in the same state make the same rows: random numbers come from the generator of the piece or of the caller."""
     for place in open_places(subject):
         for explore in (False, True):
             expected = rows_of(subject, place, episodes, explore=explore)
@@ -90,7 +89,7 @@ def same_state_gives_same_rows(subject: Subject, episodes: Episodes) -> None:
 
 
 class _Witness(ConnectorV2):
-    """Notes the episodes that pass by, without keeping them."""
+    """Records weak references to episodes."""
 
     reads = writes = frozenset[str]()
     lookback = 0
@@ -100,23 +99,23 @@ class _Witness(ConnectorV2):
         self.seen: list[ref[Any]] = []
 
     def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the batch as it is."""
+        """Return the batch unchanged."""
         self.seen += [ref(episode) for episode in episodes]
         return batch
 
     def alive(self) -> list[Any]:
-        """Return the ids of the episodes that somebody has kept."""
+        """Return the ids of the episodes that are still referenced."""
         return [episode.id_ for seen in self.seen if (episode := seen()) is not None]
 
 
 def no_episode_is_kept(subject: Subject, episodes: Episodes) -> None:
-    """When a run is over, the piece holds none of the episodes that it was given: they would never be freed."""
+    """After a run, the piece holds no references to episodes, which would never be freed."""
     for place in open_places(subject):
         witness, pieces = _Witness(), subject.make()
-        # Forks of the caller's, which nobody else holds.
+        # Forks, which have no other references.
         rows_of(subject, place, [copy(episode) for episode in episodes], [witness, *pieces])
         if witness.alive():
-            # Cycles hold them for a while. A collection goes through all objects of the process, so it is made only then.
+            # Reference cycles keep them for a while. Garbage collection is slow, so it runs only if needed.
             gc.collect()
         kept = witness.alive()
         if kept:

@@ -1,4 +1,4 @@
-"""Running a connector that is checked, in each of the pipelines that it may be part of."""
+"""Runs of a connector in each kind of pipeline that it can be part of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from episodia.columns import Columns
+from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors import (
     AddColumnsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
@@ -26,14 +26,13 @@ from episodia.connectors.batches.batch_columns import add_observations, has_colu
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.lists.list_columns import NotYetError
-from episodia.errors import BatchError, ConnectorError, PipelineError
+from episodia.errors import BatchError, ConnectorError, NotYetError, PipelineError
 from episodia.stacking import stack
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
 
-#: Where a piece can stand.
+#: The places of a piece, by kind of pipeline.
 LEARNER, ENV_TO_MODULE, MODULE_TO_ENV = "learner", "env-to-module", "module-to-env"
 
 Rows = dict[str, Any]
@@ -44,13 +43,13 @@ _KINDS: dict[str, type[ConnectorPipelineV2]] = {
     ENV_TO_MODULE: EnvToModulePipeline,
     MODULE_TO_ENV: ModuleToEnvPipeline,
 }
-_COLUMN_NAMES = frozenset(value for name, value in vars(Columns).items() if name.isupper())
-# Columns with a row for each sequence, not for each step.
+
+# Columns with one row per sequence instead of one per step.
 _PER_SEQUENCE = frozenset({Columns.STATE_IN, Columns.SEQ_LENS})
 
 
 class AddWhatIsMissing(ConnectorV2):
-    """Adds observations and rewards that no piece has added, so that what was written into the episodes is seen."""
+    """Adds observations and rewards if they are missing, so that changes of the episodes are visible."""
 
     reads = writes = frozenset[str]()
     lookback = 0
@@ -70,12 +69,12 @@ class AddWhatIsMissing(ConnectorV2):
 def pipeline_of(
     subject: Subject, place: str, pieces: Sequence[ConnectorV2] | None = None, *spaces: Any
 ) -> ConnectorPipelineV2:
-    """Return a pipeline of the subject's pieces (or of `pieces`), with what feeds them in front.
+    """Return a pipeline of new pieces of the subject (or of `pieces`), after pieces that write the columns they read.
 
     Args:
-        subject: What is checked.
+        subject: The subject.
         place: The kind of the pipeline.
-        pieces: Other pieces than new copies of the subject's.
+        pieces: Pieces to use instead of those of the subject.
         *spaces: The observation and the action space that reach the first piece.
     """
     if pieces is None:
@@ -88,7 +87,7 @@ def pipeline_of(
 
 
 def front_of(pieces: Sequence[ConnectorV2]) -> list[ConnectorV2]:
-    """Return pieces that add what `pieces` read and none of them writes, as far as that comes from the episodes."""
+    """Return pieces that add the columns of episodes that `pieces` read and do not write."""
     needed: set[str] = set()
     written: set[str] = set()
     for piece in pieces:
@@ -110,7 +109,7 @@ def rows_of(
     *,
     explore: bool | None = None,
 ) -> Rows:
-    """Return the rows of each column that come out of a pipeline of the subject, made for this one run."""
+    """Return the rows of each column after one run of a new pipeline of the subject."""
     return run(subject, place, pipeline_of(subject, place, pieces), episodes, explore=explore)
 
 
@@ -123,8 +122,8 @@ def run(
     explore: bool | None = None,
     batch: dict[str, Any] | None = None,
 ) -> Rows:
-    """Return the rows of each column that come out of `pipeline`, which stands at `place`."""
-    # What a piece writes into the episodes is not for the next run.
+    """Return the rows of each column after a run of `pipeline`, whose kind is `place`."""
+    # Forks, so that a piece that writes into episodes does not affect the next run.
     episodes = [copy.copy(episode) for episode in episodes]
     return run_on_originals(subject, place, pipeline, episodes, explore=explore, batch=batch)
 
@@ -138,7 +137,7 @@ def run_on_originals(
     explore: bool | None = None,
     batch: dict[str, Any] | None = None,
 ) -> Rows:
-    """Return what `run` returns, made of the episodes themselves and not of forks."""
+    """Return the result of `run` on the episodes themselves instead of forks."""
     shared: dict[str, Any] = {}
     arguments: dict[str, Any] = {"rl_module": subject.rl_module, "explore": explore, "shared_data": shared}
     if place == MODULE_TO_ENV:
@@ -149,7 +148,7 @@ def run_on_originals(
 
 
 def outputs_of(subject: Subject, episodes: Sequence[SingleAgentEpisode]) -> dict[str, Any]:
-    """Return the batch that a module puts out for the last observations of `episodes`."""
+    """Return the batch of module outputs for the last observations of `episodes`."""
     if subject.outputs is None:
         raise ValueError("found no `outputs`, expected a function that returns what the module puts out.")
     asked = list(episodes) or list(subject.episodes[:1])
@@ -159,11 +158,11 @@ def outputs_of(subject: Subject, episodes: Sequence[SingleAgentEpisode]) -> dict
 
 
 def plain_rows(batch: dict[Any, Any], *, has_time_axis: bool = False) -> Rows:
-    """Return the columns of a batch of one module as arrays with one row for each step: without padding or time axis."""
+    """Return the columns of a batch of one module as arrays with one row per step, without padding and time axis."""
     columns = batch
     if len(batch) == 1:
         (key, inner), *_ = batch.items()
-        columns = inner if isinstance(inner, dict) and key not in _COLUMN_NAMES else batch
+        columns = inner if isinstance(inner, dict) and key not in COLUMN_NAMES else batch
     return _without_padding({name: map_batch(as_array, column) for name, column in columns.items()}, has_time_axis)
 
 
@@ -185,7 +184,7 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
 
 
 def count_rows(columns: Rows) -> dict[str, int]:
-    """Return how many rows each column has."""
+    """Return the number of rows of each column."""
     return {name: len(next(leaves(column))[1]) for name, column in columns.items() if any(True for _ in leaves(column))}
 
 
@@ -193,10 +192,10 @@ def count_rows(columns: Rows) -> dict[str, int]:
 
 
 class Places(NamedTuple):
-    """In which pipelines a piece works, which it refuses, and in which it fails."""
+    """The kinds of pipelines in which a piece works, which it rejects, and in which it fails."""
 
     open: list[str]
-    refused: dict[str, str]
+    rejected: dict[str, str]
     broken: dict[str, Exception]
 
 
@@ -204,7 +203,7 @@ _PLACES: WeakKeyDictionary[Subject, Places] = WeakKeyDictionary()
 
 
 def places_of(subject: Subject) -> Places:
-    """Return where the subject works, found out by running it once on ordinary episodes."""
+    """Return the places where the subject works, found by one run on ordinary episodes."""
     if subject not in _PLACES:
         _PLACES[subject] = _found_places(subject)
     return _PLACES[subject]
@@ -213,19 +212,19 @@ def places_of(subject: Subject) -> Places:
 def _found_places(subject: Subject) -> Places:
     asked = [LEARNER, ENV_TO_MODULE] if subject.outputs is None else [MODULE_TO_ENV]
     if not subject.episodes:
-        # Nobody can tell before multi-agent episodes come.
+        # Only a run on multi-agent episodes can tell.
         return Places(asked, {}, {})
     places = Places([], {}, {})
     for place in asked:
         read = {column for piece in subject.make() for column in piece.reads or ()} & FROM_STEPS
         if place == ENV_TO_MODULE and read:
-            places.refused[place] = f"it reads {sorted(read)}, which only learners have"
+            places.rejected[place] = f"it reads {sorted(read)}, which only learners have"
             continue
         try:
             rows_of(subject, place, _ordinary(subject.fresh_episodes()))
-        except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
-            if place != MODULE_TO_ENV and is_refusal(error):
-                places.refused[place] = str(error).splitlines()[0]
+        except Exception as error:  # noqa: BLE001  # pieces may raise anything, and it is reported
+            if place != MODULE_TO_ENV and is_rejection(error):
+                places.rejected[place] = str(error).splitlines()[0]
             else:
                 places.broken[place] = error
         else:
@@ -234,21 +233,21 @@ def _found_places(subject: Subject) -> Places:
 
 
 def _ordinary(episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
-    """Return the episodes of several steps: for short ones there are laws of their own."""
+    """Return the episodes of several steps; short episodes have their own laws."""
     return [episode for episode in episodes if len(episode) > 1] or list(episodes)
 
 
-def is_refusal(error: Exception) -> bool:
-    """Tell whether a piece says itself that it does not belong here."""
+def is_rejection(error: Exception) -> bool:
+    """Tell whether a piece itself rejects this kind of pipeline."""
     cause = error.__cause__ if isinstance(error, ConnectorError) else error
     return isinstance(cause, (NotYetError, PipelineError, BatchError))
 
 
 def open_places(subject: Subject, *wanted: str) -> list[str]:
-    """Return those of the `wanted` places (all by default) at which the subject works.
+    """Return the `wanted` places (all by default) at which the subject works.
 
     Raises:
-        NotApplicableError: If there are none, or no single-agent episodes to run it on.
+        NotApplicableError: If it works at no place, or if there are no single-agent episodes.
     """
     if not subject.episodes:
         raise NotApplicableError("no single-agent episodes were given")
@@ -256,5 +255,5 @@ def open_places(subject: Subject, *wanted: str) -> list[str]:
     found = [place for place in places.open if not wanted or place in wanted]
     if found:
         return found
-    reasons = [f"{place}: {reason}" for place, reason in places.refused.items() if not wanted or place in wanted]
+    reasons = [f"{place}: {reason}" for place, reason in places.rejected.items() if not wanted or place in wanted]
     raise NotApplicableError("; ".join(reasons) or f"it has no place in the pipelines {list(wanted)}")

@@ -1,4 +1,4 @@
-"""Strategies that draw pipelines of shipped pieces, for laws that must hold whatever stands in front or behind."""
+"""Hypothesis strategies for pipelines of shipped pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from episodia.connectors import (
     View,
     defaults,
 )
-from episodia.testing.connectors.connector_samples import ACTIONS, OBSERVATIONS
+from episodia.testing.connectors.connector_subject import ACTIONS, OBSERVATIONS
 
 _SHIFTS = st.lists(st.integers(-3, 0), min_size=1, max_size=3, unique=True).map(sorted)
 
@@ -42,7 +42,7 @@ def _views() -> SearchStrategy[ConnectorV2]:
 
 
 def _observation_pieces(space: Space[Any]) -> list[SearchStrategy[ConnectorV2]]:
-    """Return what draws pieces that change observations of this space, each at most once in a pipeline."""
+    """Return strategies for pieces that change observations of this space; a pipeline has each piece at most once."""
     found: list[SearchStrategy[ConnectorV2]] = [st.builds(FlattenObservations)]
     if isinstance(space, gym_spaces.Box):
         found.append(st.builds(FrameStacking, num_frames=st.integers(1, 4)))
@@ -60,7 +60,7 @@ def _reward_pieces() -> list[SearchStrategy[ConnectorV2]]:
 
 
 def _targets() -> SearchStrategy[list[ConnectorV2]]:
-    """Draw pieces that compute what is aimed at: they look ahead, or over the whole batch."""
+    """Draw pieces that compute targets, which look ahead or over the whole batch."""
     choices: list[Callable[[], list[ConnectorV2]]] = [
         list,
         lambda: [ComputeReturnsToGo(gamma=0.9)],
@@ -78,13 +78,13 @@ def pipelines(
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
 ) -> SearchStrategy[ConnectorPipelineV2]:
-    """Draw a default pipeline with pieces in it that change observations and rewards, look back, and compute targets.
+    """Draw a default pipeline with pieces that change observations and rewards, look back, and compute targets.
 
     Args:
-        learner: Whether it is a learner's, or one in front of a module; by default either.
-        causal: Leave out pieces that look ahead, over the whole batch, or remember: chunks have the rows of the whole then.
-        observation_space: Of the episodes; two numbers by default, as in `sample_episodes`.
-        action_space: Of the episodes.
+        learner: Whether to draw learner pipelines or env-to-module pipelines; None draws both.
+        causal: Whether to draw causal pieces only, so that chunks have the rows of the whole.
+        observation_space: The space of the episodes; two numbers by default, as in `sample_episodes`.
+        action_space: The action space of the episodes.
 
     >>> from hypothesis import given, settings
     >>> from episodia.testing import sample_episodes
@@ -105,7 +105,7 @@ def _pipelines(
     draw: DrawFn, places: SearchStrategy[bool], causal: bool, spaces: tuple[Space[Any], Space[Any]]
 ) -> ConnectorPipelineV2:
     chosen = draw(_some_of([*_observation_pieces(spaces[0]), _views()]))
-    # It reads frames from the episodes, and so has to come before others that change observations.
+    # It reads frames from the episodes, so it must come before pieces that change observations.
     chosen.sort(key=lambda piece: not isinstance(piece, FrameStacking))
     if not draw(places):
         return defaults.env_to_module(*spaces, custom=_fitting(chosen, causal))

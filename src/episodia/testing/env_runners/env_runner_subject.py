@@ -1,4 +1,4 @@
-"""What an env runner is checked with: fake environments, a fake module, and what they know about the episodes."""
+"""`EnvRunnerSubject`, an env runner with all that its checks need: fake environments and a fake module."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import SubjectError
-from episodia.testing.env_runners.fake_envs import FakeEnv, FakeEnvs, FakeMultiAgentEnv
-from episodia.testing.episodes.episode_comparing import assert_same_episode
-from episodia.testing.episodes.multi_agent_comparing import assert_same_multi_agent_episode
-from episodia.testing.fakes import FakeModule
+from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
+from episodia.testing.fakes import FakeEnv, FakeEnvs, FakeModule, FakeMultiAgentEnv
 
 Episode = SingleAgentEpisode | MultiAgentEpisode
 
-#: How many steps are asked for, call by call.
+#: The `num_timesteps` of each call.
 CALLS = (7, 1, 12, 5)
 NUM_ENVS = 3
 LOOKBACK = 2
@@ -26,14 +25,14 @@ SEED = 11
 
 @dataclass(frozen=True, eq=False)
 class EnvRunnerSubject:
-    """A kind of env runners, with all that is needed to hold it to its laws.
+    """A kind of env runner with all that its checks need.
 
     Attributes:
         make: Makes a runner, called as `make(env, module, num_envs=, seed=, lookback=)`: `env` makes environments, `module`
-            acts in them, `seed` is where all randomness comes from, and chunks carry so many earlier steps. A class will do.
-        multi_agent: Whether its environments are those of several agents.
-        label: By which its checks are known; the name of `make` by default.
-        expected_failures: Why checks fail that are expected to, by the names of the checks.
+            acts in them, `seed` is the seed of all randomness, and chunks have `lookback` earlier steps. It may be a class.
+        multi_agent: Whether the environments have several agents.
+        label: The name of the subject in its checks; the name of `make` by default.
+        expected_failures: The reasons why checks are expected to fail, by the names of the checks.
 
     >>> from episodia.env_runners import SingleAgentEnvRunner
     >>> EnvRunnerSubject(SingleAgentEnvRunner).name
@@ -47,7 +46,7 @@ class EnvRunnerSubject:
     expected_failures: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot make anything."""
+        """Reject a `make` that is not callable."""
         if not callable(self.make):
             raise SubjectError(
                 f"check of an env runner: found {self.make!r}, expected a class or a function that makes runners. Pass one, "
@@ -56,7 +55,7 @@ class EnvRunnerSubject:
 
     @property
     def name(self) -> str:
-        """By which its checks are known."""
+        """The name of the subject in its checks."""
         made_by = getattr(self.make, "func", self.make)
         return self.label or getattr(made_by, "__name__", type(made_by).__name__)
 
@@ -82,18 +81,18 @@ def stage(subject: EnvRunnerSubject, *, seed: int = SEED, fails_at: int | None =
         runner.close()
 
 
-def sampled(runner: Any, calls: Sequence[int]) -> list[Episode]:
+def sampled(runner: SingleAgentEnvRunner | MultiAgentEnvRunner, calls: Sequence[int]) -> list[Episode]:
     """Return all episodes and chunks of several calls."""
     return [episode for steps in calls for episode in runner.sample(num_timesteps=steps)]
 
 
 def num_steps(episodes: Sequence[Episode]) -> int:
-    """Return how many steps of environments there are."""
+    """Return the number of environment steps."""
     return sum(episode.env_steps() for episode in episodes)
 
 
 def joined(chunks: Sequence[Episode]) -> dict[str, Episode]:
-    """Return whole episodes, by id, made of copies of their chunks."""
+    """Return whole episodes by id, joined from copies of their chunks."""
     whole: dict[str, Any] = {}
     for chunk in chunks:
         if chunk.id_ in whole:
@@ -107,12 +106,12 @@ def assert_same_episodes(law: str, expected: Sequence[Episode], found: Sequence[
     """Check that two lists hold the same episodes in the same order.
 
     Raises:
-        AssertionError: Naming the law, the first episode that differs, and how.
+        AssertionError: If they differ; it names the law, the first episode that differs, and the difference.
     """
     ids = [[episode.id_ for episode in episodes] for episodes in (expected, found)]
     if ids[0] != ids[1]:
         raise AssertionError(f"{law}: found the episodes {ids[1]}, expected {ids[0]}.")
-    # Each runner has a mapping of its own, which cannot be compared.
+    # Each runner has its own mapping function, which cannot be compared.
     ignore = ["times", "agent_to_module_mapping_fn"]
     for wanted, got in zip(expected, found, strict=True):
         try:
@@ -125,7 +124,7 @@ def assert_same_episodes(law: str, expected: Sequence[Episode], found: Sequence[
 
 
 def fewer_calls(calls: list[int]) -> Iterator[list[int]]:
-    """Yield the same calls with one left out, or with fewer steps; one call is left."""
+    """Yield the calls with one of them removed, or with fewer steps; one call always remains."""
     if len(calls) > 1:
         yield from ([*calls[:place], *calls[place + 1 :]] for place in range(len(calls)))
     for place, steps in enumerate(calls):
@@ -134,7 +133,7 @@ def fewer_calls(calls: list[int]) -> Iterator[list[int]]:
 
 
 def described_calls(calls: Sequence[int]) -> str:
-    """Return what was called, to be done again.
+    """Return the calls as text, for reproduction.
 
     >>> described_calls([3, 1])
     'The fewest calls that show it, with 3 fake environments: sample(num_timesteps=3), sample(num_timesteps=1)'

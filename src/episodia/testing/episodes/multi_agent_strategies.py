@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what happens to several agents: schedules, their next step, and episodes."""
+"""Hypothesis strategies for what happens to several agents: trajectories, their next step, and episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from episodia.episodes import MultiAgentEpisode
-from episodia.testing.episodes.agent_schedule import EnvRecord, Schedule
+from episodia.testing.episodes.multi_agent_trajectory import EnvRecord, MultiAgentTrajectory
 
 #: Agents' ids of all kinds; one looks like another, and one is a tuple of two others.
 AGENT_IDS: tuple[Any, ...] = ("walker", 0, ("team", 1), "0", "team", 1)
@@ -63,9 +63,9 @@ def item_of(kind: str, number: int) -> Any:
 
 @dataclass(frozen=True)
 class Content:
-    """What the numbers of a drawn schedule are made into: kinds of items, of rewards, names of extra model outputs.
+    """What the numbers of a drawn trajectory are made into: kinds of items, of rewards, names of extra model outputs.
 
-    No two steps or agents of a schedule have the same items, so that none can be taken for another.
+    No two steps or agents of a trajectory have the same items, so that none can be taken for another.
     """
 
     kind: str = "numbers"
@@ -107,7 +107,7 @@ class Content:
 
 
 def contents() -> SearchStrategy[Content]:
-    """Draw what the items of a schedule are made of."""
+    """Draw what the items of a trajectory are made of."""
     return st.builds(
         Content,
         kind=st.sampled_from(list(ITEM_KINDS)),
@@ -121,32 +121,32 @@ def agent_groups(*, max_agents: int = 4) -> SearchStrategy[list[Any]]:
     return st.lists(st.sampled_from(AGENT_IDS), min_size=1, max_size=max_agents, unique=True)
 
 
-def reset_schedules(
+def reset_trajectories(
     agents: Sequence[Any], content: Content, *, choices: SearchStrategy[tuple[str, str]] | None = None
-) -> SearchStrategy[Schedule]:
-    """Draw a schedule that has only been reset, with some of the agents present, with or without spaces.
+) -> SearchStrategy[MultiAgentTrajectory]:
+    """Draw a trajectory that has only been reset, with some of the agents present, with or without spaces.
 
     Args:
         agents: Who may take part.
         content: What items are made of.
         choices: `missing_final_observation` and `rewards_after_done` of the episode.
     """
-    return _reset_schedules(agents, content, _CHOICES if choices is None else choices)
+    return _reset_trajectories(agents, content, _CHOICES if choices is None else choices)
 
 
 _CHOICES = st.sampled_from([("error", "error"), ("repeat", "add")])
 
 
 @st.composite
-def _reset_schedules(
+def _reset_trajectories(
     draw: DrawFn, agents: Sequence[Any], content: Content, choices: SearchStrategy[tuple[str, str]]
-) -> Schedule:
+) -> MultiAgentTrajectory:
     fewest = draw(st.sampled_from([1, 1, 1, 0]))
     present = draw(st.lists(st.sampled_from(agents), min_size=fewest, max_size=len(agents), unique=True))
     missing_final_observation, rewards_after_done = draw(choices)
     by_agent = dict.fromkeys(agents, ITEM_KINDS[content.kind]) if draw(st.booleans()) else None
     moves = {agent: draw(st.sampled_from(["O", "OI"])) for agent in present}
-    return Schedule(
+    return MultiAgentTrajectory(
         log=[content.record(moves, 0)],
         observation_space=by_agent,
         action_space=by_agent,
@@ -156,85 +156,87 @@ def _reset_schedules(
 
 
 def next_env_steps(
-    schedule: Schedule, agents: Sequence[Any], content: Content, *, may_end: bool = True
+    trajectory: MultiAgentTrajectory, agents: Sequence[Any], content: Content, *, may_end: bool = True
 ) -> SearchStrategy[EnvRecord]:
-    """Draw an environment step that may follow a schedule.
+    """Draw an environment step that may follow a trajectory.
 
     Agents may join, act, wait, be passed over, get rewards while they wait, be shown a second observation, and end,
     each for itself or all at once.
 
     Args:
-        schedule: What was before; it must not be over.
+        trajectory: What was before; it must not be over.
         agents: Who may take part.
         content: What items are made of.
-        may_end: Whether the schedule may be over afterwards.
+        may_end: Whether the trajectory may be over afterwards.
 
     >>> from hypothesis import find
-    >>> start = Schedule(log=[{"observations": {"walker": 0}}])
+    >>> start = MultiAgentTrajectory(log=[{"observations": {"walker": 0}}])
     >>> step = find(next_env_steps(start, ["walker"], Content()), lambda step: "observations" in step)
     >>> step["actions"], step["observations"], step["rewards"]
     ({'walker': 50008}, {'walker': 8}, {'walker': 1.75})
     """
-    return _next_env_steps(schedule, agents, content, may_end)
+    return _next_env_steps(trajectory, agents, content, may_end)
 
 
 @st.composite
 def _next_env_steps(
-    draw: DrawFn, schedule: Schedule, agents: Sequence[Any], content: Content, may_end: bool
+    draw: DrawFn, trajectory: MultiAgentTrajectory, agents: Sequence[Any], content: Content, may_end: bool
 ) -> EnvRecord:
-    moves = {agent: draw(_moves(schedule, agent)) for agent in draw(st.permutations(agents))}
-    alive = [agent for agent in agents if _lives_on(schedule, agent, moves[agent])]
-    known = [agent for agent in agents if schedule.status(agent) != "unseen" or "O" in moves[agent]]
+    moves = {agent: draw(_moves(trajectory, agent)) for agent in draw(st.permutations(agents))}
+    alive = [agent for agent in agents if _lives_on(trajectory, agent, moves[agent])]
+    known = [agent for agent in agents if trajectory.status(agent) != "unseen" or "O" in moves[agent]]
     if known and not alive and not may_end:
-        last = next(agent for agent in known if schedule.status(agent) != "done")
+        last = next(agent for agent in known if trajectory.status(agent) != "done")
         moves[last] = moves[last].strip("TX")
-    record = content.record({agent: move for agent, move in moves.items() if move}, len(schedule.log))
+    record = content.record({agent: move for agent, move in moves.items() if move}, len(trajectory.log))
     if may_end and draw(st.integers(1, _STEPS_PER_END)) == _STEPS_PER_END:
-        _end_all(schedule, moves, record, draw(st.sampled_from(["terminateds", "truncateds"])))
+        _end_all(trajectory, moves, record, draw(st.sampled_from(["terminateds", "truncateds"])))
     return record
 
 
 @st.composite
-def _moves(draw: DrawFn, schedule: Schedule, agent: Any) -> str:
-    status = schedule.status(agent)
+def _moves(draw: DrawFn, trajectory: MultiAgentTrajectory, agent: Any) -> str:
+    status = trajectory.status(agent)
     moves = _MOVES[status]
-    if status == "done" and schedule.rewards_after_done == "add":
+    if status == "done" and trajectory.rewards_after_done == "add":
         moves = _MOVES_AFTER_THE_END
     elif draw(st.integers(1, _MOVES_PER_END)) == _MOVES_PER_END:
         moves = _ENDS[status]
-        if schedule.missing_final_observation == "repeat":
+        if trajectory.missing_final_observation == "repeat":
             moves += _ENDS_WITHOUT_OBSERVATION.get(status, ())
     return draw(st.sampled_from(moves))
 
 
-def _lives_on(schedule: Schedule, agent: Any, move: str) -> bool:
-    known = schedule.status(agent) in ("idle", "pending") or "O" in move
+def _lives_on(trajectory: MultiAgentTrajectory, agent: Any, move: str) -> bool:
+    known = trajectory.status(agent) in ("idle", "pending") or "O" in move
     return known and not set(move) & set("TX")
 
 
-def _end_all(schedule: Schedule, moves: dict[Any, str], record: dict[str, dict[Any, Any]], flags: str) -> None:
-    waiting = [agent for agent, move in moves.items() if "O" not in move and _acted(schedule, agent, move)]
-    if waiting and schedule.missing_final_observation == "error":
+def _end_all(
+    trajectory: MultiAgentTrajectory, moves: dict[Any, str], record: dict[str, dict[Any, Any]], flags: str
+) -> None:
+    waiting = [agent for agent, move in moves.items() if "O" not in move and _acted(trajectory, agent, move)]
+    if waiting and trajectory.missing_final_observation == "error":
         flags = "terminateds"
     record.setdefault(flags, {})["__all__"] = True
 
 
-def _acted(schedule: Schedule, agent: Any, move: str) -> bool:
-    return "A" in move or schedule.status(agent) == "pending"
+def _acted(trajectory: MultiAgentTrajectory, agent: Any, move: str) -> bool:
+    return "A" in move or trajectory.status(agent) == "pending"
 
 
-def multi_agent_schedules(
+def multi_agent_trajectories(
     *,
     lengths: SearchStrategy[int] | None = None,
     max_agents: int = 4,
     content: SearchStrategy[Content] | None = None,
     done: bool | None = None,
     choices: SearchStrategy[tuple[str, str]] | None = None,
-) -> SearchStrategy[Schedule]:
-    """Draw a `Schedule`: late joiners, gaps, turns, deaths, idle agents, rewards for those who wait, ids of all kinds.
+) -> SearchStrategy[MultiAgentTrajectory]:
+    """Draw a `MultiAgentTrajectory` with late joiners, gaps, turns, deaths, idle agents, early rewards and ids of all kinds.
 
     Args:
-        lengths: The number of environment steps; there are fewer if the schedule is over before.
+        lengths: The number of environment steps; there are fewer if the trajectory is over before.
         max_agents: How many agents there can be.
         content: What items are made of.
         done: Whether the last step ends the episode; by default either.
@@ -242,12 +244,12 @@ def multi_agent_schedules(
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5)
-    ... @given(schedule=multi_agent_schedules())
-    ... def an_episode_is_as_long_as_its_schedule(schedule):
-    ...     assert len(schedule.stepped()) == len(schedule)
-    >>> an_episode_is_as_long_as_its_schedule()
+    ... @given(trajectory=multi_agent_trajectories())
+    ... def an_episode_is_as_long_as_its_trajectory(trajectory):
+    ...     assert len(trajectory.stepped()) == len(trajectory)
+    >>> an_episode_is_as_long_as_its_trajectory()
     """
-    return _schedules(
+    return _trajectories(
         st.integers(0, 10) if lengths is None else lengths,
         agent_groups(max_agents=max_agents),
         contents() if content is None else content,
@@ -257,21 +259,21 @@ def multi_agent_schedules(
 
 
 @st.composite
-def _schedules(
+def _trajectories(
     draw: DrawFn,
     lengths: SearchStrategy[int],
     groups: SearchStrategy[list[Any]],
     contents: SearchStrategy[Content],
     done: bool | None,
     choices: SearchStrategy[tuple[str, str]] | None,
-) -> Schedule:
+) -> MultiAgentTrajectory:
     length, agents, content = draw(lengths), draw(groups), draw(contents)
-    schedule = draw(reset_schedules(agents, content, choices=choices))
-    while len(schedule) < length and not schedule.is_over:
-        schedule = schedule.then(draw(next_env_steps(schedule, agents, content, may_end=done is not False)))
-    if done and not schedule.is_over:
-        schedule = schedule.then({"terminateds": {"__all__": True}})
-    return schedule
+    trajectory = draw(reset_trajectories(agents, content, choices=choices))
+    while len(trajectory) < length and not trajectory.is_over:
+        trajectory = trajectory.then(draw(next_env_steps(trajectory, agents, content, may_end=done is not False)))
+    if done and not trajectory.is_over:
+        trajectory = trajectory.then({"terminateds": {"__all__": True}})
+    return trajectory
 
 
 def multi_agent_episodes(*, finalized: bool | None = None, **options: Any) -> SearchStrategy[MultiAgentEpisode]:
@@ -279,7 +281,7 @@ def multi_agent_episodes(*, finalized: bool | None = None, **options: Any) -> Se
 
     Args:
         finalized: Its form; by default either.
-        **options: Those of `multi_agent_schedules`.
+        **options: Those of `multi_agent_trajectories`.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5)
@@ -289,11 +291,11 @@ def multi_agent_episodes(*, finalized: bool | None = None, **options: Any) -> Se
     >>> a_cut_starts_where_its_episode_stops()
     """
     forms = st.booleans() if finalized is None else st.just(finalized)
-    return st.builds(_in_form, multi_agent_schedules(**options), forms)
+    return st.builds(_in_form, multi_agent_trajectories(**options), forms)
 
 
-def _in_form(schedule: Schedule, finalized: bool) -> MultiAgentEpisode:
-    return schedule.stepped().finalize() if finalized else schedule.stepped()
+def _in_form(trajectory: MultiAgentTrajectory, finalized: bool) -> MultiAgentEpisode:
+    return trajectory.stepped().finalize() if finalized else trajectory.stepped()
 
 
 def chunked_multi_agent_episodes(
@@ -304,7 +306,7 @@ def chunked_multi_agent_episodes(
     Args:
         finalized: The form of the episode and its chunks; by default either.
         chunk_lookbacks: How many environment steps the chunks can look back, as far as there are so many.
-        **options: Those of `multi_agent_schedules`.
+        **options: Those of `multi_agent_trajectories`.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5)
@@ -316,20 +318,23 @@ def chunked_multi_agent_episodes(
     """
     lookbacks = st.integers(0, 3) if chunk_lookbacks is None else chunk_lookbacks
     return _chunked(
-        multi_agent_schedules(**options), lookbacks, st.booleans() if finalized is None else st.just(finalized)
+        multi_agent_trajectories(**options), lookbacks, st.booleans() if finalized is None else st.just(finalized)
     )
 
 
 @st.composite
 def _chunked(
-    draw: DrawFn, schedules: SearchStrategy[Schedule], lookbacks: SearchStrategy[int], forms: SearchStrategy[bool]
+    draw: DrawFn,
+    trajectories: SearchStrategy[MultiAgentTrajectory],
+    lookbacks: SearchStrategy[int],
+    forms: SearchStrategy[bool],
 ) -> tuple[MultiAgentEpisode, list[MultiAgentEpisode]]:
-    schedule, lookback, is_finalized = draw(schedules), draw(lookbacks), draw(forms)
-    cuts = sorted(draw(st.sets(st.integers(0, max(0, len(schedule) - 1)), max_size=3)))
-    chunks = [schedule.until(cuts[0] if cuts else len(schedule)).stepped()]
-    for start, stop in itertools.pairwise([*cuts, len(schedule)]):
+    trajectory, lookback, is_finalized = draw(trajectories), draw(lookbacks), draw(forms)
+    cuts = sorted(draw(st.sets(st.integers(0, max(0, len(trajectory) - 1)), max_size=3)))
+    chunks = [trajectory.until(cuts[0] if cuts else len(trajectory)).stepped()]
+    for start, stop in itertools.pairwise([*cuts, len(trajectory)]):
         chunks.append(chunks[-1].cut(len_lookback_buffer=lookback))
         for step in range(start, stop):
-            chunks[-1].add_env_step(**schedule.entry(step + 1))
-    whole = schedule.stepped()
+            chunks[-1].add_env_step(**trajectory.entry(step + 1))
+    whole = trajectory.stepped()
     return (whole.finalize(), [chunk.finalize() for chunk in chunks]) if is_finalized else (whole, chunks)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from episodia.testing.laws_and_checks import CheckResult, Family, Law, results_in
-from episodia.testing.modules.module_actions import actions_fit_the_action_space, masked_actions_are_never_chosen
+from episodia.modules import Module
+from episodia.testing.law_checking import CheckResult, Family, Law, described, results_in, shorter
 from episodia.testing.modules.module_laws import (
+    actions_fit_the_action_space,
     arrays_do_as_well_as_tensors,
     callers_batches_stay_as_they_are,
     columns_are_those_declared,
@@ -14,6 +15,7 @@ from episodia.testing.modules.module_laws import (
     it_runs,
     it_runs_on_empty_batches,
     learning_sees_what_acted,
+    masked_actions_are_never_chosen,
     outputs_are_finite,
     outputs_have_a_row_for_each_observation,
     rows_do_not_depend_on_each_other,
@@ -23,17 +25,14 @@ from episodia.testing.modules.module_memory import (
     acting_changes_no_weights,
     it_pickles,
     learning_reaches_the_weights,
+    padding_changes_nothing,
     passes_leave_no_trace,
     restored_modules_go_on_alike,
     same_state_gives_same_outputs,
-)
-from episodia.testing.modules.module_sequences import (
-    padding_changes_nothing,
     states_look_like_the_first_one,
     steps_give_what_sequences_give,
 )
 from episodia.testing.modules.module_subject import ModuleSubject
-from episodia.testing.shrinking import described, shorter
 
 #: The laws of modules, in the order in which they are checked.
 MODULE_LAWS: tuple[Law, ...] = (
@@ -70,16 +69,16 @@ MODULES = Family(
 )
 
 
-def check_module(module: Any, **options: Any) -> list[CheckResult]:
-    """Hold a module to all laws, and return how each check went; print them to see what was skipped, and why.
+def check_module(module: Module, **options: Any) -> list[CheckResult]:
+    """Check a module against all laws, and return the results; print them to see which checks were skipped, and why.
 
     Args:
-        module: What to check. It is copied for each run and stays as it is.
+        module: What to check. Each run uses a copy.
         **options: Those of `ModuleSubject.of`: `observation_space`, `action_space`, `episodes`, `remake`, `label`, and
             `expected_failures`.
 
     Raises:
-        AssertionError: If laws are broken, naming each of them with what differed, on the smallest episodes that show it.
+        AssertionError: If laws are broken; it names each law and the difference, on the smallest episodes that show it.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic

@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from episodia.columns import COLUMN_NAMES, Columns
+from episodia.connectors import GetActions
 from episodia.connectors.batches.fingerprints import fingerprint
 from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import ActorCritic, Module
-from episodia.testing.connectors.batch_comparing import compare_batches
+from episodia.stacking import unstack
+from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import joined_rows
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.testing.law_checking import NotApplicableError
 from episodia.testing.modules.module_subject import (
     ACTING,
     LAST_BITS,
@@ -234,10 +237,10 @@ def values_are_those_of_the_forward_pass(subject: ModuleSubject, episodes: Episo
 
 
 def it_computes_what_it_is_asked_for(subject: ModuleSubject, episodes: Episodes) -> None:
-    """`forward(actor=…, critic=…)` puts out the columns of what is asked for, and nothing of the other."""
+    """`forward(actor=…, critic=…)` returns the columns of the requested parts only."""
     module = subject.make()
     if not isinstance(module, ActorCritic):
-        raise NotApplicableError("it is no `ActorCritic`")
+        raise NotApplicableError("it is not an `ActorCritic`")
     law, batch = "it computes what it is asked for", batch_for(subject, LEARNING, episodes)
     with torch.no_grad():
         whole = as_arrays(module.forward(own_copy(batch)))
@@ -267,7 +270,7 @@ def arrays_do_as_well_as_tensors(subject: ModuleSubject, episodes: Episodes) -> 
 
 
 def columns_are_those_declared(subject: ModuleSubject, episodes: Episodes) -> list[str]:
-    """It asks for no columns but those that pipelines know and those that it declares in `views`."""
+    """It reads only columns that pipelines know and columns that it declares in `views`."""
     views = set(getattr(subject.make(), "views", None) or ())
     read: set[str] = set()
     for which in PASSES:
@@ -278,8 +281,122 @@ def columns_are_those_declared(subject: ModuleSubject, episodes: Episodes) -> li
         unknown = sorted(map(str, tracked.missed - COLUMN_NAMES - views))
         if unknown:
             raise AssertionError(
-                f"columns are those declared (`{which}`): found that it asks for {unknown}, expected only what is there "
+                f"columns are those declared (`{which}`): found that it asks for {unknown}, expected only columns that exist "
                 f"({sorted(tracked.keys())}) or declared. Declare views of these names in `views`."
             )
     unread = sorted(views - read)
     return [f"it declares the views {unread}, and reads none of them"] if unread else []
+
+
+_NUM_DRAWS = 20
+
+
+def actions_fit_the_action_space(subject: ModuleSubject, episodes: Episodes) -> None:
+    """Each row has one action of the action space, whether it comes from the module or from a distribution."""
+    for which in ACTING:
+        batch = batch_for(subject, which, episodes)
+        for row, action in enumerate(unstack(chosen(subject, which, batch))):
+            _check_action(f"actions fit the action space (`{which}`), row {row}", action, subject.action_space)
+
+
+def chosen(subject: ModuleSubject, which: str, batch: Rows, seed: int = 0) -> Any:
+    """Return the actions that a runner would take, as arrays without a time axis."""
+    module = subject.make()
+    with torch.no_grad():
+        outputs = getattr(module, which)(own_copy(batch))
+    columns = {**outputs, Columns.OBS: batch[Columns.OBS]}
+    if Columns.ACTION_MASK in batch:
+        columns[Columns.ACTION_MASK] = batch[Columns.ACTION_MASK]
+    generator = torch.Generator().manual_seed(seed)
+    explore = which == "forward_exploration"
+    made = GetActions()(rl_module=module, batch=columns, episodes=[], explore=explore, generator=generator)
+    actions = map_batch(lambda leaf: np.asarray(as_array(leaf)), made[Columns.ACTIONS])
+    logp = np.asarray(as_array(made.get(Columns.ACTION_LOGP, 0.0)))
+    if not np.isfinite(logp).all():
+        raise AssertionError(f"`{which}`: found the log-probabilities {logp}, expected finite ones for chosen actions.")
+    return map_batch(lambda leaf: leaf[:, 0], actions) if module.is_stateful() else actions
+
+
+def _check_action(where: str, action: Any, space: Any) -> None:
+    if isinstance(space, spaces.Dict):
+        if not isinstance(action, dict) or action.keys() != space.spaces.keys():
+            raise AssertionError(f"{where}: found {describe(action)}, expected one of {space}.")
+        for key, child in space.spaces.items():
+            _check_action(f"{where}[{key!r}]", action[key], child)
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(action, tuple) or len(action) != len(space.spaces):
+            raise AssertionError(f"{where}: found {describe(action)}, expected one of {space}.")
+        for place, child in enumerate(space.spaces):
+            _check_action(f"{where}[{place}]", action[place], child)
+    elif isinstance(space, spaces.Box):
+        # The pipeline after the module may scale actions to the bounds, so bounds are not checked.
+        fits = np.shape(action) == space.shape and np.asarray(action).dtype.kind == space.dtype.kind
+        if not (fits and np.isfinite(action).all()):
+            raise AssertionError(f"{where}: found {describe(np.asarray(action))}, expected a finite one of {space}.")
+    elif not space.contains(_as_item(action, space)):
+        raise AssertionError(f"{where}: found {action} ({describe(np.asarray(action))}), expected one of {space}.")
+
+
+def _as_item(action: Any, space: Any) -> Any:
+    """Return an integer or a flag with the dtype of the space; floats are returned unchanged."""
+    array = np.asarray(action)
+    same_kind = array.dtype.kind in "iub" and space.dtype is not None
+    return array.astype(space.dtype)[()] if same_kind else action
+
+
+def masked_actions_are_never_chosen(subject: ModuleSubject, episodes: Episodes) -> None:
+    """A module never chooses an action that the mask excludes."""
+    space = subject.action_space
+    if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        raise NotApplicableError(f"masks are for discrete actions, and these are {type(space).__name__}")
+    if isinstance(space, spaces.MultiDiscrete) and len(space.shape) != 1:
+        raise NotApplicableError("masks are for lists of discrete actions, and these are tables of them")
+    for which in ACTING:
+        batch = batch_for(subject, which, episodes)
+        masks = _random_masks(space, rows_in(batch))
+        masked = _with_masks(subject, which, batch, masks)
+        for seed in range(_NUM_DRAWS):
+            actions = np.asarray(chosen(subject, which, masked, seed))
+            for row, action in enumerate(actions):
+                if not _allows(masks[row], action, space):
+                    raise AssertionError(
+                        f"masked actions are never chosen (`{which}`), row {row}: found the action {action}, expected one that "
+                        f"the mask {masks[row].tolist()} allows."
+                    )
+
+
+def _random_masks(space: Any, rows: int) -> np.ndarray:
+    """Return masks that allow one or more actions of each part."""
+    rng = np.random.default_rng(3)
+    parts = []
+    for count in [space.n] if isinstance(space, spaces.Discrete) else space.nvec:
+        part = rng.integers(0, 2, (rows, int(count))).astype(np.int8)
+        part[np.arange(rows), rng.integers(0, count, rows)] = 1
+        parts.append(part)
+    return np.concatenate(parts, axis=1)
+
+
+def _allows(mask: np.ndarray, action: Any, space: Any) -> bool:
+    if isinstance(space, spaces.Discrete):
+        return bool(mask[int(action) - int(space.start)])
+    ends = np.cumsum(space.nvec)
+    return all(
+        mask[end - count + part] for end, count, part in zip(ends, space.nvec, action - space.start, strict=True)
+    )
+
+
+def _with_masks(subject: ModuleSubject, which: str, batch: Rows, masks: np.ndarray) -> Rows:
+    """Return the batch with masks in the place where the module reads them: in the observations, or in a column."""
+    column = torch.from_numpy(masks)
+    observations = batch[Columns.OBS]
+    if isinstance(observations, dict) and Columns.ACTION_MASK in observations:
+        old = next(iter(leaves(observations[Columns.ACTION_MASK])))[1]
+        return {**batch, Columns.OBS: {**observations, Columns.ACTION_MASK: column.reshape(old.shape).to(old.dtype)}}
+    tracked = TrackedBatch(batch)
+    with torch.no_grad():
+        outputs = getattr(subject.make(), which)(tracked)
+    if Columns.ACTIONS in outputs and Columns.ACTION_MASK not in tracked.missed:
+        raise NotApplicableError("its observations have no masks, and it does not read a column `action_mask`")
+    if subject.make().is_stateful():
+        column = column[:, None]
+    return {**batch, Columns.ACTION_MASK: column}

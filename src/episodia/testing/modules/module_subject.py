@@ -1,4 +1,4 @@
-"""What a module is checked with: copies of it, episodes, and the batches that pipelines make of them."""
+"""`ModuleSubject`, a module with all that its checks need: copies, episodes, and batches of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from episodia.connectors import EnvToModulePipeline, LearnerConnectorPipeline, d
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import SubjectError
-from episodia.testing.connectors.connector_samples import sample_episodes
-from episodia.testing.laws_and_checks import NotApplicableError
+from episodia.modules import Module
+from episodia.testing.connectors.connector_subject import sample_episodes
+from episodia.testing.law_checking import NotApplicableError
 from episodia.trees import leaves, map_batch
 
 ACTING = ("forward_inference", "forward_exploration")
@@ -27,22 +28,22 @@ PASSES = (*ACTING, LEARNING)
 
 Rows = dict[str, Any]
 
-# How many rows are computed together may change the last bits of what a network puts out.
+# The number of rows of a batch may change the last bits of the outputs of a network.
 LAST_BITS = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class ModuleSubject:
-    """A module, with all that is needed to hold it to its laws.
+    """A module with all that its checks need.
 
     Attributes:
-        make: Returns a copy of the module, in the same state each time.
-        observation_space: What observations in a batch are made of.
-        action_space: Which actions there are.
-        episodes: Whole single-agent episodes, from their first step on, which batches are made of.
-        remake: Returns a module of the same kind with other weights; None if that is not known.
-        label: By which its checks are known; the name of its class by default.
-        expected_failures: Why checks fail that are expected to, by the names of the checks.
+        make: Returns a copy of the module, always in the same state.
+        observation_space: The space of observations in a batch.
+        action_space: The space of actions.
+        episodes: Whole single-agent episodes, from their first step on, from which batches are made.
+        remake: Returns a module of the same kind with other weights; None if there is no such function.
+        label: The name of the subject in its checks; the name of its class by default.
+        expected_failures: The reasons why checks are expected to fail, by the names of the checks.
     """
 
     make: Callable[[], Any]
@@ -57,7 +58,7 @@ class ModuleSubject:
     @classmethod
     def of(
         cls,
-        module: Any,
+        module: Module,
         *,
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
@@ -67,14 +68,14 @@ class ModuleSubject:
         """Return `module` as the subject of checks, on sample episodes unless others are given.
 
         Args:
-            module: What to check. It is copied for each run and stays as it is.
-            observation_space: Of the samples; the module's own by default.
-            action_space: Of the samples; the module's own by default.
+            module: What to check. Each run uses a copy.
+            observation_space: The space of sample episodes; that of the module by default.
+            action_space: The action space of sample episodes; that of the module by default.
             episodes: See the attributes.
             **options: `remake`, `label` and `expected_failures`.
 
         Raises:
-            ValueError: If a space is not known.
+            SubjectError: If a space is missing.
 
         >>> from gymnasium import spaces
         >>> from episodia.modules import RandomModule
@@ -96,7 +97,7 @@ class ModuleSubject:
 
     @cached_property
     def name(self) -> str:
-        """By which its checks are known."""
+        """The name of the subject in its checks."""
         return self.label or type(self.make()).__name__
 
     def fresh_episodes(self) -> list[SingleAgentEpisode]:
@@ -108,7 +109,7 @@ def _known(name: str, module: Any, given: Space[Any] | None) -> Space[Any]:
     found: Space[Any] | None = getattr(module, name, None) if given is None else given
     if found is None:
         raise SubjectError(
-            f"check of {type(module).__name__}: found no {name}, expected one, to make episodes of. Pass `{name}=`."
+            f"check of {type(module).__name__}: found no {name}, expected one, to make episodes. Pass `{name}=`."
         )
     return found
 
@@ -117,9 +118,9 @@ def _known(name: str, module: Any, given: Space[Any] | None) -> Space[Any]:
 
 
 def batch_for(subject: ModuleSubject, which: str, episodes: Sequence[SingleAgentEpisode]) -> Rows:
-    """Return what the default pipelines make of `episodes` for the forward pass `which`, as tensors.
+    """Return the batch of the default pipelines for `episodes` and the forward pass `which`, as tensors.
 
-    While acting, each moment of each episode is a row; while learning, each step, or each sequence of steps.
+    For acting, each moment of each episode is a row; for learning, each step, or each sequence of steps.
     """
     module = subject.make()
     spaces = subject.observation_space, subject.action_space
@@ -135,12 +136,12 @@ def batch_for(subject: ModuleSubject, which: str, episodes: Sequence[SingleAgent
 
 
 def moments(episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode]:
-    """Return each episode as it was at each of its steps, from the reset on."""
+    """Return each episode at each of its steps, from the reset on."""
     return [episode[:t] for episode in episodes for t in range(len(episode) + 1)]
 
 
 def rows_in(batch: Rows) -> int:
-    """Return how many rows a batch has: moments, steps, or sequences."""
+    """Return the number of rows of a batch: moments, steps, or sequences."""
     return len(next(iter(leaves(batch[Columns.OBS])))[1])
 
 
@@ -150,7 +151,7 @@ def some_rows(batch: Rows, rows: slice) -> Rows:
 
 
 def own_copy(batch: Rows) -> Rows:
-    """Return a batch with memory of its own."""
+    """Return a copy of a batch that shares no memory."""
     return {name: map_batch(_cloned, column) for name, column in batch.items()}
 
 
@@ -161,8 +162,8 @@ def _cloned(leaf: Any) -> Any:
 # --- Running ----------------------------------------------------------------------------------------------------------
 
 
-def outputs_of(module: Any, which: str, batch: Rows) -> Rows:
-    """Return what a forward pass puts out, as arrays; the batch is not given away."""
+def outputs_of(module: Module, which: str, batch: Rows) -> Rows:
+    """Return the outputs of a forward pass as arrays; the module gets a copy of the batch."""
     with torch.no_grad():
         made = getattr(module, which)(own_copy(batch))
     if not isinstance(made, dict):
@@ -176,7 +177,7 @@ def as_arrays(columns: Mapping[str, Any]) -> Rows:
 
 
 def without_padding(outputs: Rows, batch: Rows) -> Rows:
-    """Return outputs in which everything at padded steps, which means nothing, is 0."""
+    """Return outputs with 0 at padded steps, where outputs have no meaning."""
     if Columns.SEQ_LENS not in batch:
         return outputs
     lengths = np.asarray(as_array(batch[Columns.SEQ_LENS]))
@@ -195,14 +196,14 @@ def needs_a_state(subject: ModuleSubject) -> None:
         raise NotApplicableError("it has no state")
 
 
-def is_random(module: Any, which: str, batch: Rows) -> bool:
-    """Tell whether one copy of the module puts out different things for the same batch, call by call."""
+def is_random(module: Module, which: str, batch: Rows) -> bool:
+    """Tell whether two calls of the module with the same batch have different outputs."""
     first, second = (outputs_of(module, which, batch) for _ in range(2))
     pairs = zip(leaves(first), leaves(second), strict=True)
     return any(not np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for (_, one), (_, other) in pairs)
 
 
 def needs_to_be_repeatable(subject: ModuleSubject, which: str, batch: Rows) -> None:
-    """Raise a NotApplicableError if the module draws at random: then different batchings cannot be compared."""
+    """Raise a NotApplicableError if outputs are random, because different batches cannot be compared then."""
     if is_random(subject.make(), which, batch):
-        raise NotApplicableError(f"`{which}` puts out something else each time, as what draws at random does")
+        raise NotApplicableError(f"`{which}` has random outputs")

@@ -1,0 +1,244 @@
+"""The verbs `demo`, `train` and `eval`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from episodia.cli.drawing import SPARK_WIDTH, sparkline
+from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
+from episodia.errors import EnvError, EpisodiaError, TrainingError
+
+if TYPE_CHECKING:
+    from episodia.policies import Policy
+    from episodia.training import Training
+
+
+# Arguments of the function `train` that have their own options, which `--set` must not set.
+OPTIONS = {
+    "algorithm": "train ALGORITHM ENV",
+    "env": "train ALGORITHM ENV",
+    "steps": "--steps",
+    "target": "--target",
+    "seed": "--seed",
+    "out": "--out",
+    "checkpoint_every": "--checkpoint-every",
+    "tensorboard": "--tensorboard",
+    "device": "--device",
+}
+NUM_STEPS = 100_000
+NUM_EPISODES = 100  # of an evaluation
+LONGEST_NAME = 100
+SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
+
+
+def add_verbs_to(verbs: Verbs) -> None:
+    """Add `demo`, `train` and `eval`."""
+    demo = add_verb(verbs, "demo", "train a policy for CartPole until it is solved, and show the result")
+    demo.add_argument("--steps", type=positive, default=NUM_STEPS, metavar="N", help="stop after N environment steps")
+    demo.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of all randomness")
+    demo.add_argument("--out", default="runs", metavar="DIR", help="folder in which the folder of the run is created")
+    demo.set_defaults(run=_demo)
+
+    train = add_verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
+    train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
+    train.add_argument("env", nargs="?", help="id of a gymnasium environment, such as CartPole-v1")
+    # None is not given: a resumed run keeps its own value.
+    train.add_argument(
+        "--steps", type=positive, metavar="N", help=f"stop after N steps in total; {NUM_STEPS} by default"
+    )
+    train.add_argument("--target", type=float, metavar="R", help="stop when the mean return reaches R")
+    train.add_argument("--seed", type=natural, metavar="N", help="seed of all randomness; 0 by default")
+    train.add_argument("--out", metavar="DIR", help="new folder for the run; by default one in runs/")
+    train.add_argument("--resume", metavar="DIR", help="continue the run in this folder")
+    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="also save a checkpoint every N steps")
+    train.add_argument("--tensorboard", action="store_true", default=None, help="also write metrics for TensorBoard")
+    train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
+    help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
+    train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    train.set_defaults(run=_train)
+
+    evaluation = add_verb(verbs, "eval", "play episodes with a trained policy")
+    evaluation.add_argument("checkpoint", help="folder of a run or of its checkpoint")
+    evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="number of episodes")
+    evaluation.add_argument("--env", metavar="ENV", help="another environment than the one of the training")
+    evaluation.set_defaults(run=_evaluate)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    # JSON, a Python literal, or plain text.
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return name, read(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return name, value
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from episodia.training import train  # noqa: PLC0415  # imports torch, which takes a second
+
+    print("PPO learns CartPole-v1: balance a pole for 500 steps. 475 on average counts as solved.")
+    out, limits = _free_folder(Path(options.out) / "demo"), {"steps": options.steps, "target": SOLVED}
+    with train("ppo", "CartPole-v1", seed=options.seed, out=out, **limits) as training:
+        return _show_training(training, out)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from episodia.training import resume, train  # noqa: PLC0415  # see `_demo`
+
+    names = ("steps", "target", "checkpoint_every", "tensorboard", "device")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.resume is not None:
+        _check_resumed(options)
+        out = Path(options.resume)
+        training = resume(out, **given)
+    else:
+        if options.env is None:
+            raise TrainingError(
+                "train: found no environment, expected one, as in `train ppo CartPole-v1`. Pass the algorithm and the "
+                "environment."
+            )
+        seed, settings = options.seed or 0, _settings(options.set)
+        name = f"{options.algorithm}-{options.env}-{seed}"
+        out = Path(options.out) if options.out else _free_folder(Path("runs") / _file_name(name))
+        training = train(
+            options.algorithm, options.env, seed=seed, out=out, **{"steps": NUM_STEPS, **given}, **settings
+        )
+    with training:
+        return _show_training(training, out)
+
+
+def _check_resumed(options: argparse.Namespace) -> None:
+    others = {"an algorithm": options.algorithm, "--seed": options.seed, "--out": options.out, "--set": options.set}
+    found = [name for name, value in others.items() if value not in (None, [])]
+    if found:
+        raise TrainingError(
+            f"train: found {', '.join(found)} beside --resume, expected only limits: a resumed run keeps its other settings. "
+            "Remove these arguments."
+        )
+
+
+def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    from episodia.learners.algorithms.config_codec import decoded  # noqa: PLC0415  # see `_demo`
+
+    settings = dict(pairs)
+    taken = [name for name in OPTIONS if name in settings]
+    if taken:
+        raise TrainingError(
+            f"train: found {taken} after --set, expected settings of the algorithm, the recipe and the network. Use "
+            f"{', '.join(dict.fromkeys(OPTIONS[name] for name in taken))} instead."
+        )
+    return {name: decoded(value) for name, value in settings.items()}
+
+
+def _show_training(training: Training, out: Path) -> int:
+    from episodia.checkpoints import CHECKPOINT_NAME  # noqa: PLC0415  # see `_demo`
+
+    line = sparkline([record["return_mean"] for record in training.history], width=2 * SPARK_WIDTH)
+    print(f"\nmean return over {training.steps:,} steps, {training.time_s:.0f} s:\n  {line}")
+    reason = training.stopped_by.value if training.stopped_by else "steps"
+    print(f"Stopped by: {reason}. Mean return of the last episodes: {training.return_mean:.5g}.")
+    print(f"In {out}: {', '.join(sorted(path.name for path in out.iterdir()))}", flush=True)
+    if reason == "interrupt":
+        if (out / CHECKPOINT_NAME).is_dir():
+            print(f"Continue with:  python -m episodia train --resume {shlex.quote(str(out))}")
+        return INTERRUPTED
+    if training.episodes:
+        print(f"Playing {NUM_EPISODES} episodes to evaluate the policy (Ctrl-C skips this) ...", flush=True)
+        _show_returns(training.evaluate(NUM_EPISODES))
+    return OK
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from episodia.training import load_training  # noqa: PLC0415  # see `_demo`
+
+    if options.env is not None:
+        _show_returns(_returns_elsewhere(options))
+        return OK
+    # Acting needs no accelerator, even if the policy was trained on one.
+    with load_training(options.checkpoint, device="cpu") as training:
+        _show_returns(training.evaluate(options.episodes))
+    return OK
+
+
+def _returns_elsewhere(options: argparse.Namespace) -> list[float]:
+    """Return the returns of the policy in another environment than the one of its training."""
+    from episodia.policies import Policy  # noqa: PLC0415
+    from episodia.training.training_setup import made_env  # noqa: PLC0415
+
+    policy = Policy.load(options.checkpoint)
+    env = made_env(options.env)
+    try:
+        return _returns_of(policy, env, options.episodes)
+    finally:
+        env.close()
+
+
+def _returns_of(policy: Policy, env: gym.Env[Any, Any], num_episodes: int) -> list[float]:
+    """Return the return of each of `num_episodes` episodes that `policy` plays in `env`, with the seeds 0, 1, 2, ...
+
+    Raises:
+        TrainingError: If the spaces of the environment are not those of the policy.
+        EnvError: If the environment fails.
+    """
+    for name in ("observation_space", "action_space"):
+        made_for, found = getattr(policy, name), getattr(env, name)
+        if made_for is not None and made_for != found:
+            raise TrainingError(
+                f"environment: found {found} as its {name}, expected {made_for}, which the policy was trained with. Choose an "
+                "environment with the same spaces."
+            )
+    try:
+        return [_return_of(policy, env, seed) for seed in range(num_episodes)]
+    except EpisodiaError:
+        raise
+    except Exception as error:  # foreign code may raise anything
+        raise EnvError(
+            f"environment: found that {env} raised {type(error).__name__}: {error}; expected a working environment. Correct it."
+        ) from error
+
+
+def _return_of(policy: Policy, env: gym.Env[Any, Any], seed: int) -> float:
+    policy.reset()
+    observation, _ = env.reset(seed=seed)
+    total, is_over = 0.0, False
+    while not is_over:
+        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        policy.observe(float(reward))
+        total, is_over = total + float(reward), terminated or truncated
+    return total
+
+
+def _show_returns(returns: Sequence[float]) -> None:
+    spread = f"standard deviation {np.std(returns):.4g}, from {min(returns):.5g} to {max(returns):.5g}"
+    print(f"{len(returns)} evaluation episodes: mean return {np.mean(returns):.5g}, {spread}")
+
+
+def _file_name(text: str) -> str:
+    """Return `text` as a folder name that is valid on all systems.
+
+    >>> _file_name("ppo-ALE/Pong-v5-0"), _file_name("my_games:Maze-v0")
+    ('ppo-ALE-Pong-v5-0', 'my_games-Maze-v0')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:LONGEST_NAME]
+
+
+def _free_folder(wanted: Path) -> Path:
+    name, numbers = wanted.name, itertools.count(2)
+    while wanted.exists():
+        wanted = wanted.with_name(f"{name}-{next(numbers)}")
+    return wanted

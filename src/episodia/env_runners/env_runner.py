@@ -1,0 +1,332 @@
+"""The base of all env runners: settings, seeds, goals, metrics, weights, state and evaluation."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import torch
+
+from episodia.columns import DEFAULT_MODULE_ID
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.env_runners.callbacks import Watcher
+from episodia.env_runners.module_weights import load_weights, weights_of
+from episodia.env_runners.rollout.sample_goals import Goal, SampleMode, goal_of
+from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.env_runners.runner_settings import RunnerSettings, check_flags, check_keys, check_open, check_whole
+from episodia.env_runners.seeding import Seeds
+from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import EnvRunnerError, EpisodiaError
+from episodia.modules import Module, MultiModule
+from episodia.modules.modes import mode
+
+# The kind of episodes that a runner returns.
+EpisodeKind = TypeVar("EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
+
+
+class EnvRunner(ABC, Generic[EpisodeKind]):
+    """Plays in environments, and returns what happens as episodes.
+
+    A kind of runner is a subclass that steps: it says what its pipelines are, plays until a goal is reached, and closes its
+    environments. Everything else is here. A kind with a memory of its own adds it to the state; a kind that can play beside
+    its sampling returns a runner for evaluations.
+
+    Attributes:
+        is_multi_agent: Whether it returns multi-agent episodes.
+        explore: Whether `sample` explores if its call does not say it.
+        batch_mode: What `sample` returns if its call says neither steps nor episodes.
+        rollout_fragment_length: How many steps for each environment that is in the batch mode `"truncate_episodes"`.
+    """
+
+    is_multi_agent: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: RunnerSettings, rl_module: Module | MultiModule | None, seeds: Seeds, callbacks: Iterable[Any]
+    ) -> None:
+        """Store what all runners have.
+
+        Args:
+            settings: How to play.
+            rl_module: What acts: one module, several by their ids, or None for random actions.
+            seeds: All randomness.
+            callbacks: See `Callbacks`.
+        """
+        self.explore = settings.explore
+        self.batch_mode = settings.batch_mode
+        self.rollout_fragment_length = settings.rollout_fragment_length
+        self._settings = settings
+        self._seeds = seeds
+        self._modules: Mapping[Any, Module] = _by_id(rl_module)
+        self._metrics = RunnerMetrics()
+        self._watcher = Watcher(callbacks, self, rl_module)
+        self._weights_version = 0
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        acting = ", ".join(f"{id_}: {type(module).__name__}" for id_, module in self.modules.items())
+        return f"{type(self).__name__}({self._env}, {acting or 'random actions'}, num_envs={self.num_envs}, seed={self.seed})"
+
+    # --- What a kind of runner says ---------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def num_envs(self) -> int:
+        """How many environments there are."""
+
+    @property
+    @abstractmethod
+    def env_to_module(self) -> EnvToModulePipeline:
+        """The pipeline in front of the modules."""
+
+    @property
+    @abstractmethod
+    def module_to_env(self) -> ModuleToEnvPipeline:
+        """The pipeline behind the modules."""
+
+    @property
+    @abstractmethod
+    def _env(self) -> Any:
+        """What callbacks get as `env` where they are told about all environments."""
+
+    @abstractmethod
+    def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
+        """Play until `goal` is reached, and return finalized episodes. What was recorded outlives an exception.
+
+        Args:
+            goal: How many steps or episodes.
+            mode: How to act.
+            force_reset: Whether to begin new episodes everywhere.
+        """
+
+    @abstractmethod
+    def _close_envs(self) -> None:
+        """Close all environments; called once."""
+
+    def _evaluation_runner(self, num_episodes: int, seed: int) -> AbstractContextManager[EnvRunner[EpisodeKind]]:
+        """Return a runner with the same modules and environments of its own, open as long as the context."""
+        raise EnvRunnerError(
+            f"evaluate: found {type(self).__name__}, which has no environments for it; expected a kind of runner that can be "
+            "evaluated. Evaluate the module with a `SingleAgentEnvRunner` or a `MultiAgentEnvRunner`."
+        )
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return what `get_state` has to return beside what all runners have."""
+        return {}
+
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:  # most kinds have none
+        """Go on from what `_own_state` returned; seeds, weights and pipelines are set before."""
+
+    def _leave_episodes(self) -> None:  # without environments there is nothing to leave
+        """Begin new episodes before the next step; what was recorded of running ones is kept."""
+
+    def _use_version(self, version: int) -> None:  # without modules there are no weights
+        """Let chunks say from the current step on that they were played with this version of the weights."""
+
+    # --- What it has ------------------------------------------------------------------------------------------------
+
+    @property
+    def modules(self) -> Mapping[Any, Module]:
+        """What acts, by module id; empty if actions are random."""
+        return self._modules
+
+    @property
+    def seed(self) -> int:
+        """Where all randomness comes from: a runner with the same seed and settings plays the same episodes."""
+        return self._seeds.seed
+
+    @property
+    def lookback(self) -> int:
+        """How many earlier steps a chunk carries: what the pipelines need, or more if the settings ask for it."""
+        asked_for = max(self._settings.lookback, self._settings.reward_delay)
+        return max(asked_for, self.env_to_module.lookback, self.module_to_env.lookback)
+
+    # --- Sampling ---------------------------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> EpisodeList[EpisodeKind]:
+        """Play, and return finalized episodes.
+
+        With `num_timesteps`, all environments step until there are at least so many steps: fewer than `num_envs` more, unless
+        earlier calls have left more behind. Episodes that are not over come as chunks, and go on with the next call.
+
+        With `num_episodes`, exactly so many whole episodes are returned: those that began first, in this order, however long
+        they are. What else was played stays here, and belongs to the next call. Episodes of which a chunk was returned
+        before are not whole: if there are any, all environments are reset first.
+
+        If something is raised, all that was recorded before comes with the next call.
+
+        Args:
+            num_timesteps: How many steps of environments to play.
+            num_episodes: How many episodes to play. With neither, `batch_mode` decides.
+            explore: Whether modules explore; what the runner was made with by default.
+            random_actions: Draw actions at random, among those that action masks allow.
+            force_reset: Reset all environments first. Episodes that are running are left as they are.
+
+        Raises:
+            EnvRunnerError: If the arguments do not fit together.
+            EnvError: If an environment fails for good, or returns NaN or infinite numbers.
+            SpaceError: If it fails with an action that is outside of its space.
+        """
+        goal = self._goal(num_timesteps, num_episodes)
+        return self._sample(goal, explore, random_actions=random_actions, force_reset=force_reset)
+
+    def _goal(self, num_timesteps: int | None, num_episodes: int | None) -> Goal:
+        check_open("sample", is_closed=self._is_closed)
+        return goal_of(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
+
+    def _sample(
+        self, goal: Goal, explore: bool | None, *, random_actions: bool, force_reset: bool
+    ) -> EpisodeList[EpisodeKind]:
+        explore = self.explore if explore is None else explore
+        check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
+        how = SampleMode(random_actions or not self.modules, explore)
+        started = perf_counter()
+        try:
+            with torch.no_grad(), mode(self.modules.values(), training=False):
+                episodes = self._play(goal, how, force_reset=force_reset)
+        finally:
+            self._metrics.sample_time_s += perf_counter() - started
+        self._watcher.sampled(episodes, self._env)
+        return episodes
+
+    def evaluate(
+        self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None
+    ) -> EpisodeList[EpisodeKind]:
+        """Play whole episodes beside all sampling, and return them.
+
+        Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of
+        them changes. The weights are those of the modules.
+
+        Args:
+            num_episodes: How many.
+            explore: Whether modules explore.
+            seed: Of the environments and actions. By default each call has another one, which follows from that of the runner.
+
+        Raises:
+            EnvRunnerError: If the runner is closed, or was given a ready environment, which cannot be made twice.
+        """
+        check_open("evaluate", is_closed=self._is_closed)
+        check_whole(1, num_episodes=num_episodes)
+        check_whole(0, or_none=True, seed=seed)
+        own_seed = self._seeds.next_evaluation() if seed is None else seed
+        with self._evaluation_runner(num_episodes, own_seed) as runner:
+            runner._set_version(self.weights_version)
+            return runner.sample(num_episodes=num_episodes, explore=explore)
+
+    def get_metrics(self) -> RunnerMetrics:
+        """Return what has happened since the last call."""
+        return self._metrics.taken()
+
+    # --- Weights and state ------------------------------------------------------------------------------------------
+
+    @property
+    def weights_version(self) -> int:
+        """The version of the modules' weights, which each chunk carries along."""
+        return self._weights_version
+
+    def get_weights(self) -> dict[Any, Any]:
+        """Return copies of the weights of all modules as arrays: `{module_id: {name: array}}`."""
+        return weights_of(self.modules)
+
+    def set_weights(self, weights: Mapping[Any, Any], version: int | None = None) -> None:
+        """Give modules other weights from the next step on.
+
+        Args:
+            weights: `{module_id: {name: tensor or array}}`; modules that are not named keep theirs.
+            version: What the chunks say that are played with them; one more than before by default.
+
+        Raises:
+            EnvRunnerError: If there is no such module, or if they are not its weights; nothing is changed then.
+        """
+        self._load_weights(weights)
+        self._set_version(self.weights_version + 1 if version is None else version)
+
+    def _load_weights(self, weights: Mapping[Any, Any]) -> None:
+        load_weights(self.modules, weights)
+
+    def _set_version(self, version: int) -> None:
+        self._weights_version = version
+        self._use_version(version)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return weights, states of the pipelines, counters and generators: JSON values and NumPy arrays.
+
+        Environments are not part of it. A runner that goes on from a state resets them first, with seeds of their own; one
+        that was not interrupted plays the same if it is asked to: `sample(..., force_reset=True)`.
+        """
+        return {
+            "weights": self.get_weights(),
+            "weights_version": self.weights_version,
+            "env_to_module": self.env_to_module.get_state(),
+            "module_to_env": self.module_to_env.get_state(),
+            **self._seeds.get_state(),
+            **self._own_state(),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, which `get_state` of a runner with the same settings returned. Environments are reset.
+
+        Raises:
+            EnvRunnerError: If it is not such a state; nothing is changed then.
+        """
+        before = self.get_state()
+        check_keys(state, before)
+        try:
+            version = int(state["weights_version"])
+            self._load_state(state)
+        except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
+            self._load_state(before)
+            raise EnvRunnerError(
+                f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "
+                "settings. Make the runner like that one."
+            ) from error
+        self._leave_episodes()
+        self._set_version(version)
+
+    def _load_state(self, state: Mapping[str, Any]) -> None:
+        self._load_weights(state["weights"])
+        self.env_to_module.set_state(state["env_to_module"])
+        self.module_to_env.set_state(state["module_to_env"])
+        self._seeds.set_state(state)
+        self._set_own_state(state)
+
+    # --- The end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all environments, and end their processes; a second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._close_envs()
+
+    @contextlib.contextmanager
+    def _closed_on_error(self, *, owns_envs: bool) -> Iterator[None]:
+        """Close what was made in the context if an error ends it: environments may have processes of their own."""
+        try:
+            yield
+        except BaseException:
+            if owns_envs:
+                self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _by_id(rl_module: Module | MultiModule | None) -> Mapping[Any, Module]:
+    if rl_module is None:
+        return {}
+    return rl_module if isinstance(rl_module, MultiModule) else {DEFAULT_MODULE_ID: rl_module}

@@ -1,0 +1,81 @@
+"""What becomes of an episode whose environment has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from episodia.env_runners.envs.env_crashes import REFUSED, RESTARTED
+from episodia.env_runners.envs.vector_batches import Infos, is_by_lane
+from episodia.env_runners.rollout.episode_totals import EpisodeTotals
+from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.env_runners.runner_settings import OnEnvError
+from episodia.episodes.recorder.recorder import Recorder
+
+
+@final
+class Faults:
+    """Settles episodes whose environment was made anew, and counts them.
+
+    Args:
+        on_env_error: `"drop"` forgets the running episode, as far as it was not handed out; `"truncate"` keeps its steps as
+            an episode that was stopped from outside.
+        metrics: Where to count.
+        totals: Which episodes go on, for the metrics.
+    """
+
+    def __init__(self, on_env_error: OnEnvError, metrics: RunnerMetrics, totals: EpisodeTotals) -> None:
+        self.on_env_error = on_env_error
+        self.metrics = metrics
+        self._totals = totals
+        self.num_steps_lost = 0  # with episodes that were dropped
+        # By the id of an episode that was truncated: what its environment had raised.
+        self.reasons: dict[str, str] = {}
+        # The same episodes, as long as the last rewards of them have not been asked for.
+        self.unseen_ends: set[str] = set()
+        # What environments have returned that was no step: errors that are raised when the others have been recorded.
+        self.refusals: list[str] = []
+        # The episodes that the last fault has ended; whoever counts episodes must hear of them.
+        self.dropped: Sequence[str] = ()
+        self.truncated: Sequence[str] = ()
+
+    def happened(self, infos: Infos) -> bool:
+        """Tell whether an environment was made anew with this step or reset."""
+        return is_by_lane(infos) and any(RESTARTED in info for info in infos.values())
+
+    def counted(self, infos: Infos) -> list[int]:
+        """Take note of environments that were made anew; return their lanes."""
+        failed = [lane for lane, info in infos.items() if RESTARTED in info]
+        self.metrics.num_env_restarts += len(failed)
+        self.refusals += [infos[lane].pop(REFUSED) for lane in failed if REFUSED in infos[lane]]
+        return failed
+
+    def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
+        """End the episodes of environments that were made anew; return all lanes that begin with this step."""
+        failed = self.counted(infos)
+        running = [lane for lane in failed if lane not in recorder.idle_lanes]
+        if self.on_env_error == "truncate":
+            reasons = {recorder.episode_id(lane): infos[lane][RESTARTED] for lane in running}
+            self.truncated = recorder.truncate(running)
+            self.dropped = [id_ for id_ in reasons if id_ not in self.truncated]
+            self.reasons |= {id_: reasons[id_] for id_ in self.truncated}
+            self.unseen_ends.update(self.truncated)
+        else:
+            self.drop(recorder, running)
+        return recorder.idle_lanes
+
+    def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
+        """Forget the running episodes of `lanes`, and count what is lost."""
+        dropped = recorder.drop(lanes)
+        self.dropped = list(dropped)
+        for id_, steps in dropped.items():
+            self.metrics.num_episodes_dropped += 1
+            self.metrics.num_env_steps_dropped += steps
+            self.num_steps_lost += steps
+            self._totals.forget(id_)
+
+    def mark(self, chunk: Any) -> None:
+        """Write into the custom data of a truncated episode why it was."""
+        if chunk.is_done and chunk.id_ in self.reasons:
+            chunk.custom_data["env_error"] = self.reasons.pop(chunk.id_)
+            self.unseen_ends.discard(chunk.id_)

@@ -1,0 +1,306 @@
+"""The loop: environments are reset and stepped until what was asked for is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import final
+
+from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
+from episodia.env_runners.callbacks import Watcher
+from episodia.env_runners.envs.multi_agent_env import StepResult
+from episodia.env_runners.rollout.delayed_reward_chunks import settle
+from episodia.env_runners.rollout.episode_totals import MultiAgentTotals
+from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
+from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
+from episodia.env_runners.rollout.observation_checks import BoundsWatch, cannot_act_on, check_finite, is_finite
+from episodia.env_runners.rollout.returned_chunks import Harvest
+from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
+from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.episodes import MultiAgentEpisode
+from episodia.errors import EpisodiaError
+
+
+@final
+class MultiAgentLoop:
+    """Plays in all lanes at once, and collects what happened.
+
+    Whatever is raised while it plays, what was recorded before stays, and the next call goes on from there.
+
+    Args:
+        lanes: The environments.
+        actor: Chooses actions.
+        watcher: Calls callbacks.
+        metrics: Where to count.
+        checks_finite: Whether to reject NaN and infinite numbers.
+
+    Attributes:
+        lanes: The environments.
+        actor: Chooses actions.
+        weights_version: The version of the weights, which new episodes begin with.
+    """
+
+    def __init__(
+        self,
+        lanes: list[Lane],
+        actor: MultiAgentActor,
+        watcher: Watcher,
+        metrics: RunnerMetrics,
+        *,
+        checks_finite: bool,
+    ) -> None:
+        self.lanes = lanes
+        self.actor = actor
+        self.weights_version = 0
+        self._watcher = watcher
+        self._metrics = metrics
+        self._num_begun = 0
+        self._harvest = Harvest()
+        self._bulk = BulkRecording(actor)
+        self._bounds = BoundsWatch()
+        self._checks_finite = checks_finite
+        self._totals = [MultiAgentTotals() for _ in lanes]
+        self._mode = SampleMode(at_random=False, explore=True)
+        self._count_steps_by: CountStepsBy = "env_steps"
+
+    def use_version(self, version: int) -> None:
+        """Let `version` hold from the current step of all running episodes on."""
+        self.weights_version = version
+        for lane in self.lanes:
+            if lane.is_running:
+                lane.running.weights_version = version
+
+    def play(
+        self,
+        goal: Goal,
+        mode: SampleMode,
+        lookback: int,
+        *,
+        reward_delay: int,
+        force_reset: bool,
+        on_complete: Callable[[], None],
+    ) -> list[MultiAgentEpisode]:
+        """Play until `goal` is reached, and return what was recorded for it.
+
+        Args:
+            goal: How many steps or episodes.
+            mode: How to act.
+            lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+            reward_delay: For how many ticks rewards may still be set; steps that are younger are not handed out.
+            force_reset: Whether to begin new episodes everywhere.
+            on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
+        """
+        self._count_steps_by = goal.count_steps_by
+        try:
+            self._prepare(mode, lookback)
+            if force_reset or goal.episodes is not None:
+                self.abandon_episodes()
+            if goal.episodes is not None:
+                self._play_episodes(goal.episodes)
+                on_complete()
+                self._bounds.warn()
+                return self._harvest.take_whole(goal.episodes, self._metrics)
+            self._play_steps(goal, on_complete)
+            self._bulk.flush()
+            self._cut_running()
+            complete = len(self._harvest)
+            self._settle_rewards(reward_delay)
+            self._bounds.warn()
+            return self._harvest.take_first(complete, self._metrics)
+        finally:
+            self._bulk.flush()
+
+    def _drop_bad_observations(self, error: Exception) -> None:
+        """Drop running episodes on whose last observations nobody can act: the next call would fail at them again.
+
+        Raises:
+            EnvError: If there are any, instead of `error`.
+        """
+        self._bulk.flush()
+        running = [(lane, lane.running) for lane in self.lanes if lane.is_running]
+        bad = [(lane, episode) for lane, episode in running if not is_finite(episode.get_observations(-1))]
+        for lane, episode in bad:
+            lane.leave()
+            self._metrics.num_episodes_dropped += 1
+            self._metrics.num_env_steps_dropped += len(episode)
+        if bad:
+            raise cannot_act_on([lane.index for lane, _ in bad], error) from error
+
+    def _prepare(self, mode: SampleMode, lookback: int) -> None:
+        """Settle what an earlier call has left behind."""
+        for lane in self.lanes:
+            lane.lookback = lookback
+            if lane.is_mid_step:
+                lane.give_up()
+            self._collect(lane)
+        self._mode = mode
+        self._bulk.is_open = (
+            not mode.at_random and not self._watcher.sees_steps and self.actor.looks_at_last_observations_only
+        )
+
+    def _play_steps(self, goal: Goal, on_complete: Callable[[], None]) -> None:
+        is_complete = self._recorded() >= (goal.steps or 0)
+        while not is_complete:
+            self._tick()
+            is_complete = self._recorded() >= (goal.steps or 0)
+            if is_complete:
+                on_complete()
+            self._observe()
+
+    def _tick(self) -> None:
+        self._begin_all()
+        self._step(self.lanes)
+        self._begin_all()
+
+    def _observe(self) -> None:
+        episodes = [lane.running for lane in self.lanes]
+        try:
+            self.actor.observe(episodes, explore=self._mode.explore, ahead=len(self._bulk))
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
+
+    def _settle_rewards(self, delay: int) -> None:
+        """Play on until no reward is open in what waits; what is played is the beginning of the next sample."""
+        shapers = self.actor.shapers
+        if not (delay or shapers):
+            return
+        if not all(chunk.is_done for chunk in self._harvest.chunks):
+            for _ in range(delay):
+                self._tick()
+                self._observe()
+            self._bulk.flush()
+        running = {lane.running.id_: lane.running for lane in self.lanes if lane.episode is not None}
+        settle(self._harvest.chunks, running, shapers, set())
+
+    def _recorded(self) -> int:
+        """Return how many steps could be handed out."""
+        episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
+        if self._count_steps_by == "env_steps":
+            return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
+        running = sum(episode.agent_steps() for episode in episodes)
+        return self._harvest.agent_steps + running + self._bulk.num_agent_steps
+
+    def _begin_all(self) -> None:
+        self._begin([lane for lane in self.lanes if lane.episode is None])
+
+    def _play_episodes(self, count: int) -> None:
+        while self._harvest.num_whole < count:
+            running = [lane for lane in self.lanes if lane.episode is not None]
+            idle = [lane for lane in self.lanes if lane.episode is None]
+            # No more begin than are goal: choosing among more by their ends would favour short ones.
+            self._begin(idle[: count - self._harvest.num_whole - len(running)])
+            self._step([lane for lane in self.lanes if lane.episode is not None])
+
+    def _begin(self, lanes: list[Lane]) -> None:
+        """Begin an episode in each of `lanes`; those in processes of their own do so at the same time."""
+        for lane in lanes:
+            lane.start_reset()
+        for lane in lanes:
+            self._begin_one(lane)
+
+    def _begin_one(self, lane: Lane) -> None:
+        self._totals[lane.index] = MultiAgentTotals()
+        try:
+            lane.begin()
+        finally:
+            self._count_failures(lane)
+        lane.order = self._num_begun
+        self._num_begun += 1
+        lane.running.weights_version = self.weights_version
+        self._watcher.started(lane.running, lane.env, lane.index)
+
+    def _step(self, lanes: list[Lane]) -> None:
+        """Step all of `lanes` once; all of them have a running episode."""
+        episodes = [lane.running for lane in lanes]
+        try:
+            choices = self.actor.act(
+                episodes,
+                lambda position, agent: lanes[position].env.get_action_space(agent),
+                explore=self._mode.explore,
+                at_random=self._mode.at_random,
+                ahead=len(self._bulk),
+            )
+        except Exception as error:
+            self._drop_bad_observations(error)
+            raise
+        metrics, started = self._metrics, perf_counter()
+        outcomes: list[StepResult | Exception] = []
+        try:
+            for lane, choice in zip(lanes, choices, strict=True):
+                lane.start(choice)
+            outcomes.extend(lane.advance(choice) for lane, choice in zip(lanes, choices, strict=True))
+        finally:
+            stepped = perf_counter()
+            metrics.env_step_time_s += stepped - started
+            # After an interrupt, what other environments have returned is recorded all the same.
+            if len(outcomes) < len(lanes) or not self._bulk.record(lanes, episodes, choices, outcomes):
+                self._bulk.flush()
+                self._settle(list(zip(lanes, episodes, choices, outcomes, strict=False)))
+            metrics.record_time_s += perf_counter() - stepped
+
+    def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | Exception]]) -> None:
+        """Record a step of each lane; what one of them raises does not keep the others from it."""
+        first: Exception | None = None
+        for lane, episode, choice, outcome in stepped:
+            try:
+                lane.settle(episode, choice, outcome)
+                if lane.episode is not None:
+                    self._watcher.stepped(lane.episode, lane.env, lane.index)
+                if lane.episode is not None and lane.episode.is_done:
+                    self._collect(lane)
+            except Exception as error:  # noqa: BLE001  # raised below
+                first = first or error
+            self._count_failures(lane)
+        if first is not None:
+            raise first
+
+    # --- What is ready ----------------------------------------------------------------------------------------------
+
+    def _collect(self, lane: Lane) -> None:
+        """Take what a lane has finished."""
+        episode = lane.episode
+        if episode is None or not episode.is_done:
+            return
+        lane.episode = None
+        self.actor.observe_end(episode, explore=self._mode.explore)
+        self._keep(lane, episode)
+        self._watcher.ended(episode, lane.env, lane.index)
+
+    def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
+        """Finalize a chunk, count it, and let it wait to be handed out; one that cannot be handed out is dropped."""
+        try:
+            self._bounds.finalize(chunk)
+            if self._checks_finite:
+                check_finite(chunk, lane.index)
+        except EpisodiaError:
+            lane.episode = None
+            self._metrics.num_episodes_dropped += 1
+            self._metrics.num_env_steps_dropped += len(chunk)
+            raise
+        self._harvest.add(lane.order, chunk, self._totals[lane.index])
+        self._watcher.cut([chunk])
+
+    def _cut_running(self) -> None:
+        """Take what there is of running episodes."""
+        for lane in self.lanes:
+            chunk = lane.take_chunk()
+            if chunk is not None:
+                self._keep(lane, chunk)
+
+    def abandon_episodes(self) -> None:
+        """Let running episodes go; what was recorded of them waits to be handed out."""
+        self._cut_running()
+        for lane in self.lanes:
+            lane.leave()
+
+    def _count_failures(self, lane: Lane) -> None:
+        failures = lane.take_failures()
+        if failures is None:
+            return
+        metrics = self._metrics
+        metrics.num_env_restarts += failures.restarts
+        metrics.num_episodes_dropped += failures.episodes
+        metrics.num_env_steps_dropped += failures.env_steps
+        if failures.restarts:
+            self._watcher.created(lane.env, lane.index)

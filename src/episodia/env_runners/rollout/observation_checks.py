@@ -1,0 +1,144 @@
+"""Observations and rewards that should not be: NaN and infinite numbers, and observations outside of their space."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from episodia.columns import Columns
+from episodia.episodes import EpisodeList, LookbackBuffer, MultiAgentEpisode
+from episodia.errors import EnvError, SpaceError
+from episodia.space_rules import Check, bounds_check
+from episodia.spaces import ARRAY_SPACES
+from episodia.trees import leaves
+
+
+def lanes_not_finite(observations: Any, num_lanes: int) -> list[int]:
+    """Return the lanes whose row of `observations` has NaN or infinite numbers in it.
+
+    >>> lanes_not_finite({"speed": np.array([[0.0], [np.nan], [np.inf]]), "gear": np.array([1, 2, 3])}, 3)
+    [1, 2]
+    """
+    is_bad = np.zeros(num_lanes, np.bool_)
+    for _, leaf in leaves(observations):
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f":
+            is_bad |= ~np.isfinite(leaf).reshape(num_lanes, -1).all(-1)
+    found: list[int] = is_bad.nonzero()[0].tolist()
+    return found
+
+
+def cannot_act_on(lanes: list[int], error: Exception) -> EnvError:
+    """Return the error for a module or pipeline that failed with the last observations of `lanes`."""
+    who = f"environment {lanes[0]}" if len(lanes) == 1 else f"environments {lanes}"
+    return EnvError(
+        f"{who}: found NaN or infinite numbers in the last observation, on which acting has failed ({type(error).__name__}: "
+        f"{error}); expected finite numbers. What was recorded of that episode is dropped, all else comes with the next "
+        "`sample()`, which begins with a reset. Correct the environment, or replace such numbers by a connector."
+    )
+
+
+def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
+    """Check that the observations and rewards of all agents in a finalized chunk are finite.
+
+    Raises:
+        EnvError: Naming environment, episode, agent and time step.
+    """
+    for agent, single in chunk.agent_episodes.items():
+        for name, column in (("observations", single.observations), ("rewards", single.rewards)):
+            for path, array in leaves(column.data):
+                if not _is_finite_leaf(array):
+                    t = _first_bad(array, column) + single.t_started
+                    raise EnvError(
+                        f"environment {env_index}, episode {chunk.id_!r}, agent {agent!r}, t={t}: found NaN or an infinite "
+                        f"number in its {name}{path}, expected finite ones. This chunk is dropped; all others come with the "
+                        "next `sample()`. Correct the environment, or allow such numbers with `check_finite=False`."
+                    )
+
+
+def is_finite(observations: Any) -> bool:
+    """Tell whether there is no NaN and no infinite number in `observations`, of one agent or by agent."""
+    return all(_is_finite_leaf(leaf) for _, leaf in leaves(observations))
+
+
+def _is_finite_leaf(array: Any) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return True
+    # A finite sum has finite terms: one cheap reduction for the usual case.
+    with np.errstate(all="ignore"):
+        return math.isfinite(array.sum()) or bool(np.isfinite(array).all())
+
+
+def _first_bad(array: np.ndarray, column: LookbackBuffer) -> int:
+    return int(np.argwhere(~np.isfinite(array))[0][0]) - column.lookback
+
+
+@final
+class BoundsWatch:
+    """Finds the first observation of a runner that lies outside of its space, and warns of it once.
+
+    Such observations are recorded as they are: an environment that goes a little beyond its own bounds is common, and
+    `validate()` of the episode raises.
+
+    Attributes:
+        is_open: Whether none was found yet.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._found: SpaceError | None = None
+        self._space: Space[Any] | None = None
+        self._check: Check | None = None
+
+    def look_at(self, chunks: EpisodeList) -> None:
+        """Look at the observations of single-agent episodes, all at once."""
+        if not self.is_open or not len(chunks):
+            return
+        space = chunks.space_of(Columns.OBS)
+        if space is not self._space:
+            self._space = space
+            self._check = bounds_check(space) if space is not None and _has_bounds(space) else None
+        if self._check is not None:
+            try:
+                self._check(chunks.flat(Columns.OBS, tail=True).values)
+            except SpaceError as error:
+                self._note(error)
+
+    def finalize(self, chunk: MultiAgentEpisode) -> None:
+        """Finalize `chunk`, which looks at the observations of all agents."""
+        try:
+            chunk.finalize(check_bounds=self.is_open)
+        except SpaceError as error:
+            chunk.finalize(check_bounds=False)
+            self._note(error)
+
+    def _note(self, error: SpaceError) -> None:
+        self.is_open, self._found = False, error
+
+    def warn(self) -> None:
+        """Warn if an observation was found since the last call; before chunks are returned, so that none gets lost."""
+        error, self._found = self._found, None
+        if error is not None:
+            warnings.warn(
+                f"observations: {error} They are recorded as they are, and `validate()` of their episodes raises. This is said "
+                "once for each runner.",
+                stacklevel=2,
+            )
+
+
+def _has_bounds(space: Space[Any]) -> bool:
+    """Tell whether an observation can be outside of `space`, given that it has its structure, shape and dtype."""
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_bounds, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return any(map(_has_bounds, space.spaces))
+    if not isinstance(space, spaces.Box):
+        return isinstance(space, ARRAY_SPACES)
+    dtype = np.dtype(space.dtype)
+    if dtype.kind not in "iu":
+        return bool(space.bounded_below.any() or space.bounded_above.any())
+    limits = np.iinfo(dtype)
+    return bool((space.low > limits.min).any() or (space.high < limits.max).any())

@@ -1,0 +1,305 @@
+"""The default network: an actor-critic made of the spaces and of a few settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+
+from episodia.arguments import checked_flag
+from episodia.columns import Columns
+from episodia.errors import ModuleError
+from episodia.modules.networks.actor_critic import ActorCritic, needed
+from episodia.modules.networks.encoders import encoder_for
+from episodia.modules.networks.layers import called, check_size, check_sizes, linear, passed, recurrent_layer, tower
+from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
+from episodia.types import Batch, Item
+
+
+def default_module(  # noqa: PLR0913  # each is an independent choice
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    *,
+    hidden: Sequence[int] = (64, 64),
+    recurrent: str | None = None,
+    cell_size: int | None = None,
+    shared: bool = False,
+    squashed: bool = False,
+    generator: torch.Generator | None = None,
+) -> DefaultActorCritic:
+    """Return an actor-critic for these spaces; the arguments are those of `DefaultActorCritic`.
+
+    >>> from gymnasium import spaces
+    >>> module = default_module(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=(8,), recurrent="gru", shared=True)
+    >>> sorted(name for name, _ in module.named_children())
+    ['actor_head', 'critic_head', 'trunk']
+    """
+    return DefaultActorCritic(
+        observation_space,
+        action_space,
+        hidden=hidden,
+        recurrent=recurrent,
+        cell_size=cell_size,
+        shared=shared,
+        squashed=squashed,
+        generator=generator,
+    )
+
+
+class DefaultActorCritic(ActorCritic):
+    """An encoder for each part of an observation, linear layers with tanh, an optional recurrent layer, and two heads.
+
+    Weights are orthogonal. The head of the actor starts so small that all actions are about equally probable.
+
+    Stateful modules take batches `[B, T, ...]` with `state_in` `[B, cell_size]`, `{"h": ...}` for a GRU and
+    `{"h": ..., "c": ...}` for an LSTM. If sequences are padded at their ends, `seq_lens` `[B]` counts their valid steps:
+    `state_out` is the state after these. Outputs at padded steps mean nothing, and padding never reaches a valid step.
+
+    Without sharing, the critic has its own trunk and, if recurrent, its own state: `state_in` is then
+    `{"actor": ..., "critic": ...}`. Acting computes both states, because learning starts from them, but no values.
+
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these; see `encoder_for`.
+        action_space: See `dist_for`.
+        hidden: The sizes of the linear layers.
+        recurrent: The kind of recurrent layer above them, `"lstm"` or `"gru"`, or None.
+        cell_size: The number of units of the recurrent layer; None takes the size of the layer below it.
+        shared: Whether actor and critic share one trunk and differ only in their heads.
+        squashed: For Box actions, see `dist_for`.
+        generator: The source of the initial weights; None takes torch's global generator (`torch.manual_seed`).
+
+    Raises:
+        ModuleError: If there is no network for the spaces, or if a size is not a positive integer.
+
+    >>> import numpy as np
+    >>> from gymnasium import spaces
+    >>> module = DefaultActorCritic(spaces.Box(0, 255, (64, 64, 3), np.uint8), spaces.Discrete(4))
+    >>> list(module.forward({"obs": torch.zeros(5, 64, 64, 3, dtype=torch.uint8)}, critic=False))
+    ['action_dist_inputs']
+    """
+
+    def __init__(  # noqa: PLR0913  # each is an independent choice
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        *,
+        hidden: Sequence[int] = (64, 64),
+        recurrent: str | None = None,
+        cell_size: int | None = None,
+        shared: bool = False,
+        squashed: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space, squashed=squashed)
+        self.hidden, self.recurrent = check_sizes("hidden", hidden), recurrent
+        self.cell_size = None if cell_size is None else check_size("cell_size", cell_size)
+        self.shared = checked_flag(ModuleError, "default module", "shared", shared)
+        self.squashed = bool(squashed)
+
+        def trunk() -> Trunk:
+            return Trunk(observation_space, self.hidden, recurrent, self.cell_size, generator)
+
+        if shared:
+            self.trunk = trunk()
+        else:
+            self.actor, self.critic = trunk(), trunk()
+        width = (self.trunk if shared else self.actor).num_features
+        self.actor_head = linear(width, self.distribution.num_inputs, 0.01, generator)
+        self.critic_head = linear(width, 1, 1.0, generator)
+
+    def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
+        """Return what is asked for, see `ActorCritic.forward`."""
+        of_actor, of_critic, state = self._embeddings(batch, actor, critic)
+        outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
+        # `self.actor_head` would search three dicts at every step of a runner.
+        parts: Any = self._modules
+        if actor:
+            outputs[Columns.ACTION_DIST_INPUTS] = passed(parts["actor_head"], of_actor)
+        if critic:
+            outputs[Columns.VF_PREDS] = passed(parts["critic_head"], of_critic).squeeze(-1)
+            outputs[Columns.EMBEDDINGS] = of_critic
+        return outputs
+
+    def _embeddings(self, batch: Batch, actor: bool, critic: bool) -> tuple[Any, Any, dict[str, Item]]:
+        """Return the inputs of both heads, None for one that is not asked for, and the state after the last valid step."""
+        parts: Any = self._modules
+        observations = _observations(batch)
+        if self.recurrent is None and not self.shared:
+            of_actor = parts["actor"].encoded(observations) if actor else None
+            return of_actor, parts["critic"].encoded(observations) if critic else None, {}
+        state, seq_lens = self._state(batch), batch.get(Columns.SEQ_LENS)
+        if self.shared:
+            found, after = parts["trunk"].unrolled(observations, state, seq_lens)
+            return found, found, after
+        # Both states advance, even if only one output is asked for.
+        of_actor, actor_state = parts["actor"].unrolled(observations, state.get("actor"), seq_lens)
+        of_critic, critic_state = parts["critic"].unrolled(observations, state.get("critic"), seq_lens)
+        return of_actor, of_critic, {"actor": actor_state, "critic": critic_state}
+
+    def compute_values(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
+        """Return the value of each observation; nothing of the actor alone is computed."""
+        if embeddings is None:
+            state = self._state(batch)
+            embeddings = (
+                self.trunk(_observations(batch), state)
+                if self.shared
+                else self.critic(_observations(batch), state.get("critic"))
+            )
+        return passed(self.critic_head, embeddings).squeeze(-1)
+
+    def get_initial_state(self) -> dict[str, Item]:
+        """Return zeros, or an empty dict without a recurrent layer."""
+        if not self.is_stateful():
+            return {}
+        if self.shared:
+            return self.trunk.initial_state()
+        return {"actor": self.actor.initial_state(), "critic": self.critic.initial_state()}
+
+    def is_stateful(self) -> bool:
+        """Tell whether there is a recurrent layer."""
+        return self.recurrent is not None
+
+    def get_config(self) -> dict[str, Any]:
+        """Return sizes and choices."""
+        return {
+            "hidden": list(self.hidden),
+            "recurrent": self.recurrent,
+            "cell_size": self.cell_size,
+            "shared": self.shared,
+            "squashed": self.squashed,
+        }
+
+    def _state(self, batch: Batch) -> Item:
+        return {} if self.recurrent is None else needed(batch, Columns.STATE_IN, "`AddStatesFromEpisodesToBatch`")
+
+
+@final
+class MLPActorCritic(DefaultActorCritic):
+    """The default network without a recurrent layer: separate stacks of linear layers for actions and for values.
+
+    Args:
+        observation_space: See `DefaultActorCritic`.
+        action_space: See `dist_for`.
+        hidden: The sizes of the hidden layers, the same in both stacks.
+        generator: The source of the initial weights; None takes torch's global generator (`torch.manual_seed`).
+
+    >>> from gymnasium import spaces
+    >>> module = MLPActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), generator=torch.Generator().manual_seed(0))
+    >>> outputs = module.forward_train({"obs": torch.zeros(5, 3)})
+    >>> outputs["action_dist_inputs"].shape, outputs["vf_preds"].shape
+    (torch.Size([5, 2]), torch.Size([5]))
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        hidden: Sequence[int] = (64, 64),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space, hidden=hidden, generator=generator)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the sizes of the layers."""
+        return {"hidden": list(self.hidden)}
+
+
+@final
+class LSTMActorCritic(DefaultActorCritic):
+    """The default network with one LSTM layer that actor and critic share.
+
+    Args:
+        observation_space: See `DefaultActorCritic`.
+        action_space: See `dist_for`.
+        hidden: The sizes of the layers below the LSTM.
+        cell_size: The number of units of the LSTM.
+        generator: The source of the initial weights; None takes torch's global generator (`torch.manual_seed`).
+
+    >>> from gymnasium import spaces
+    >>> module = LSTMActorCritic(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), cell_size=8)
+    >>> state = {name: torch.zeros(5, 8) for name in module.get_initial_state()}
+    >>> outputs = module.forward_train({"obs": torch.zeros(5, 7, 3), "state_in": state})
+    >>> outputs["vf_preds"].shape, outputs["state_out"]["h"].shape
+    (torch.Size([5, 7]), torch.Size([5, 8]))
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        hidden: Sequence[int] = (64,),
+        cell_size: int = 64,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            hidden=hidden,
+            recurrent="lstm",
+            cell_size=cell_size,
+            shared=True,
+            generator=generator,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the sizes of the layers."""
+        return {"hidden": list(self.hidden), "cell_size": self.cell_size}
+
+
+@final
+class Trunk(nn.Module):
+    """The part below the heads: from observations to vectors `[..., num_features]`.
+
+    Args:
+        observation_space: See `encoder_for`.
+        hidden: The sizes of the linear layers above the encoder.
+        recurrent: The kind of recurrent layer above these, `"lstm"` or `"gru"`, or None.
+        cell_size: Its number of units; None takes the size of the layer below it.
+        generator: The source of the initial weights.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        hidden: Sequence[int],
+        recurrent: str | None,
+        cell_size: int | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder_for(observation_space, generator)
+        self.tower = tower(self.encoder.num_features, hidden, generator)
+        width = hidden[-1] if hidden else self.encoder.num_features
+        self.memory: Cell | None = None
+        if recurrent is not None:
+            self.memory = recurrent_layer(recurrent, width, cell_size or width, generator)
+            width = self.memory.hidden_size
+        self.num_features = width
+
+    def initial_state(self) -> dict[str, Item]:
+        """Return the state before the first step of one episode; empty without a recurrent layer."""
+        return {} if self.memory is None else initial_state(self.memory)
+
+    def encoded(self, observations: Item) -> Tensor:
+        """Return the inputs of the recurrent layer; without one, of the heads."""
+        parts: Any = self._modules
+        return passed(parts["tower"], called(parts["encoder"], observations))
+
+    def unrolled(self, observations: Item, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
+        """Return vectors for all observations, and the state after the last valid step."""
+        encoded, memory = self.encoded(observations), self.memory
+        return (encoded, {}) if memory is None else unrolled(memory, encoded, state, seq_lens)
+
+    def forward(self, observations: Item, state: Item) -> Tensor:
+        """Return vectors for all observations."""
+        encoded = self.encoded(observations)
+        return encoded if self.memory is None else outputs_of(self.memory, encoded, state)
+
+
+def _observations(batch: Batch) -> Item:
+    return needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
