@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners.acting.assembly import Acting, EpisodeMaker, as_modules, new_actor
-from episodia.env_runners.acting.runner_pipelines import Pieces, commit, delay_of, shapers_of
+from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
 from episodia.env_runners.env_runner import EnvRunner
 from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
@@ -227,7 +227,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
 
     def _commit(self) -> None:
         """Let pieces use the statistics that they have collected; during one call they stay as they are."""
-        commit([self.env_to_module, self.module_to_env])
+        self.env_to_module.commit()
+        self.module_to_env.commit()
 
     def _leave_episodes(self) -> None:
         self._loop.abandon_episodes()

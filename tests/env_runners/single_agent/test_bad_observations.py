@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from episodia.connectors import MeanStdFilter
 from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgentEnvRunner
-from episodia.errors import EnvError, ModuleError
+from episodia.errors import ConnectorError, EnvError, ModuleError
 from episodia.modules import MLPActorCritic
 
 SPACES = spaces.Box(-9.0, 9.0, (2,), np.float32), spaces.Discrete(2)
@@ -135,5 +135,7 @@ def test_what_fails_for_another_reason_is_raised_as_it_is():
     with SingleAgentEnvRunner(Counting, module, num_envs=2, seed=0) as runner:
         runner.sample(num_timesteps=4)
         module.actor_head.weight.data.fill_(np.nan)
-        with pytest.raises(ModuleError, match="weights or observations have become NaN"):
+        with pytest.raises(ConnectorError, match="weights or observations have become NaN") as raised:
             runner.sample(num_timesteps=4)
+
+    assert isinstance(raised.value.__cause__, ModuleError)

@@ -7,18 +7,16 @@ several modules; after it, it is `{module_id: {column: Ragged}}`. Stretch i of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-from gymnasium import Space
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, NamedTuple, final
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
 from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
-from episodia.spaces import empty_batch
-from episodia.types import Item, ModuleID
+from episodia.types import Item
 
 Batch = dict[Any, Any]
 
@@ -34,22 +32,80 @@ _USUAL_WRITERS = {
 }
 
 
+class ModuleRows(NamedTuple):
+    """The columns of one module, and the episodes that their rows belong to. What is written into them is in the batch."""
+
+    module_id: Any
+    columns: MutableMapping[Any, Any]
+    rows: EpisodeList
+
+
+def rows_of_modules(run: Run) -> list[ModuleRows]:
+    """Return the columns and episodes of each module, before or after the mapping; of the only one, if there are no more.
+
+    What is found is kept in `run`, until its batch is replaced.
+    """
+    found: list[ModuleRows] | None = run.module_rows
+    if found is None:
+        found = run.module_rows = _found_rows(run.batch, EpisodeList.of(run.episodes))
+    return found
+
+
+def _found_rows(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
+    if is_mapped(batch, episodes):
+        groups = episodes.groups()
+        return [ModuleRows(module_id, columns, groups[module_id]) for module_id, columns in batch.items()]
+    if not episodes.is_grouped:
+        return [ModuleRows(next(iter(episodes.by_module())), batch, episodes)]
+    return [
+        ModuleRows(module_id, _ColumnsOfModule(batch, module_id, rows, episodes), rows)
+        for module_id, rows in episodes.groups().items()
+    ]
+
+
+def mapped_rows(run: Run) -> list[ModuleRows]:
+    """Return the same after the mapping.
+
+    Raises:
+        BatchError: If there are several modules, and the batch is not grouped by them yet.
+    """
+    found = rows_of_modules(run)
+    if found and type(found[0].columns) is _ColumnsOfModule:
+        if not run.batch:
+            return []
+        raise BatchError(
+            f"found the columns {list(run.batch)} of the modules {[part.module_id for part in found]} together, expected a "
+            "batch that is grouped by module. Place this piece after `AgentToModuleMapping`."
+        )
+    return found
+
+
+def add_to_run(run: Run, column: str, make: Callable[[EpisodeList], Ragged]) -> None:
+    """Write what `make` returns for the episodes of each module under `column`, before or after the mapping."""
+    parts = rows_of_modules(run)
+    for _, columns, rows in parts:
+        columns[column] = make(rows)
+    if not parts:  # nobody acts, so there are no modules
+        run.batch[column] = {}
+
+
+def change_in_run(run: Run, column: str, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
+    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping.
+
+    Raises:
+        BatchError: If no module has the column.
+    """
+    parts = rows_of_modules(run)
+    found = [part for part in parts if column in part.columns]
+    if parts and not found:
+        raise missing_column(column, run.batch)
+    for _, columns, rows in found:
+        columns[column] = change(as_ragged(columns[column], rows), rows)
+
+
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
     """Write what `make` returns for the episodes of each module under `column`, before or after the mapping."""
-    if is_mapped(batch, episodes):
-        for module_id, rows in episodes.groups().items():
-            batch.setdefault(module_id, {})[column] = make(rows)
-    elif episodes.is_grouped:
-        batch[column] = {module_id: make(rows) for module_id, rows in episodes.groups().items()}
-    else:
-        batch[column] = make(episodes)
-
-
-def place_for(batch: Batch, column: str, module_id: ModuleID, episodes: EpisodeList) -> tuple[Batch, Any]:
-    """Return the dict that a column of one module belongs into, and its key there; before or after the mapping."""
-    if is_mapped(batch, episodes):
-        return batch.setdefault(module_id, {}), column
-    return (batch.setdefault(column, {}), module_id) if episodes.is_grouped else (batch, column)
+    add_to_run(_run_on(batch, episodes), column, make)
 
 
 def change_column(
@@ -60,20 +116,7 @@ def change_column(
     Raises:
         BatchError: If no module has the column.
     """
-    found = list(_places(batch, column, episodes))
-    if not found and episodes.groups():  # otherwise nobody is there who could have it
-        raise missing_column(column, batch)
-    for holder, key, rows in found:
-        holder[key] = change(as_ragged(holder[key], rows), rows)
-
-
-def missing_column(column: str, batch: Batch) -> BatchError:
-    """Return the error to raise if `batch` lacks a column."""
-    writer = _USUAL_WRITERS.get(column, "an earlier piece")
-    return BatchError(
-        f"column {column!r}: found no such column, only {[name for name, _ in columns_of(batch)]}; expected it from {writer}. "
-        "Place this piece after the one that writes it."
-    )
+    change_in_run(_run_on(batch, episodes), column, change)
 
 
 def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
@@ -91,9 +134,26 @@ def add_observations(batch: Batch, episodes: EpisodeList) -> None:
     add_column(batch, Columns.OBS, episodes, lambda rows: rows.flat(Columns.OBS, tail=True))
 
 
-def shape_empty(batch: Batch, column: str, episodes: EpisodeList, space: Space[Any]) -> None:
-    """Give a column without rows the nesting, shapes and dtypes of items of `space`."""
-    change_column(batch, column, episodes, lambda ragged, _: ragged.with_values(empty_batch(space)))
+def module_batches(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
+    """Return each module's id, columns and episodes; a batch that is not grouped by module is that of a single one.
+
+    Raises:
+        BatchError: If there are several modules, and the batch is not grouped by them yet.
+    """
+    return mapped_rows(_run_on(batch, episodes))
+
+
+def _run_on(batch: Batch, episodes: EpisodeList) -> Run:
+    return Run(batch, episodes, None, None, None, None, {})
+
+
+def missing_column(column: str, batch: Batch) -> BatchError:
+    """Return the error to raise if `batch` lacks a column."""
+    writer = _USUAL_WRITERS.get(column, "an earlier piece")
+    return BatchError(
+        f"column {column!r}: found no such column, only {[name for name, _ in columns_of(batch)]}; expected it from {writer}. "
+        "Place this piece after the one that writes it."
+    )
 
 
 def has_column(batch: Batch, column: str) -> bool:
@@ -114,41 +174,46 @@ def is_mapped(batch: Batch, episodes: EpisodeList) -> bool:
     return bool(batch) and batch.keys() <= episodes.by_module().keys()
 
 
-def module_batches(batch: Batch, episodes: EpisodeList) -> Iterator[tuple[Any, Batch, EpisodeList]]:
-    """Yield each module's id, columns and episodes; a batch that is not grouped by module is that of a single one.
+@final
+class _ColumnsOfModule(MutableMapping[Any, Any]):
+    """The columns of one module in a batch `{column: {module_id: Ragged}}`, or in columns for the episodes of all modules."""
 
-    Raises:
-        BatchError: If there are several modules, and the batch is not grouped by them yet.
-    """
-    if is_mapped(batch, episodes):
-        groups = episodes.groups()
-        for module_id, columns in batch.items():
-            yield module_id, columns, groups[module_id]
-    elif not episodes.is_grouped:
-        yield next(iter(episodes.by_module())), batch, episodes
-    elif batch and episodes.by_module():
-        raise BatchError(
-            f"found the columns {list(batch)} of the modules {list(episodes.by_module())} together, expected a batch that is "
-            "grouped by module. Place this piece after `AgentToModuleMapping`."
-        )
+    __slots__ = ("_batch", "_episodes", "_module_id", "_rows")
 
+    def __init__(self, batch: Batch, module_id: Any, rows: EpisodeList, episodes: EpisodeList) -> None:
+        self._batch = batch
+        self._module_id = module_id
+        self._rows = rows
+        self._episodes = episodes
 
-def _places(batch: Batch, column: str, episodes: EpisodeList) -> Iterator[tuple[Batch, Any, EpisodeList]]:
-    """Yield where `column` is: the dict that holds it, its key there, and the episodes of its rows."""
-    if column not in batch:
-        groups = episodes.groups()
-        for module_id, columns in batch.items():
-            if isinstance(columns, dict) and column in columns:
-                yield columns, column, groups[module_id]
-    elif episodes.is_grouped:
-        groups = episodes.groups()
-        found = batch[column]
-        if not is_by_module(found):
-            found = batch[column] = split_by_module(found, episodes)
-        for module_id in list(found):
-            yield found, module_id, groups[module_id]
-    else:
-        yield batch, column, episodes
+    def __contains__(self, name: object) -> bool:
+        column = self._batch.get(name)
+        return column is not None and (not is_by_module(column) or self._module_id in column)
+
+    def __getitem__(self, name: Any) -> Any:
+        column = self._batch[name]
+        if is_by_module(column):
+            return column[self._module_id]
+        if is_collected(column):
+            return as_ragged(column, self._rows)
+        return as_ragged(column, self._episodes).select(self._episodes.by_module()[self._module_id])
+
+    def __setitem__(self, name: Any, column: Any) -> None:
+        held = self._batch.get(name)
+        if held is None:
+            held = self._batch[name] = {}
+        elif not is_by_module(held):
+            held = self._batch[name] = split_by_module(held, self._episodes)
+        held[self._module_id] = column
+
+    def __delitem__(self, name: Any) -> None:
+        del self._batch[name][self._module_id]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (name for name in self._batch if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Ragged]:

@@ -17,11 +17,15 @@ from episodia.connectors.batches.batch_descriptions import describe_batch, descr
 from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.batches.module_lookup import module_of
 from episodia.connectors.batches.row_items import is_made_of_tensors
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
 from episodia.errors import BatchError
 from episodia.modules.protocol import Modules
 from episodia.trees import leaves
 from episodia.types import Item, ModuleID
+
+# Columns for the module or the environment; all others are results that episodes keep.
+NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
 
 
 class ModuleOutputs(NamedTuple):
@@ -55,6 +59,14 @@ def module_outputs(batch: Batch, rl_module: Modules) -> Iterator[ModuleOutputs]:
                 "`{module: {column: data}}` for several. Place this piece into a module-to-env pipeline."
             )
         yield ModuleOutputs(module_id, columns, module_of(rl_module, module_id))
+
+
+def outputs_of_modules(run: Run) -> list[ModuleOutputs]:
+    """Return the columns of each module in the batch of `run`; what is found is kept there, until the batch is replaced."""
+    found: list[ModuleOutputs] | None = run.module_outputs
+    if found is None:
+        found = run.module_outputs = list(module_outputs(run.batch, run.rl_module))
+    return found
 
 
 def needed_column(outputs: ModuleOutputs, column: str, writer: str) -> Any:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, add_observations, has_column, shape_empty
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
-
-if TYPE_CHECKING:
-    pass
+from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.plan import Layout, Step
+from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
+from episodia.spaces import empty_batch
 
 
 @final
-class AddObservationsFromEpisodesToBatch(ConnectorV2):
+class AddObservationsFromEpisodesToBatch(ColumnPiece):
     """Adds the observations that a module acts on: one for each step, or the last one of each running episode.
 
     Observations that an earlier piece has added or changed stay as they are. In training, the observation after the last
@@ -26,11 +26,26 @@ class AddObservationsFromEpisodesToBatch(ConnectorV2):
     writes = fills = frozenset({Columns.OBS})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        if not has_column(batch, Columns.OBS):
-            episodes = EpisodeList.of(episodes)
-            add_observations(batch, episodes)
-            if not len(episodes) and self.input_observation_space is not None:
-                # Nobody else tells what observations look like that are not there.
-                shape_empty(batch, Columns.OBS, episodes, self.input_observation_space)
-        return batch
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; in a shorter form for runners."""
+        return self._work_now if layout.episodes is LiveEpisodes else self.work
+
+    def _work_now(self, run: Run) -> None:
+        if run.batch:
+            self.work(run)
+        else:
+            run.batch[Columns.OBS] = run.episodes.flat(Columns.OBS)
+
+    def work(self, run: Run) -> None:
+        """Add observations, unless a module has some."""
+        for part in rows_of_modules(run):
+            if Columns.OBS in part.columns:
+                return
+        add_to_run(run, Columns.OBS, self._observations)
+
+    def _observations(self, rows: EpisodeList) -> Ragged:
+        observations = rows.flat(Columns.OBS, tail=True)
+        if not len(rows) and self.input_observation_space is not None:
+            # No episode tells what its observations look like.
+            return observations.with_values(empty_batch(self.input_observation_space))
+        return observations

@@ -7,12 +7,12 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, place_for
+from episodia.connectors.batches.batch_columns import rows_of_modules
 from episodia.connectors.batches.module_lookup import module_of, needed_module
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
-from episodia.episodes.lists.ragged import offsets_of
+from episodia.episodes.lists.ragged import counted, offsets_of
 from episodia.errors import BatchError
 from episodia.modules.protocol import Modules
 from episodia.trees import map_batch
@@ -23,7 +23,7 @@ CARRIED_STATES = "_carried_states"
 
 
 @final
-class AddStatesFromEpisodesToBatch(ConnectorV2):
+class AddStatesFromEpisodesToBatch(ColumnPiece):
     """Adds for each step the state that the module was in, and that it will be in after the last step.
 
     The state of a step is the `state_out` of the step before; at the beginning of an episode, the module's initial state.
@@ -38,28 +38,17 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
         """Refuse to work without a module: nobody else tells whether there are states, and which are the first."""
         needed_module(self.name, rl_module)
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        episodes = EpisodeList.of(episodes)
-        carried = (shared_data or {}).get(CARRIED_STATES)
-        if carried is not None and Columns.OBS in batch:
-            batch[Columns.STATE_IN] = Ragged(carried, np.arange(len(episodes) + 1))
-            return batch
-        self.check_module(rl_module)
-        for module_id, rows in episodes.groups().items():
-            module = module_of(rl_module, module_id)
+    def work(self, run: Run) -> None:
+        """Add the states that a runner carries along, or those that are in the episodes."""
+        carried = (run.shared_data or {}).get(CARRIED_STATES)
+        if carried is not None and Columns.OBS in run.batch:
+            run.batch[Columns.STATE_IN] = Ragged(carried, counted(len(run.episodes) + 1))
+            return
+        self.check_module(run.rl_module)
+        for module_id, columns, rows in rows_of_modules(run):
+            module = module_of(run.rl_module, module_id)
             if module is not None and module.is_stateful():
-                states = states_of(rows, module.get_initial_state())
-                holder, key = place_for(batch, Columns.STATE_IN, module_id, episodes)
-                holder[key] = states
-        return batch
+                columns[Columns.STATE_IN] = states_of(rows, module.get_initial_state())
 
 
 def states_of(rows: EpisodeList, initial: Item) -> Ragged:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any, final
 
 from gymnasium import Space
 
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import Batch, mapped_rows
 from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.batches.module_lookup import module_of, needed_module
 from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.protocol import Module, Modules
 
@@ -27,7 +28,7 @@ ADDED_TIME_AXIS = "_added_single_ts_time_rank"
 
 
 @final
-class AddTimeDimToBatchAndZeroPad(ConnectorV2):
+class AddTimeDimToBatchAndZeroPad(ColumnPiece):
     """Gives the columns of recurrent modules a time axis: `[B, T, ...]`.
 
     In training, episodes are cut into sequences of `max_seq_len` steps, the last one padded with zeros. `state_in` is the
@@ -65,28 +66,20 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
         """Refuse to work without a module: nobody else tells whether it is recurrent."""
         needed_module(self.name, rl_module)
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        self.check_module(rl_module)
-        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            module = module_of(rl_module, module_id)
+    def work(self, run: Run) -> None:
+        """Add the axis, or cut into sequences."""
+        self.check_module(run.rl_module)
+        for module_id, columns, rows in mapped_rows(run):
+            module = module_of(run.rl_module, module_id)
             if module is None or not module.is_stateful():
                 continue
             if rows.is_current:
                 _add_time_axis(columns, rows)
-                if shared_data is not None:
-                    shared_data[ADDED_TIME_AXIS] = True
+                if run.shared_data is not None:
+                    run.shared_data[ADDED_TIME_AXIS] = True
             else:
                 cut = sequences(rows.row_counts, max_seq_len_of(module, self.max_seq_len), self.burn_in)
                 columns.update(padded_columns(columns, cut, rows))
-        return batch
 
 
 def max_seq_len_of(module: Module | None, given: int | None) -> int:
@@ -94,7 +87,7 @@ def max_seq_len_of(module: Module | None, given: int | None) -> int:
     return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
 
 
-def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
+def _add_time_axis(columns: MutableMapping[Any, Any], rows: EpisodeList) -> None:
     for name, column in columns.items():
         if name != Columns.STATE_IN:
             ragged = as_ragged(column, rows)
@@ -105,7 +98,7 @@ def _add_time_axis(columns: Batch, rows: EpisodeList) -> None:
 _NEVER_ZERO = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
 
 
-def padded_columns(columns: Batch, cut: Sequences, rows: EpisodeList) -> Batch:
+def padded_columns(columns: MutableMapping[Any, Any], cut: Sequences, rows: EpisodeList) -> Batch:
     """Return all columns as padded sequences, the states at their beginnings, lengths, and the mask for the loss."""
     made: Batch = {}
     for name, column in columns.items():

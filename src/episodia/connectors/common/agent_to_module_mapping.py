@@ -7,11 +7,11 @@ from typing import Any, final
 
 from gymnasium import Space, spaces
 
-from episodia.connectors.batches.batch_columns import Batch, is_by_module, split_by_module
+from episodia.connectors.batches.batch_columns import is_by_module, split_by_module
 from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.types import AgentID, ModuleID
 
@@ -20,7 +20,7 @@ ROW_OWNERS = "memorized_map_structure"
 
 
 @final
-class AgentToModuleMapping(ConnectorV2):
+class AgentToModuleMapping(ColumnPiece):
     """Groups the batch by module: `{column: ...}` becomes `{module_id: {column: ...}}`.
 
     Each agent's module is the one that its episode names. At the present moment, whose row is whose is remembered in
@@ -65,20 +65,19 @@ class AgentToModuleMapping(ConnectorV2):
             modules.setdefault(self.agent_to_module_mapping_fn(agent_id, None), agent_space)
         return spaces.Dict(modules)
 
-    def __call__(
-        self, *, batch: Batch, episodes: Episodes, shared_data: dict[Any, Any] | None = None, **kwargs: Any
-    ) -> Batch:
-        episodes = EpisodeList.of(episodes)
-        if episodes.is_current and shared_data is not None:
-            shared_data[ROW_OWNERS] = row_owners(episodes)
+    def work(self, run: Run) -> None:
+        """Group the batch."""
+        batch, episodes = run.batch, EpisodeList.of(run.episodes)
+        if episodes.is_current and run.shared_data is not None:
+            run.shared_data[ROW_OWNERS] = row_owners(episodes)
         if not episodes.is_grouped:
-            return {next(iter(episodes.groups())): batch}
-        return switch_batch_from_column_to_module_ids(
-            {
-                name: column if is_by_module(column) else split_by_module(column, episodes)
-                for name, column in batch.items()
-            }
-        )
+            run.replace({next(iter(episodes.groups())): batch})
+            return
+        by_module = {
+            name: column if is_by_module(column) else split_by_module(column, episodes)
+            for name, column in batch.items()
+        }
+        run.replace(switch_batch_from_column_to_module_ids(by_module))
 
 
 def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:

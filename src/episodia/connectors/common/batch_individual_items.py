@@ -7,21 +7,20 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.batches.batch_descriptions import is_collected
 from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.batches.row_items import is_nested_batch, is_tensor
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.pipelines.current_run import mark
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run, mark
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError
 from episodia.trees import leaves
 from episodia.types import Item
 
 
 @final
-class BatchIndividualItems(ConnectorV2):
+class BatchIndividualItems(ColumnPiece):
     """Turns every column, however it was written, into arrays with one row for each step; tails are left behind.
 
     Pieces after this one see what a module will see. A column with another number of rows is refused.
@@ -30,13 +29,20 @@ class BatchIndividualItems(ConnectorV2):
     reads = writes = frozenset[str]()
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        for _, columns, rows in module_batches(batch, EpisodeList.of(episodes)):
+    def work(self, run: Run) -> None:
+        """Give all columns their last form."""
+        batch = run.batch
+        for name, column in batch.items():
+            if type(column) is not Ragged:
+                break
+            batch[name] = column.body().values if column.tail else column.values
+        else:
+            return  # whole stretches of a single module, as the default pieces of a runner make them
+        for _, columns, rows in mapped_rows(run):
             # Padded sequences have other rows, which were made from columns that were right.
             is_padded = Columns.SEQ_LENS in columns
             for name, column in columns.items():
                 columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
-        return batch
 
 
 def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from gymnasium import Space
 
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import Ragged
 from episodia.errors import PipelineError
 from episodia.trees import map_batch
@@ -17,7 +17,7 @@ from episodia.types import Item
 
 
 @final
-class NumpyToTensor(ConnectorV2):
+class NumpyToTensor(ColumnPiece):
     """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, stay as they are.
 
     Floats become float32, which is what modules compute in. With `pin_memory`, and where there is an accelerator, arrays
@@ -47,12 +47,17 @@ class NumpyToTensor(ConnectorV2):
                 f"{self.name}: found `device={device!r}`, expected a device of torch ({reason}). Pass `'cpu'`, for example."
             ) from error
 
-    def __call__(self, *, batch: Batch, **kwargs: Any) -> Batch:
-        return {key: self._converted(column) for key, column in batch.items()}
+    def work(self, run: Run) -> None:
+        """Turn all columns of all modules into tensors."""
+        batch, is_cpu = run.batch, self.device.type == "cpu"
+        for name, column in batch.items():
+            if is_cpu and type(column) is np.ndarray and column.dtype in _ADOPTED:
+                batch[name] = torch.from_numpy(column if column.flags.carray else column.copy())
+            else:
+                batch[name] = self._converted(column)
+                run.module_rows = None
 
     def _converted(self, column: Any) -> Any:
-        if type(column) is np.ndarray:
-            return as_tensor(column, self.device, pin_memory=self.pin_memory)
         if isinstance(column, Ragged):
             return column.map(self._tensor)
         if isinstance(column, dict) and any(isinstance(part, Ragged) for part in column.values()):
@@ -68,8 +73,8 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
 
     The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.
     """
-    if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and leaf.flags.carray and device == _CPU:
-        return torch.from_numpy(leaf)
+    if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and device.type == "cpu":
+        return torch.from_numpy(leaf if leaf.flags.carray else leaf.copy())
     if isinstance(leaf, torch.Tensor):
         return _moved(leaf, device, pin_memory)
     if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind not in "biufc":
@@ -77,10 +82,7 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
     return _moved(torch.from_numpy(_for_torch(np.asarray(leaf))), device, pin_memory)
 
 
-_CPU = torch.device("cpu")
-
-
-# Arrays of these are tensors as they are, if they lie in memory in order and can be written to.
+# Arrays of these are tensors as they are; what cannot be written to, or does not lie in memory in order, is copied.
 _ADOPTED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8", "bool")))
 
 

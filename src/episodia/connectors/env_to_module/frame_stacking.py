@@ -10,10 +10,10 @@ from gymnasium import Space, spaces
 
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, add_column, has_column
+from episodia.connectors.batches.batch_columns import add_to_run, has_column
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
 from episodia.types import AgentID
 
@@ -88,20 +88,19 @@ class FrameStacking(ObservationPiece):
         low[:, :-1], high[:, :-1] = np.minimum(low[:, :-1], zero), np.maximum(high[:, :-1], zero)
         return spaces.Box(self._stacked(low)[0], self._stacked(high)[0], dtype=space.dtype)
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Add the stacked observations to `batch`.
+    def work(self, run: Run) -> None:
+        """Add the stacked observations to the batch.
 
         Raises:
             BatchError: If there are observations in it already.
         """
-        if has_column(batch, Columns.OBS):
+        if has_column(run.batch, Columns.OBS):
             raise BatchError(
                 f"{self.name}: found observations in the batch, expected none: frames are gathered from the episodes, and what "
                 "earlier pieces made of the observations would be lost. Place this piece before all others that write "
                 f"{Columns.OBS!r}."
             )
-        add_column(batch, Columns.OBS, EpisodeList.of(episodes), self._frames)
-        return batch
+        add_to_run(run, Columns.OBS, self._frames)
 
     def _frames(self, rows: EpisodeList) -> Ragged:
         shifts = range(1 - self.num_frames, 1)

@@ -10,10 +10,10 @@ from gymnasium import Space, spaces
 
 from episodia.arguments import checked_number
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.common.finite_numbers import check_finite, too_large
 from episodia.connectors.env_to_module.observation_changer import ObservationChanger
 from episodia.connectors.env_to_module.running_statistics import Moments, merged_tables
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.row_spaces import Part, paired
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.errors import BatchError, ConnectorStateError, PipelineError, ShapeError
@@ -118,11 +118,11 @@ class MeanStdFilter(ObservationChanger):
 
     # --- Observations -----------------------------------------------------------------------------------------------
 
-    def __call__(self, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
         """Normalise the observations in the batch, and note those of the present moment, all of them or none."""
         before = self._pending
         try:
-            return super().__call__(**kwargs)
+            super().work(run)
         except BaseException:
             self._pending = before
             raise

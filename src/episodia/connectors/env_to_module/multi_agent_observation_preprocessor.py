@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import MultiAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, PipelineError
 
 
-class MultiAgentObservationPreprocessor(ConnectorV2):
+class MultiAgentObservationPreprocessor(ColumnPiece):
     """Replaces the newest observations of each multi-agent episode by what `preprocess` makes of all of them together.
 
     Everything else is as in `SingleAgentObservationPreprocessor`.
@@ -31,16 +30,16 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
             episode: Where they come from.
         """
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Preprocess the newest observations in `episodes`; `batch` stays as it is.
+    def work(self, run: Run) -> None:
+        """Preprocess the newest observations in the episodes; the batch stays as it is.
 
         Raises:
             BatchError: If observations are in the batch already, or if `preprocess` returns some for an agent that the
                 episode does not have.
             PipelineError: In a learner pipeline, or for single-agent episodes.
         """
-        check_place(self.name, batch, episodes)
-        for episode in episodes:
+        check_place(self.name, run.batch, run.episodes)
+        for episode in run.episodes:
             if not isinstance(episode, MultiAgentEpisode):
                 raise PipelineError(
                     f"{self.name}: found {type(episode).__name__}, expected a MultiAgentEpisode. Derive from "
@@ -55,4 +54,3 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
                 )
             for agent, observation in new.items():
                 write_newest(episode.agent_episodes[agent], observation)
-        return batch

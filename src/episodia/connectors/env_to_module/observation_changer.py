@@ -10,16 +10,17 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, add_column, change_column, has_column
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
+from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.live_agents import LiveRows
 from episodia.types import AgentID
 
 
-class ObservationPiece(ConnectorV2):
+class ObservationPiece(ColumnPiece):
     """A piece that makes another observation space of the one that it is given, agent by agent if there are many.
 
     Args:
@@ -85,17 +86,17 @@ class ObservationChanger(ObservationPiece):
         """Return what keeps rows of one space apart."""
         return None
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Change the observations in `batch`, before or after it is mapped to modules."""
-        episodes = EpisodeList.of(episodes)
-        if has_column(batch, Columns.OBS):
-            is_mapped = Columns.OBS not in batch
-            change_column(
-                batch, Columns.OBS, episodes, lambda column, rows: self._by_part(column, rows, is_mapped=is_mapped)
-            )
-        else:
-            add_column(batch, Columns.OBS, episodes, lambda rows: self._by_part(None, rows, is_mapped=False))
-        return batch
+    def work(self, run: Run) -> None:
+        """Change the observations in the batch, before or after it is mapped to modules."""
+        parts = rows_of_modules(run)
+        there = [part for part in parts if Columns.OBS in part.columns]
+        if not there:
+            add_to_run(run, Columns.OBS, lambda rows: self._by_part(None, rows, is_mapped=False))
+            return
+        is_mapped = Columns.OBS not in run.batch
+        for _, columns, rows in there:
+            column = as_ragged(columns[Columns.OBS], rows)
+            columns[Columns.OBS] = self._by_part(column, rows, is_mapped=is_mapped)
 
     def _by_part(self, column: Ragged | None, rows: EpisodeList, *, is_mapped: bool) -> Ragged:
         """Return the changed rows; without a `column` they are taken from the episodes, those of each part by themselves."""

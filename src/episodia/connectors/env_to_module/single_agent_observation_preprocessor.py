@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.types import Item
 
 
-class SingleAgentObservationPreprocessor(ConnectorV2):
+class SingleAgentObservationPreprocessor(ColumnPiece):
     """Replaces the newest observation of each episode by what `preprocess` makes of it, also of another shape or dtype.
 
     Later pieces and the learner read what was written. It also works on multi-agent episodes, for each agent that has just
@@ -44,18 +43,18 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
             episode: Where it comes from; it knows its `agent_id` and `module_id`.
         """
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Preprocess the newest observations in `episodes`; `batch` stays as it is.
+    def work(self, run: Run) -> None:
+        """Preprocess the newest observations in the episodes; the batch stays as it is.
 
         Raises:
             BatchError: If observations are in the batch already, where the change would not reach them.
             PipelineError: In a learner pipeline.
         """
-        check_place(self.name, batch, episodes)
-        for episode in self.single_agent_episode_iterator(episodes):
+        check_place(self.name, run.batch, run.episodes)
+        for episode in self.single_agent_episode_iterator(run.episodes):
+            run.at_episode = episode
             new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
             write_newest(episode, new)
-        return batch
 
 
 #: RLlib's older name.

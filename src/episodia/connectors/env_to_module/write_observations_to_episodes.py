@@ -7,10 +7,12 @@ from typing import Any, final
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, change_column, has_column
+from episodia.connectors.batches.batch_columns import Batch, has_column, rows_of_modules
+from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.batches.row_items import rows_of
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
+from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, EpisodeError, PipelineError
 from episodia.space_rules import rules_of
@@ -19,7 +21,7 @@ from episodia.types import Item
 
 
 @final
-class WriteObservationsToEpisodes(ConnectorV2):
+class WriteObservationsToEpisodes(ColumnPiece):
     """Writes the observations of the batch into the running episodes, in the place of the newest ones there.
 
     So what earlier pieces of an env-to-module pipeline made of them is what a learner reads. The batch stays as it is.
@@ -34,30 +36,25 @@ class WriteObservationsToEpisodes(ConnectorV2):
     writes = frozenset[str]()
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Write the observations in `batch` into `episodes`.
+    def work(self, run: Run) -> None:
+        """Write the observations of the batch into the episodes.
 
         Raises:
             BatchError: If there are none in the batch.
             PipelineError: In a learner pipeline.
         """
-        check_is_runner(self.name, episodes)
-        if not has_column(batch, Columns.OBS):
+        check_is_runner(self.name, run.episodes)
+        if not has_column(run.batch, Columns.OBS):
             raise BatchError(
                 f"{self.name}: found no column {Columns.OBS!r} in the batch, expected one. Place this piece after the one that "
                 "adds observations."
             )
-        # Columns may take another form on the way; the caller's batch keeps its own.
-        copy = {key: dict(part) if isinstance(part, dict) else part for key, part in batch.items()}
-        listed = EpisodeList.of(episodes)
-        change_column(copy, Columns.OBS, listed if listed.is_current else listed.current(), _written)
-        return batch
-
-
-def _written(column: Ragged, rows: EpisodeList) -> Ragged:
-    for episode, observation in zip(rows.agent_episodes, rows_of(column.values), strict=True):
-        write_newest(episode, observation)
-    return column
+        run.episodes = EpisodeList.now(run.episodes)
+        for _, columns, rows in rows_of_modules(run):
+            if Columns.OBS in columns:
+                column = as_ragged(columns[Columns.OBS], rows)
+                for episode, observation in zip(rows.agent_episodes, rows_of(column.values), strict=True):
+                    write_newest(episode, observation)
 
 
 def write_newest(episode: SingleAgentEpisode, observation: Item) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from operator import methodcaller
 from typing import Any, final
 
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, add_column, has_column, place_for, shape_empty
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.batches.batch_columns import (
+    rows_of_modules,
+)
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
+from episodia.spaces import empty_batch
 
 _STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS})
+_IN_ORDER = sorted(_STEPS)
 
 
 @final
-class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
+class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds actions, rewards, both flags, and all extra model outputs but states; columns that are there already stay."""
 
     reads = frozenset[str]()
@@ -46,19 +48,18 @@ class AddColumnsFromEpisodesToTrainBatch(ConnectorV2):
         """Columns that it leaves alone if an earlier piece has written them."""
         return self.writes
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        episodes = EpisodeList.of(episodes)
+    def work(self, run: Run) -> None:
+        """Add the columns that are not there."""
         skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
-        for column in sorted(_STEPS):
-            if column not in skipped and not has_column(batch, column):
-                add_column(batch, column, episodes, methodcaller("flat", column))
-                if column == Columns.ACTIONS and not len(episodes) and self.input_action_space is not None:
-                    shape_empty(batch, column, episodes, self.input_action_space)
-        for module_id, rows in episodes.groups().items():
-            for column in rows.extra_columns():
-                if column not in skipped:
-                    # Other modules may have other ones.
-                    holder, key = place_for(batch, column, module_id, episodes)
-                    if key not in holder:
-                        holder[key] = rows.flat(column)
-        return batch
+        parts = rows_of_modules(run)
+        for name in _IN_ORDER:
+            if name not in skipped and not any(name in columns for _, columns, _ in parts):
+                for _, columns, rows in parts:
+                    columns[name] = rows.flat(name)
+                    if name == Columns.ACTIONS and not len(rows) and self.input_action_space is not None:
+                        columns[name] = columns[name].with_values(empty_batch(self.input_action_space))
+        for _, columns, rows in parts:
+            for name in rows.extra_columns():
+                # Other modules may have other ones.
+                if name not in skipped and name not in columns:
+                    columns[name] = rows.flat(name)

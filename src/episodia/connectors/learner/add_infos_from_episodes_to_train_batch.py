@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, add_column
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.batch_columns import add_to_run
 from episodia.connectors.kinds import Kind
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 
 
 @final
-class AddInfosFromEpisodesToTrainBatch(ConnectorV2):
+class AddInfosFromEpisodesToTrainBatch(ColumnPiece):
     """Adds the info dict that came with each step's observation, as objects."""
 
     reads = frozenset[str]()
@@ -21,6 +20,6 @@ class AddInfosFromEpisodesToTrainBatch(ConnectorV2):
     lookback = 0
     kind = Kind.CAUSAL
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        add_column(batch, Columns.INFOS, EpisodeList.of(episodes), lambda rows: rows.flat(Columns.INFOS))
-        return batch
+    def work(self, run: Run) -> None:
+        """Add the infos."""
+        add_to_run(run, Columns.INFOS, lambda rows: rows.flat(Columns.INFOS))

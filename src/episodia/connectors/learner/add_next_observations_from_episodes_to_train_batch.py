@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, change_column, module_batches
+from episodia.connectors.batches.batch_columns import rows_of_modules
+from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.episodes import Ragged
 from episodia.errors import BatchError, PipelineError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @final
-class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
+class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
 
     reads = frozenset({Columns.OBS})
@@ -31,16 +33,10 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        if Columns.OBS in batch:
-            track = batch[Columns.OBS]
-            # Where there are several modules, a column is a dict, which is changed in place.
-            batch[Columns.NEXT_OBS] = dict(track) if isinstance(track, dict) else track
-            change_column(batch, Columns.NEXT_OBS, EpisodeList.of(episodes), lambda column, _: next_rows(column))
-            return batch
-        for _, columns, _ in module_batches(batch, EpisodeList.of(episodes)):
-            columns[Columns.NEXT_OBS] = next_rows(columns[Columns.OBS])
-        return batch
+    def work(self, run: Run) -> None:
+        """Add the observations of the next steps."""
+        for _, columns, rows in rows_of_modules(run):
+            columns[Columns.NEXT_OBS] = next_rows(as_ragged(columns[Columns.OBS], rows))
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:

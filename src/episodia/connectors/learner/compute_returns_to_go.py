@@ -9,17 +9,16 @@ from gymnasium import Space
 from episodia import returns
 from episodia.arguments import checked_number
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.target_columns import flat_column, made_column
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
 
 @final
-class ComputeReturnsToGo(ConnectorV2):
+class ComputeReturnsToGo(ColumnPiece):
     """Adds for each step the discounted sum of the rewards from it to the end of the chunk."""
 
     reads = frozenset({Columns.REWARDS})
@@ -39,11 +38,11 @@ class ComputeReturnsToGo(ConnectorV2):
         super().__init__(input_observation_space, input_action_space, name=name)
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+    def work(self, run: Run) -> None:
+        """Add the sums of every module."""
+        for _, columns, rows in mapped_rows(run):
             rewards = flat_column(columns, Columns.REWARDS, rows)
             sums = returns.returns_to_go(rewards.values, rewards.offsets, self.gamma)
             columns[Columns.RETURNS_TO_GO] = made_column(
                 self.name, Columns.RETURNS_TO_GO, sums, {Columns.REWARDS: rewards}, rows
             )
-        return batch

@@ -11,22 +11,22 @@ from gymnasium import Space
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.batches.module_lookup import check_some_known, module_of
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column
 from episodia.connectors.learner.value_estimates import check_values, values_and_bootstraps
+from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
 
 
 @final
-class GeneralAdvantageEstimation(ConnectorV2):
+class GeneralAdvantageEstimation(ColumnPiece):
     """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
 
     The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
@@ -85,11 +85,12 @@ class GeneralAdvantageEstimation(ConnectorV2):
         """Refuse a module that computes no values, see `check_values`."""
         check_values(self.name, rl_module)
 
-    def __call__(self, *, rl_module: Modules, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
+        """Add both columns for every module that computes values."""
+        rl_module = run.rl_module
         self.check_module(rl_module)
-        episodes = EpisodeList.of(episodes)
-        check_some_known(rl_module, episodes)
-        for module_id, columns, rows in list(module_batches(batch, episodes)):
+        check_some_known(rl_module, EpisodeList.of(run.episodes))
+        for module_id, columns, rows in mapped_rows(run):
             module = module_of(rl_module, module_id)
             if not hasattr(module, "compute_values"):
                 continue  # it does not learn
@@ -112,4 +113,3 @@ class GeneralAdvantageEstimation(ConnectorV2):
             }
             columns[Columns.ADVANTAGES] = made_column(self.name, Columns.ADVANTAGES, advantages, sources, rows)
             columns[Columns.VALUE_TARGETS] = made_column(self.name, Columns.VALUE_TARGETS, targets, sources, rows)
-        return batch

@@ -10,19 +10,18 @@ from gymnasium import Space
 from episodia import returns
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
 from episodia.connectors.learner.target_columns import ends, flat_column, made_column, track_of
+from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
 
 @final
-class NStepReturns(ConnectorV2):
+class NStepReturns(ColumnPiece):
     """Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts.
 
     Near the end of a chunk there are fewer than `n` steps left; then it is as many as there are. `discounts` is gamma to the
@@ -52,8 +51,9 @@ class NStepReturns(ConnectorV2):
         """Refuse a place where observations have lost the one after the last step."""
         check_tracks(self, pipeline)
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+    def work(self, run: Run) -> None:
+        """Look ahead in the columns of every module."""
+        for _, columns, rows in mapped_rows(run):
             track = track_of(columns, type(self).__name__)
             rewards = flat_column(columns, Columns.REWARDS, rows)
             flags = {name: ends(flat_column(columns, name, rows)) for name in (Columns.TERMINATEDS, Columns.TRUNCATEDS)}
@@ -68,4 +68,3 @@ class NStepReturns(ConnectorV2):
             reaches_end = found.next_rows == np.repeat(track.offsets[1:] - 1, track.lengths)
             for name, flag in flags.items():
                 columns[name] = rewards.with_values(reaches_end & np.repeat(flag, track.lengths))
-        return batch

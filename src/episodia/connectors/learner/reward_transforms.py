@@ -10,20 +10,18 @@ from gymnasium import Space
 
 from episodia.arguments import checked_number
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, change_column
-from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.batches.batch_columns import change_in_run
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
 
-def _change_rewards(batch: Batch, episodes: Any, change: Callable[[np.ndarray], np.ndarray]) -> Batch:
-    change_column(batch, Columns.REWARDS, EpisodeList.of(episodes), lambda column, _: column.map(change))
-    return batch
+def _change_rewards(run: Run, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    change_in_run(run, Columns.REWARDS, lambda column, _: column.map(change))
 
 
 @final
-class ClipRewards(ConnectorV2):
+class ClipRewards(ColumnPiece):
     """Moves rewards outside of `[low, high]` to the nearest bound.
 
     Args:
@@ -63,25 +61,25 @@ class ClipRewards(ConnectorV2):
         self.low = low
         self.high = high
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
         """Clip the rewards in `batch`."""
-        return _change_rewards(batch, episodes, lambda rewards: np.clip(rewards, self.low, self.high))
+        _change_rewards(run, lambda rewards: np.clip(rewards, self.low, self.high))
 
 
 @final
-class SignRewards(ConnectorV2):
+class SignRewards(ColumnPiece):
     """Keeps of each reward only its sign: -1, 0 or 1, as is usual for Atari games."""
 
     reads = writes = frozenset({Columns.REWARDS})
     lookback = 0
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
         """Replace the rewards in `batch` by their signs."""
-        return _change_rewards(batch, episodes, np.sign)
+        _change_rewards(run, np.sign)
 
 
 @final
-class ScaleRewards(ConnectorV2):
+class ScaleRewards(ColumnPiece):
     """Multiplies rewards by a factor.
 
     Args:
@@ -112,6 +110,6 @@ class ScaleRewards(ConnectorV2):
             )
         self.factor = factor
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
         """Scale the rewards in `batch`."""
-        return _change_rewards(batch, episodes, lambda rewards: rewards * self.factor)
+        _change_rewards(run, lambda rewards: rewards * self.factor)

@@ -8,19 +8,17 @@ from gymnasium import Space
 
 from episodia import returns
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.batches.collected_items import as_ragged
 from episodia.connectors.batches.module_lookup import learns
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.target_columns import flat_column, made_column
-from episodia.episodes import EpisodeList
-from episodia.episodes.lists.episode_list import Episodes
-from episodia.modules.protocol import Modules
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 
 
 @final
-class Standardize(ConnectorV2):
+class Standardize(ColumnPiece):
     """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss.
 
     Modules of a container that do not learn, such as rules, need not have the column.
@@ -51,9 +49,10 @@ class Standardize(ConnectorV2):
         """The column that is standardised."""
         return frozenset({self.column})
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, rl_module: Modules = None, **kwargs: Any) -> Batch:
-        for module_id, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
-            if self.column not in columns and not learns(rl_module, module_id):
+    def work(self, run: Run) -> None:
+        """Standardise the column of every module that learns."""
+        for module_id, columns, rows in mapped_rows(run):
+            if self.column not in columns and not learns(run.rl_module, module_id):
                 continue
             column = flat_column(columns, self.column, rows)
             mask = columns.get(Columns.LOSS_MASK)
@@ -62,4 +61,3 @@ class Standardize(ConnectorV2):
             columns[self.column] = made_column(
                 self.name, f"standardized {self.column}", standardized, {self.column: column}, rows
             )
-        return batch

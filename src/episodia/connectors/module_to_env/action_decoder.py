@@ -8,22 +8,20 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.episodes_of_rows import episodes_of_rows
-from episodia.connectors.batches.module_outputs import check_arrays, module_outputs, needed_column
+from episodia.connectors.batches.module_outputs import check_arrays, needed_column, outputs_of_modules
 from episodia.connectors.batches.row_items import rows_of
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import PipelineError
-from episodia.modules.protocol import Modules
 from episodia.stacking import object_array, stack
 from episodia.types import Item
 
 _STACKED = (int, float, list, tuple, dict)
 
 
-class ActionDecoder(ConnectorV2):
+class ActionDecoder(ColumnPiece):
     """Writes `actions_for_env`: what `decode` makes of each action of the module.
 
     `actions` stays as it is: that is what episodes record, and what learners learn from. So a module can choose one of five
@@ -77,26 +75,17 @@ class ActionDecoder(ConnectorV2):
             episode: Of whom; it ends with the observation that the action answers, and knows its `agent_id`.
         """
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return the batch with `actions_for_env`."""
-        for outputs in module_outputs(batch, rl_module):
+    def work(self, run: Run) -> None:
+        """Add `actions_for_env` for every module."""
+        for outputs in outputs_of_modules(run):
             actions = needed_column(outputs, Columns.ACTIONS, "the module or `GetActions`")
             check_arrays(outputs, Columns.ACTIONS, actions)
-            owners = episodes_of_rows(outputs.module_id, episodes, shared_data)
+            owners = episodes_of_rows(outputs.module_id, run.episodes, run.shared_data)
             decoded = [
                 self.decode(action=action, episode=owner)
                 for action, owner in zip(rows_of(actions), owners, strict=True)
             ]
             outputs.columns[Columns.ACTIONS_FOR_ENV] = _batched(decoded)
-        return batch
 
 
 def _batched(items: list[Any]) -> Any:

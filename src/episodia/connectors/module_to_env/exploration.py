@@ -12,27 +12,25 @@ from gymnasium.spaces import Box
 
 from episodia.arguments import checked_seed
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.module_outputs import (
     ModuleOutputs,
     check_arrays,
-    module_outputs,
     needed_column,
+    outputs_of_modules,
     place_of,
 )
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, RowsOfSpace
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.errors import BatchError, ConnectorStateError, PipelineError
-from episodia.modules.protocol import Modules
 from episodia.modules.random_actions import Range, checked_range, range_of
 from episodia.schedules import Schedule
 from episodia.trees import leaves
 from episodia.types import Item
 
 
-class Exploration(ConnectorV2, ABC):
+class Exploration(ColumnPiece, ABC):
     """Changes actions at random while exploring, by an amount that a schedule sets.
 
     **Which column is changed.** Where there is an `action_logp`, `actions` stays as it is, since the log-probability refers
@@ -89,33 +87,23 @@ class Exploration(ConnectorV2, ABC):
         """The number of rows that were changed so far, by this piece and those that it was merged with."""
         return self._merged_steps + self._own_steps
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        explore: bool | None = None,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return the batch with changed actions, if `explore` is true."""
-        if not explore:
-            return batch
+    def work(self, run: Run) -> None:
+        """Change the actions of all modules, or, if one of them fails, of none."""
+        if not run.explore:
+            return
         amount, rows = self.schedule.at(self.steps), 0
         changed = []
-        for outputs in module_outputs(batch, rl_module):
+        for outputs in outputs_of_modules(run):
             source, target = _columns(outputs)
             actions = needed_column(outputs, source, "the module or `GetActions`")
             check_arrays(outputs, source, actions)
-            parts = self._spaces.of(outputs, self.input_action_space, shared_data)
-            masks = self._masks(outputs, episodes, shared_data)
+            parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
+            masks = self._masks(outputs, run.episodes, run.shared_data)
             changed.append((outputs.columns, target, self._explored(parts, actions, masks, amount)))
             rows += len(next(leaves(actions))[1])
         for columns, target, actions in changed:
             columns[target] = actions
         self._own_steps += rows
-        return batch
 
     # A method, as a lambda would not pickle.
     def _range_of(self, box: Box) -> tuple[np.ndarray, np.ndarray]:

@@ -12,21 +12,25 @@ from torch import Tensor
 
 from episodia.arguments import checked_seed
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, needed_column
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.module_outputs import ModuleOutputs, needed_column, outputs_of_modules
 from episodia.connectors.kinds import Kind
+from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.connectors.spaces.action_masks import action_masks
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import ConnectorStateError, PipelineError
 from episodia.modules import DistributionSpec
-from episodia.modules.protocol import Modules
 from episodia.trees import map_batch
 from episodia.types import State
 
+# With one of these, actions are not just drawn: they are there, or some of them are not allowed.
+_NOT_PLAIN = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
+
 
 @final
-class GetActions(ConnectorV2):
+class GetActions(ColumnPiece):
     """Adds `actions` and `action_logp`: drawn while exploring, otherwise the most probable ones.
 
     A module that puts out `actions` itself is left alone. Inputs may have a time axis, `[B, T, n]`; the actions then have it,
@@ -70,39 +74,39 @@ class GetActions(ConnectorV2):
         """Whether the piece has a random generator of its own."""
         return self._generator is not None
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        explore: bool | None = None,
-        shared_data: dict[Any, Any] | None = None,
-        generator: torch.Generator | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return the batch with actions for every module."""
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; in a shorter form for runners, if arrays are made of all tensors right after it."""
+        is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, TensorToNumpy)
+        return self._work_for_arrays if is_followed else self.work
+
+    def _work_for_arrays(self, run: Run) -> None:
+        """Draw arrays instead of tensors, where that can be done and takes less time."""
+        columns, module = run.batch, run.rl_module
+        is_plain = run.explore and self._generator is None and columns.keys().isdisjoint(_NOT_PLAIN)
+        key = self.action_mask_key
+        if is_plain and (key is None or not run.episodes.has_in_observations(key)):
+            made_by = module.get_exploration_action_dist_cls()
+            if Columns.ACTION_DIST_INPUTS in columns and isinstance(made_by, DistributionSpec):
+                actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
+                columns[Columns.ACTIONS] = actions
+                columns.setdefault(Columns.ACTION_LOGP, logp)
+                return
+        self.work(run)
+
+    def work(self, run: Run) -> None:
+        """Add actions for every module."""
         if torch.is_grad_enabled():
             # Runners have switched gradients off for the whole sample.
             with torch.no_grad():
-                self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
+                self._act_all(run)
         else:
-            self._act_all(rl_module, batch, episodes, bool(explore), shared_data, generator)
-        return batch
+            self._act_all(run)
 
-    def _act_all(
-        self,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Any,
-        explore: bool,
-        shared_data: dict[Any, Any] | None,
-        generator: torch.Generator | None,
-    ) -> None:
-        for outputs in module_outputs(batch, rl_module):
+    def _act_all(self, run: Run) -> None:
+        for outputs in outputs_of_modules(run):
             if Columns.ACTIONS not in outputs.columns:
-                masks = action_masks(outputs, episodes, shared_data, self.action_mask_key)
-                self._act(outputs, masks, explore, generator)
+                masks = action_masks(outputs, run.episodes, run.shared_data, self.action_mask_key)
+                self._act(outputs, masks, bool(run.explore), run.others.get("generator"))
 
     def _act(self, outputs: ModuleOutputs, masks: Any, explore: bool, given: torch.Generator | None) -> None:
         columns = outputs.columns

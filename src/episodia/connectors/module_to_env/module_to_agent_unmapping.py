@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.episodes_of_rows import needed_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
 from episodia.connectors.batches.row_items import rows_of
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import BatchError
-from episodia.modules.protocol import Modules
 
 # Where the batch is found as it was before, in the data that both pipelines of a runner share.
 MAPPED_BATCH = "_mapped_batch"
 
 
 @final
-class ModuleToAgentUnmapping(ConnectorV2):
+class ModuleToAgentUnmapping(ColumnPiece):
     """Turns `{module_id: {column: [B, ...]}}` into `{column: [{agent_id: item}, ...]}`, one dict for each episode.
 
     That is what multi-agent environments take and multi-agent episodes record. It undoes `AgentToModuleMapping`, which noted
@@ -40,35 +39,28 @@ class ModuleToAgentUnmapping(ConnectorV2):
     kind = Kind.CAUSAL
     is_stateful = False
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return a new batch with a list for each column."""
+    def work(self, run: Run) -> None:
+        """Make a list of each column."""
         unmapped: Batch = {}
-        if shared_data is not None:
-            shared_data[MAPPED_BATCH] = batch
-        for outputs in module_outputs(batch, rl_module):
+        if run.shared_data is not None:
+            run.shared_data[MAPPED_BATCH] = run.batch
+        count = len(run.episodes)
+        for outputs in outputs_of_modules(run):
             if outputs.module_id is None:
                 raise BatchError(
-                    f"found the columns {list(batch)} of one module, expected a batch that is sorted by modules, "
+                    f"found the columns {list(run.batch)} of one module, expected a batch that is sorted by modules, "
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
-            rows = needed_rows(shared_data, outputs.module_id)
+            rows = needed_rows(run.shared_data, outputs.module_id)
             last = max((position for position, _ in rows), default=-1)
             for column, data in outputs.columns.items():
                 items = rows_of(data)
-                if len(items) != len(rows) or last >= len(episodes):
-                    raise _other_rows(outputs, column, len(rows), last, len(episodes))
-                dicts = unmapped.setdefault(column, [{} for _ in episodes])
+                if len(items) != len(rows) or last >= count:
+                    raise _other_rows(outputs, column, len(rows), last, count)
+                dicts = unmapped.setdefault(column, [{} for _ in range(count)])
                 for (position, agent), item in zip(rows, items, strict=True):
                     dicts[position][agent] = item
-        return unmapped
+        run.replace(unmapped)
 
 
 def _other_rows(outputs: ModuleOutputs, column: str, num_rows: int, last: int, num_episodes: int) -> BatchError:

@@ -8,14 +8,15 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.batches.module_outputs import gathered, module_outputs, needed_column
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.batches.module_outputs import gathered, needed_column, outputs_of_modules
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, change_actions
-from episodia.episodes.lists.episode_list import Episodes
-from episodia.modules.protocol import Modules
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.modules.random_actions import float_bounds, within
+from episodia.spaces import ARRAY_SPACES
 
 
 @final
@@ -65,7 +66,7 @@ def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 @final
-class NormalizeAndClipActions(ConnectorV2):
+class NormalizeAndClipActions(ColumnPiece):
     """Writes `actions_for_env`: what the module put out, brought into the bounds of the action space.
 
     `actions` stays as it is: that is what its log-probability refers to, and what episodes record. If a piece before has
@@ -116,25 +117,34 @@ class NormalizeAndClipActions(ConnectorV2):
         """The same: it is made of `actions` if no piece before has written it."""
         return self.writes
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes = (),
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return the batch with `actions_for_env`."""
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; in a shorter form for runners whose actions have no bounds."""
+        space = self.input_action_space
+        if layout.episodes is not LiveEpisodes or isinstance(space, spaces.Box) or not isinstance(space, ARRAY_SPACES):
+            return self.work
+        shape = space.shape
+
+        def work_without_bounds(run: Run) -> None:
+            columns = run.batch
+            actions = columns.get(Columns.ACTIONS)
+            # The rest of `work` is for batches that are made by other pieces than the default ones.
+            if type(actions) is not np.ndarray or actions.shape[1:] != shape or Columns.ACTIONS_FOR_ENV in columns:
+                self.work(run)
+            elif self.normalize_actions or self.clip_actions:
+                columns[Columns.ACTIONS_FOR_ENV] = actions
+
+        return work_without_bounds
+
+    def work(self, run: Run) -> None:
+        """Add `actions_for_env` for every module."""
         if not (self.normalize_actions or self.clip_actions):
-            return batch
-        for outputs in module_outputs(batch, rl_module):
+            return
+        for outputs in outputs_of_modules(run):
             column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS
             needed_column(outputs, column, "the module or `GetActions`")
-            actions = gathered(outputs, column, episodes)
-            parts = self._spaces.of(outputs, self.input_action_space, shared_data)
+            actions = gathered(outputs, column, run.episodes)
+            parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
             outputs.columns[Columns.ACTIONS_FOR_ENV] = change_actions(parts, self._in_bounds, actions)
-        return batch
 
     def _in_bounds(self, space: Space[Any], actions: np.ndarray, _: Any) -> np.ndarray:
         if not isinstance(space, spaces.Box):

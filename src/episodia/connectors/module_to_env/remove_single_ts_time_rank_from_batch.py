@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Any, final
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.module_lookup import is_stateful
-from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import BatchError
-from episodia.modules.protocol import Modules
 from episodia.trees import leaves, map_batch
 
 
 @final
-class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
+class RemoveSingleTsTimeRankFromBatch(ColumnPiece):
     """Takes away the time axis that observations of one step were given for stateful modules: `[B, 1, ...]` to `[B, ...]`.
 
     Nothing is done unless `shared_data` says that an axis was added; a stateful module without such a note is refused. States
@@ -38,27 +37,24 @@ class RemoveSingleTsTimeRankFromBatch(ConnectorV2):
     kind = Kind.CAUSAL
     is_stateful = False
 
-    def __call__(
-        self, *, rl_module: Modules, batch: Batch, shared_data: dict[Any, Any] | None = None, **kwargs: Any
-    ) -> Batch:
-        """Return the batch without the time axis.
+    def work(self, run: Run) -> None:
+        """Take the time axis away.
 
         Raises:
             BatchError: If nobody has noted whether a stateful module was given a time axis, or if a column has none.
         """
-        was_added = (shared_data or {}).get(ADDED_TIME_AXIS)
-        if was_added is None and rl_module is not None:
-            _check_no_states(batch, rl_module)
+        was_added = (run.shared_data or {}).get(ADDED_TIME_AXIS)
+        if was_added is None and run.rl_module is not None:
+            _check_no_states(run)
         if not was_added:
-            return batch
-        for outputs in list(module_outputs(batch, rl_module)):
+            return
+        for outputs in outputs_of_modules(run):
             if outputs.module_id is None or outputs.module is None or outputs.module.is_stateful():
                 outputs.columns.update(_without_time(outputs))
-        return batch
 
 
-def _check_no_states(batch: Batch, rl_module: Modules) -> None:
-    for outputs in module_outputs(batch, rl_module):
+def _check_no_states(run: Run) -> None:
+    for outputs in outputs_of_modules(run):
         if is_stateful(outputs.module):
             module = type(outputs.module).__name__ if outputs.module_id is None else repr(outputs.module_id)
             raise BatchError(

@@ -8,10 +8,9 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.arguments import checked_whole
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, SingleAgentEpisode
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.multi_agent.delayed_rewards import due_steps, open_steps
 from episodia.errors import PipelineError
 
@@ -19,7 +18,7 @@ from episodia.errors import PipelineError
 SETTLED_ENDS = "_settled_ends"
 
 
-class RewardShaper(ConnectorV2):
+class RewardShaper(ColumnPiece):
     """Writes the reward of each step into the running episode: what `reward` returns, `delay` ticks after the step.
 
     What a decision is worth may show only later, as with an order that is delivered days after. A runner does not hand out
@@ -75,26 +74,23 @@ class RewardShaper(ConnectorV2):
                 `get_observations(-1)`. It is `delay + 1`, or less at the end of an episode.
         """
 
-    def __call__(
-        self, *, batch: Batch, episodes: Episodes, shared_data: dict[Any, Any] | None = None, **kwargs: Any
-    ) -> Batch:
-        """Set the rewards that are due now; `batch` stays as it is.
+    def work(self, run: Run) -> None:
+        """Set the rewards that are due now; the batch stays as it is.
 
         Raises:
             PipelineError: In a learner pipeline.
         """
-        if isinstance(episodes, EpisodeList) and not episodes.is_current:
+        if isinstance(run.episodes, EpisodeList) and not run.episodes.is_current:
             raise PipelineError(
                 f"{self.name}: found all steps of the episodes, as in a learner pipeline, expected the present moment. Place "
                 "this piece in the env-to-module pipeline; the learner reads what it wrote."
             )
-        settled = (shared_data or {}).get(SETTLED_ENDS, ())
-        for episode in episodes:
+        settled = (run.shared_data or {}).get(SETTLED_ENDS, ())
+        for episode in run.episodes:
             if episode.id_ in settled:
                 continue
             for single, age in due_steps(episode, self.delay):
                 self._set(single, age)
-        return batch
 
     def settle(self, episode: Any) -> None:
         """Set all rewards of `episode` that are still open, because nobody will play on in it."""

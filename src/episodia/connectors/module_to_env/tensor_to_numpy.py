@@ -4,32 +4,46 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import torch
+import numpy as np
+from torch import Tensor, bfloat16
 
-from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.connector_v2 import ConnectorV2
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.trees import map_batch
 from episodia.types import Item
 
 
 @final
-class TensorToNumpy(ConnectorV2):
+class TensorToNumpy(ColumnPiece):
     """Turns all tensors in the batch into NumPy arrays."""
 
     reads = writes = frozenset[str]()
     lookback = 0
 
-    def __call__(self, *, batch: Batch, **kwargs: Any) -> Batch:
-        return {key: map_batch(as_array, column) for key, column in batch.items()}
+    def work(self, run: Run) -> None:
+        """Turn all columns of all modules into arrays."""
+        batch = run.batch
+        for name, column in batch.items():
+            if type(column) is Tensor and column.is_cpu and not column.requires_grad:
+                batch[name] = column.numpy() if column.dtype is not bfloat16 else as_array(column)
+            elif type(column) is not np.ndarray:
+                batch[name] = map_batch(as_array, column)
+                run.module_outputs = None
 
 
 def as_array(leaf: Item) -> Any:
     """Return a tensor as a NumPy array; anything else as it is."""
-    if not isinstance(leaf, torch.Tensor):
+    if not isinstance(leaf, Tensor):
         return leaf
     try:
-        # `force` is slower, and needed only for tensors with gradients or on other devices.
-        return leaf.numpy(force=leaf.requires_grad or not leaf.is_cpu)
+        return leaf.numpy()
+    except (RuntimeError, TypeError):  # with a gradient, or on another device; to ask first takes longer than the rest
+        return _copied_array(leaf)
+
+
+def _copied_array(tensor: Tensor) -> Any:
+    try:
+        return tensor.numpy(force=True)
     except TypeError:
         # NumPy has no bfloat16. Each of its numbers is one of float32.
-        return leaf.float().numpy(force=True)
+        return tensor.float().numpy(force=True)

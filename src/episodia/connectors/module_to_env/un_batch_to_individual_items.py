@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.episodes_of_rows import episodes_of_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs, module_outputs, place_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
 from episodia.connectors.batches.row_items import rows_of
-from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
-from episodia.connectors.pipelines.current_run import owner_of
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run, owner_of
 from episodia.errors import BatchError
-from episodia.modules.protocol import Modules
 
 
 @final
-class UnBatchToIndividualItems(ConnectorV2):
+class UnBatchToIndividualItems(ColumnPiece):
     """Turns columns `[B, ...]` into items by episode, as RLlib's plugins expect them after the piece of this name.
 
     The default pipelines have no such piece: all of theirs work on whole arrays. For a plugin that wants items, put this one
@@ -38,23 +35,16 @@ class UnBatchToIndividualItems(ConnectorV2):
     kind = Kind.CAUSAL
     is_stateful = False
 
-    def __call__(
-        self,
-        *,
-        rl_module: Modules,
-        batch: Batch,
-        episodes: Episodes,
-        shared_data: dict[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> Batch:
-        """Return a batch with items by episode in each column."""
+    def work(self, run: Run) -> None:
+        """File the items of each column by episode."""
         filed = {}
-        for outputs in module_outputs(batch, rl_module):
-            keys = [owner_of(episode).key for episode in episodes_of_rows(outputs.module_id, episodes, shared_data)]
+        for outputs in outputs_of_modules(run):
+            owners = episodes_of_rows(outputs.module_id, run.episodes, run.shared_data)
+            keys = [owner_of(episode).key for episode in owners]
             filed[outputs.module_id] = {
                 column: _filed(outputs, column, data, keys) for column, data in outputs.columns.items()
             }
-        return filed.get(None, filed)
+        run.replace(filed.get(None, filed))
 
 
 def _filed(outputs: ModuleOutputs, column: str, data: Any, keys: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], Any]:

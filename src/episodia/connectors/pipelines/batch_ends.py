@@ -10,6 +10,8 @@ from episodia.errors import BatchError
 from episodia.trees import describe
 from episodia.types import AnyBatch
 
+_NOT_PLAIN = (Ragged, dict)
+
 
 def copied(batch: AnyBatch | None) -> dict[str, Any]:
     """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules.
@@ -21,11 +23,19 @@ def copied(batch: AnyBatch | None) -> dict[str, Any]:
         return {}
     if not isinstance(batch, Mapping):
         raise BatchError(f"found {describe(batch)} as a batch, expected a dict of columns, or None. Pass one of these.")
-    return {key: dict(column) if type(column) is dict else column for key, column in batch.items()}
+    for column in batch.values():
+        if type(column) is dict:
+            return {key: dict(part) if type(part) is dict else part for key, part in batch.items()}
+    return dict(batch)
 
 
 def unwrapped(batch: dict[str, Any]) -> dict[str, Any]:
     """Return a batch in which whole stretches are plain arrays or tensors of their steps, also inside of modules."""
+    for column in batch.values():
+        if type(column) in _NOT_PLAIN:
+            break
+    else:
+        return batch
     return {
         key: {name: _plain(part) for name, part in column.items()} if type(column) is dict else _plain(column)
         for key, column in batch.items()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 from weakref import ref
 
@@ -48,8 +49,8 @@ class ConnectorPipelineV2(ConnectorV2):
 
     given_columns: ClassVar[frozenset[str] | None] = None
     _pieces: tuple[ConnectorV2, ...] = ()
-    # For the module and the layout of the last run; None before the first one, and after each change.
-    _plan: Plan | None = None
+    # By the class of the list of episodes, each for the module of its last run; empty after each change.
+    _plans: Mapping[type[Any], Plan] = MappingProxyType({})
     _trace: Trace | None = None
 
     def __init__(
@@ -102,14 +103,20 @@ class ConnectorPipelineV2(ConnectorV2):
             self.plan_for(run)(run)
             return run.batch
         run = Run(copied(batch), self.prepared(episodes), rl_module, explore, shared_data, metrics, kwargs)
-        plan = self._plan
-        if plan is None or plan.layout.rl_module is not rl_module:
-            self.check_module(rl_module)
+        return self.run(run)
+
+    def run(self, run: Run) -> dict[str, Any]:
+        """Return what the pieces make of the batch of `run`, whose episodes are those that `prepared` returns.
+
+        It is what a call does, for those who call at each step.
+        """
+        plan = self._plans.get(type(run.episodes))
+        if plan is None or plan.rl_module is not run.rl_module:
+            if all(other.rl_module is not run.rl_module for other in self._plans.values()):
+                self.check_module(run.rl_module)
             plan = self.plan_for(run)
             if self._trace is None:
                 return self._traced(plan, run)
-        else:
-            plan = self.plan_for(run)
         plan(run)
         return unwrapped(run.batch)
 
@@ -123,10 +130,11 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def plan_for(self, run: Run) -> Plan:
         """Return the compiled pipeline for the module and the layout of `run`; it is kept until the pipeline is edited."""
-        is_current = run.episodes is not None and run.episodes.is_current
-        plan = self._plan
-        if plan is None or plan.layout.rl_module is not run.rl_module or plan.layout.is_current is not is_current:
-            plan = self._plan = Plan(self, Layout(run.rl_module, is_current))
+        kind = type(run.episodes)
+        plan = self._plans.get(kind)
+        if plan is None or plan.rl_module is not run.rl_module:
+            plan = Plan(self, Layout(run.rl_module, kind))
+            self._plans = {**self._plans, kind: plan}
         return plan
 
     def compile(self, layout: Layout) -> Plan:
@@ -227,7 +235,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def forget_plan(self) -> None:
         """Compile again before the next run: a piece, a space or a module has changed."""
-        self._plan = self._trace = None
+        self._plans, self._trace = {}, None
         for pipeline in self._pipelines():
             pipeline.forget_plan()
 
@@ -355,7 +363,7 @@ class ConnectorPipelineV2(ConnectorV2):
     # --- Copies and display -----------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        seen = {"_plan", "_trace"}
+        seen = {"_plans", "_trace"}
         return {key: value for key, value in super().__getstate__().items() if key not in seen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

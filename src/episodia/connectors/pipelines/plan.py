@@ -6,13 +6,13 @@ the plan does is what calling the pieces one after another does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from episodia.connectors.pipelines.current_run import RUNNING, Run
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
-from episodia.modules.protocol import Modules
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
@@ -28,11 +28,14 @@ class Layout:
 
     Attributes:
         rl_module: The module, or modules by their ids.
-        is_current: Whether the rows are the present moment of running episodes; otherwise all steps of them.
+        episodes: The class of the list of episodes. Of `LiveEpisodes` it is known that they have one row each, that there are
+            some, and that all belong to one module.
+        next_piece: The piece that comes next in the pipeline, if that has a column form; None otherwise.
     """
 
-    rl_module: Modules
-    is_current: bool
+    rl_module: Any
+    episodes: type[Any]
+    next_piece: ConnectorV2 | None = None
 
 
 class Watching(Protocol):
@@ -50,17 +53,17 @@ class Plan:
     """The steps of a pipeline, in the order in which they run. A nested pipeline is a step, too: its own plan.
 
     Attributes:
-        layout: What the plan was made for.
+        rl_module: The module that the plan was made for.
     """
 
-    __slots__ = ("_calls_pieces", "_pieces", "_pipeline", "_steps", "layout")
+    __slots__ = ("_calls_pieces", "_pieces", "_pipeline", "_steps", "rl_module")
 
     def __init__(self, pipeline: ConnectorPipelineV2, layout: Layout) -> None:
         """Compile `pipeline` for `layout`."""
-        self.layout = layout
+        self.rl_module = layout.rl_module
         self._pipeline = pipeline
         self._pieces = pipeline.connectors
-        compiled = [column_form(piece, layout) for piece in self._pieces]
+        compiled = _compiled(self._pieces, layout)
         self._steps = [step or _calling(piece) for piece, step in zip(self._pieces, compiled, strict=True)]
         # The static helpers of pieces that are called look for the run around them.
         self._calls_pieces = None in compiled
@@ -71,31 +74,33 @@ class Plan:
         Raises:
             ConnectorError: If a step fails; `__cause__` is what it raised.
         """
-        if not self._calls_pieces:
-            self._do(self._steps, run)
-            return
-        token = RUNNING.set(run)
-        try:
-            self._do(self._steps, run)
-        finally:
-            RUNNING.reset(token)
-
-    def watched(self, run: Run, watcher: Watching) -> None:
-        """Do all steps, and tell `watcher` of those that are not pipelines themselves."""
-        token = RUNNING.set(run)
-        try:
-            self._do([_watched(*step, watcher) for step in zip(self._steps, self._pieces, strict=True)], run)
-        finally:
-            RUNNING.reset(token)
-
-    def _do(self, steps: list[Step], run: Run) -> None:
+        token = RUNNING.set(run) if self._calls_pieces else None
         position = 0
         try:
-            for step in steps:
+            for step in self._steps:
                 step(run)
                 position += 1
         except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
             raise failure(self._pipeline, position, self._pieces[position], run, error) from cause_of(error)
+        finally:
+            if token is not None:
+                RUNNING.reset(token)
+
+    def watched(self, run: Run, watcher: Watching) -> None:
+        """Do all steps, and tell `watcher` of those that are not pipelines themselves."""
+        told = copy(self)
+        told._steps = [_watched(*step, watcher) for step in zip(self._steps, self._pieces, strict=True)]
+        told(run)
+
+
+def _compiled(pieces: Sequence[ConnectorV2], layout: Layout) -> list[Step | None]:
+    """Return the column form of each piece, from the last to the first: each is told which piece comes next."""
+    steps: list[Step | None] = []
+    next_piece: ConnectorV2 | None = None
+    for piece in reversed(pieces):
+        steps.append(column_form(piece, replace(layout, next_piece=next_piece)))
+        next_piece = None if steps[-1] is None else piece
+    return steps[::-1]
 
 
 def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:

@@ -11,12 +11,13 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import Batch, place_for
+from episodia.connectors.batches.batch_columns import rows_of_modules
 from episodia.connectors.batches.module_lookup import is_container, members
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
 from episodia.connectors.views.view import View
@@ -24,7 +25,6 @@ from episodia.connectors.views.view_plan import Gather, Reader, compiled
 from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.columns.filling import Fills
-from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.lists.list_columns import COMPUTED
 from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
@@ -180,19 +180,16 @@ class AddViews(ObservationPiece):
 
     # --- What it does -----------------------------------------------------------------------------------------------
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Add the columns of all views to `batch`."""
-        episodes = EpisodeList.of(episodes)
+    def work(self, run: Run) -> None:
+        """Add the columns of all views to the batch."""
+        episodes = EpisodeList.of(run.episodes)
         gathers = self._plan(episodes.is_current)
-        for module_id, rows in episodes.groups().items():
+        for module_id, columns, rows in rows_of_modules(run):
             if self.modules is not None and module_id not in self.modules:
                 continue
             for gather in gathers:
                 reader = _reader(gather, rows, episodes, module_id)
-                for name, column in gather.columns(reader, tail=not episodes.is_current).items():
-                    holder, key = place_for(batch, name, module_id, episodes)
-                    holder[key] = column
-        return batch
+                columns.update(gather.columns(reader, tail=not episodes.is_current))
 
     def _plan(self, is_acting: bool) -> list[Gather]:
         if is_acting not in self._plans:

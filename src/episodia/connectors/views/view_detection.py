@@ -17,6 +17,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import Batch
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
@@ -34,8 +35,6 @@ NEVER_DROPPED = {
     Columns.SEQ_LENS: "tells steps from padding",
     Columns.LOSS_MASK: "tells which steps count",
 }
-
-_NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
 
 
 @final
@@ -181,7 +180,7 @@ class _Detection:
             outputs = self._watched("forward_exploration", module.forward_exploration, batch, self._acting)
             made = module_to_env(batch=outputs, generator=generator, **arguments)
             rows = {name: _first_row(column) for name, column in made.items()}
-            extras = {name: row for name, row in rows.items() if name not in _NOT_RECORDED}
+            extras = {name: row for name, row in rows.items() if name not in NOT_RECORDED}
             episode.add_env_step(
                 observations[t + 1],
                 rows[Columns.ACTIONS],

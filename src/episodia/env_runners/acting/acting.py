@@ -10,15 +10,16 @@ import numpy as np
 import torch
 
 from episodia.columns import Columns
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.add_states_from_episodes_to_batch import CARRIED_STATES
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.module_to_env.reward_shaper import SETTLED_ENDS, RewardShaper
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.spaces.action_masks import IGNORED_ROWS
 from episodia.env_runners.acting.random_batches import RandomActions, pieces_for_random_actions
 from episodia.env_runners.acting.runner_pipelines import shapers_of
-from episodia.env_runners.acting.short_cuts import ToEnv, ToModule, received
-from episodia.env_runners.rollout.vector_step import NOT_RECORDED, Chosen, Stepper
+from episodia.env_runners.rollout.vector_step import Chosen, Stepper
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
@@ -64,8 +65,6 @@ class Actor:
         self.shapers: list[RewardShaper] = shapers_of(env_to_module)
         self._settled_ends: Sequence[str] = ()
         self._is_stateful = module is not None and module.is_stateful()
-        self._to_module = ToModule(env_to_module, stateful=self._is_stateful)
-        self._to_env = ToEnv(module_to_env, module, stateful=self._is_stateful)
         self._states: Any = None  # what the module has returned last, one row for each lane
         self._batch: dict[str, Any] | None = None
         self._shared: dict[Any, Any] = {}
@@ -91,8 +90,7 @@ class Actor:
         self._settled_ends = ()
         if self._is_stateful:
             self._shared[CARRIED_STATES] = self._carried(began, len(episodes))
-        batch = self._to_module.batch(episodes, self._shared)
-        self._batch = self._through(episodes, explore, self._shared) if batch is None else batch
+        self._batch = self._through(episodes, explore, self._shared)
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def observe_ends(self, episodes: EpisodeList, explore: bool) -> None:
@@ -101,7 +99,7 @@ class Actor:
             shared: dict[Any, Any] = {}
             if self._is_stateful:
                 shared[CARRIED_STATES] = self._initial(len(episodes))
-            self._through(episodes, explore, shared)
+            self._through(episodes.current(), explore, shared)
         else:
             self._shape_rewards(episodes)
 
@@ -122,9 +120,7 @@ class Actor:
             self._settled_ends = [episode.id_ for episode in episodes]
 
     def _through(self, episodes: EpisodeList, explore: bool, shared: dict[Any, Any]) -> dict[str, Any]:
-        return self.env_to_module(
-            rl_module=self.module, episodes=episodes, explore=explore, shared_data=shared, metrics=None
-        )
+        return self.env_to_module.run(Run({}, episodes, self.module, explore, shared, None, {}))
 
     # --- Acting -----------------------------------------------------------------------------------------------------
 
@@ -134,13 +130,7 @@ class Actor:
         outputs = self._outputs(explore)
         between = perf_counter()
         metrics.forward_time_s += between - started
-        chosen = made = None
-        if stepper.action_masks is None:
-            chosen = self._to_env.chosen(outputs, episodes, explore, self.generator)
-            if chosen is None:
-                made = self._to_env.outputs(outputs, episodes, explore, self.generator)
-        if chosen is None:
-            chosen = self._chosen(self._back(outputs, episodes, stepper, explore) if made is None else made)
+        chosen = self._chosen(self._back(outputs, episodes, stepper, explore))
         metrics.module_to_env_time_s += perf_counter() - between
         return chosen
 
@@ -152,14 +142,8 @@ class Actor:
             outputs[Columns.ACTION_MASK] = stepper.action_masks[:, None] if has_time_axis else stepper.action_masks
         if stepper.ignored:
             self._shared[IGNORED_ROWS] = stepper.ignored
-        return self.module_to_env(
-            rl_module=self.module,
-            batch=outputs,
-            episodes=episodes,
-            explore=explore,
-            shared_data=self._shared,
-            generator=self.generator,
-        )
+        run = Run(dict(outputs), episodes, self.module, explore, self._shared, None, {"generator": self.generator})
+        return self.module_to_env.run(run)
 
     def _outputs(self, explore: bool) -> dict[str, Any]:
         batch = self._batch
@@ -173,7 +157,6 @@ class Actor:
         return outputs
 
     def _chosen(self, outputs: dict[str, Any]) -> Chosen:
-        extras = {name: column for name, column in outputs.items() if name not in NOT_RECORDED}
         try:
             actions = outputs[Columns.ACTIONS]
         except KeyError:
@@ -182,7 +165,11 @@ class Actor:
                 "among them. Let the module return it, or put `GetActions` into the pipeline."
             ) from None
         for_env = outputs.get(Columns.ACTIONS_FOR_ENV, actions)
-        return Chosen(actions, received(for_env) if for_env is actions else for_env, extras)
+        extras = {name: column for name, column in outputs.items() if name not in NOT_RECORDED}
+        if for_env is actions and (type(actions) is not np.ndarray or actions.ndim > 1):
+            # The environment may change what it gets, and what is recorded must not change with it; numbers are values.
+            for_env = map_batch(_own, actions)
+        return Chosen(actions, for_env, extras)
 
     def act_randomly(self, episodes: LiveEpisodes, stepper: Stepper) -> Chosen:
         """Return actions at random. A module with a state is asked nevertheless, so that its state keeps up."""
@@ -229,6 +216,10 @@ def _replaced(leaf: Any, rows: Sequence[int], start: Any) -> Any:
     leaf = np.array(leaf)
     leaf[list(rows)] = start
     return leaf
+
+
+def _own(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.ndim > 1 else leaf
 
 
 def _masks_in(episodes: LiveEpisodes, key: str) -> Any:

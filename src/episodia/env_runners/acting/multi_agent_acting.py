@@ -29,6 +29,7 @@ from episodia.connectors import (
     OneHotObservations,
     TensorToNumpy,
 )
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
@@ -37,7 +38,6 @@ from episodia.env_runners.acting.multi_agent_short_cuts import MultiAgentToEnv, 
 from episodia.env_runners.acting.random_batches import pieces_for_random_actions, random_items
 from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
-from episodia.env_runners.rollout.vector_step import NOT_RECORDED
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents

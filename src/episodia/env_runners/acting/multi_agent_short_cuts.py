@@ -23,14 +23,13 @@ from episodia.connectors import (
     NumpyToTensor,
     TensorToNumpy,
 )
-from episodia.connectors.batches.module_outputs import ModuleOutputs
+from episodia.connectors.batches.module_outputs import NOT_RECORDED, ModuleOutputs
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.common.numpy_to_tensor import as_tensor
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.spaces.action_spaces import PerSpace
 from episodia.env_runners.rollout.multi_agent_lane import Choice
-from episodia.env_runners.rollout.vector_step import NOT_RECORDED
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.modules import MultiModule
 from episodia.trees import map_batch

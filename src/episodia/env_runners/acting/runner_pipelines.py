@@ -76,14 +76,6 @@ def is_stateful(module: Any) -> bool:
     return module is not None and bool(module.is_stateful())
 
 
-def commit(pipelines: Iterable[ConnectorV2]) -> None:
-    """Let the pieces that collect statistics use from now on what they have collected."""
-    for piece in _pieces(pipelines):
-        change = getattr(piece, "commit", None)
-        if change is not None:
-            change()
-
-
 def shapers_of(env_to_module: ConnectorV2) -> list[RewardShaper]:
     """Return the pieces that set rewards."""
     return [piece for piece in _pieces([env_to_module]) if isinstance(piece, RewardShaper)]

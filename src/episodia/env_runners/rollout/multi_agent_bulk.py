@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import Columns
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
-from episodia.env_runners.rollout.vector_step import NOT_RECORDED
 from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.multi_agent.bulk_steps import BulkSteps, JointStep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from episodia.env_runners.acting.runner_pipelines import commit, delay_of, shapers_of
+from episodia.env_runners.acting.runner_pipelines import delay_of, shapers_of
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals
 from episodia.env_runners.rollout.returned_chunks import HandOut
 from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
@@ -86,8 +86,8 @@ class Sampler:
         waiting.settle(loop.recorder, loop.actor.shapers)
 
     def _commit(self) -> None:
-        actor = self._loop.actor
-        commit((actor.env_to_module, actor.module_to_env))
+        self._loop.actor.env_to_module.commit()
+        self._loop.actor.module_to_env.commit()
 
     def _handed_out(self, goal: Goal) -> EpisodeList:
         loop, waiting = self._loop, self._hand_out

@@ -9,15 +9,11 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from episodia.columns import Columns
 from episodia.env_runners.envs.env_sources import autoreset_mode_of
 from episodia.env_runners.envs.last_observations import keep_last_observations
 from episodia.env_runners.envs.vector_batches import infos_by_lane, masks_of, recorded_infos, taken_rows, with_rows
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.episodes.recorder.recorder import Recorder
-
-# Columns of a batch for the module or the environment, which episodes do not keep as results.
-NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
 
 
 class Chosen(NamedTuple):
