@@ -23,7 +23,7 @@ from episodia.stacking import stack
 class BulkRecording:
     """Keeps steps in which all agents that acted are shown what follows, and nothing else happens.
 
-    The episodes do not know these steps until `flush`. So nobody may look at them: `is_open` says whether nobody does.
+    The episodes do not know these steps until `flush`. So they must not be read meanwhile: `is_open` says whether that is sure.
 
     Args:
         actor: Knows what was put out for whom.
@@ -80,7 +80,7 @@ class BulkRecording:
 
 
 def _is_plain(choice: Choice, outcome: Any) -> bool:
-    """Tell whether exactly those who acted are shown something and paid, and nobody ends."""
+    """Tell whether exactly those who acted are shown something and paid, and no agent ends."""
     if isinstance(outcome, Exception):
         return False
     observations, rewards, terminateds, truncateds, infos = outcome
