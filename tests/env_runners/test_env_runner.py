@@ -4,7 +4,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from episodia.testing.episodes.episode_comparing import assert_same_episode
 from gymnasium import spaces
 
 from episodia import EpisodeList, SingleAgentEpisode

@@ -55,6 +55,8 @@ class ConnectorV2(SpaceFlow, ABC):
         lookback: How many steps before the first row of a chunk the piece reads from the episode; 1 if not declared.
         kind: On which other rows a row depends, for the laws that the piece has to obey.
         is_stateful: Whether the piece keeps something from one call to the next.
+        writes_to_episodes: Whether the piece may write into the episodes. Runners let such pieces see the last observation of
+            an episode, too, on which no module acts. True if not declared.
 
     Each of them is an attribute of the class or of the piece, or a property.
 
@@ -86,6 +88,8 @@ class ConnectorV2(SpaceFlow, ABC):
         def kind(self) -> Kind: ...
         @property
         def is_stateful(self) -> bool: ...
+        @property
+        def writes_to_episodes(self) -> bool: ...
     else:
         reads: Declared[Collection[str] | None] = None
         writes: Declared[Collection[str] | None] = None
@@ -94,6 +98,7 @@ class ConnectorV2(SpaceFlow, ABC):
         lookback: Declared[int] = 1
         kind: Declared[Kind] = Kind.CAUSAL
         is_stateful: Declared[bool] = False
+        writes_to_episodes: Declared[bool] = True
 
     # Defaults for plugins that do not call `super().__init__`.
     _given_name: str | None = None

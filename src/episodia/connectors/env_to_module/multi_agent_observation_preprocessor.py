@@ -19,6 +19,7 @@ class MultiAgentObservationPreprocessor(ColumnPiece):
     """
 
     reads = frozenset[str]()
+    writes_to_episodes = True
     writes = frozenset[str]()
 
     @abstractmethod

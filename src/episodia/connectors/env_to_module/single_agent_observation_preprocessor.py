@@ -32,6 +32,7 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
     """
 
     reads = frozenset[str]()
+    writes_to_episodes = True
     writes = frozenset[str]()
 
     @abstractmethod

@@ -33,6 +33,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
     """
 
     reads = frozenset({Columns.OBS})
+    writes_to_episodes = True
     writes = frozenset[str]()
     lookback = 0
 

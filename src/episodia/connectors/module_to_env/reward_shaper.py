@@ -46,6 +46,7 @@ class RewardShaper(ColumnPiece):
     """
 
     reads = writes = frozenset[str]()
+    writes_to_episodes = True
 
     def __init__(
         self,

@@ -19,6 +19,8 @@ class ColumnPiece(ConnectorV2):
     subclass that overrides `__call__` is called.
     """
 
+    writes_to_episodes = False
+
     @abstractmethod
     def work(self, run: Run) -> None:
         """Change the batch of `run`, in place or with `run.replace`."""

@@ -270,6 +270,11 @@ class ConnectorPipelineV2(ConnectorV2):
         """Whether one of its pieces is."""
         return any(piece.is_stateful for piece in self._pieces)
 
+    @property
+    def writes_to_episodes(self) -> bool:
+        """Whether one of its pieces does."""
+        return any(piece.writes_to_episodes for piece in self._pieces)
+
     # --- Spaces -----------------------------------------------------------------------------------------------------
 
     @property

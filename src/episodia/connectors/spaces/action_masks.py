@@ -12,6 +12,7 @@ from episodia.connectors.batches.episodes_of_rows import agent_episode, episodes
 from episodia.connectors.batches.module_outputs import ModuleOutputs
 from episodia.connectors.batches.row_items import is_tensor
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError
 from episodia.trees import map_batch
@@ -57,6 +58,8 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
     if isinstance(observations, dict) and key in observations:
         return observations[key]
     if isinstance(episodes, LiveEpisodes) and not episodes.has_in_observations(key):
+        return None
+    if isinstance(episodes, LiveAgents) and not episodes.has_in_observations(outputs.module_id, key):
         return None
     first = _first_episode(outputs.module_id, episodes, shared_data)
     # One look decides whether the observations of all rows are worth collecting.

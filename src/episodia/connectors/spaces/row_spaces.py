@@ -73,7 +73,7 @@ def parts_of(
 
     `part_of` is asked once for each agent and space, not once for each episode.
     """
-    singles = episodes_for_reading(rows)
+    singles = rows.agents_for_reading()
     parts: list[Part] = []
     positions: list[list[int]] = []
     known: dict[tuple[Any, ...], int] = {}

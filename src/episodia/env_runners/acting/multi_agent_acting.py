@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, final
@@ -13,30 +13,19 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors import (
-    AddObservationsFromEpisodesToBatch,
-    AgentToModuleMapping,
-    BatchIndividualItems,
-    ConnectorPipelineV2,
-    ConnectorV2,
     EnvToModulePipeline,
-    FlattenObservations,
-    GetActions,
-    MeanStdFilter,
     ModuleToAgentUnmapping,
     ModuleToEnvPipeline,
-    NormalizeAndClipActions,
-    NumpyToTensor,
-    OneHotObservations,
-    TensorToNumpy,
 )
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
+from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.action_masks import masks_in_infos
-from episodia.env_runners.acting.multi_agent_short_cuts import MultiAgentToEnv, MultiAgentToModule
 from episodia.env_runners.acting.random_batches import pieces_for_random_actions, random_items
-from episodia.env_runners.acting.runner_pipelines import decoder_of, shapers_of
+from episodia.env_runners.acting.runner_pipelines import decoder_of, real_range_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode
@@ -46,23 +35,6 @@ from episodia.modules import MultiModule
 from episodia.modules.random_actions import Range
 from episodia.stacking import stack
 from episodia.trees import SCALAR_TYPES, map_batch, private
-
-# Pieces that need nothing of an episode but its last observation and its spaces.
-_WITHOUT_EPISODES = frozenset(
-    {
-        AddObservationsFromEpisodesToBatch,
-        AgentToModuleMapping,
-        BatchIndividualItems,
-        FlattenObservations,
-        GetActions,
-        MeanStdFilter,
-        ModuleToAgentUnmapping,
-        NormalizeAndClipActions,
-        NumpyToTensor,
-        OneHotObservations,
-        TensorToNumpy,
-    }
-)
 
 SpaceOf = Callable[[int, Any], Space[Any]]
 
@@ -81,6 +53,7 @@ class MultiAgentActor:
     Attributes:
         metrics: Where the time that is spent is added up.
         shapers: The pieces that set rewards.
+        on_look: Called before a piece gets hold of an episode; None if all episodes are up to date.
     """
 
     def __init__(
@@ -98,11 +71,8 @@ class MultiAgentActor:
         self.generator = generator
         self.metrics = RunnerMetrics()
         self.shapers = shapers_of(env_to_module)
+        self.on_look: Callable[[], None] | None = None
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
-        self._is_stateful = any(self._stateful.values())
-        self._to_module = MultiAgentToModule(env_to_module)
-        self._to_env = MultiAgentToEnv(module_to_env, modules)
-        self._has_plain_observations = False
         self._observed: list[tuple[str, int]] | None = None
         self._agents: LiveAgents | None = None
         self._batch: dict[Any, Any] = {}
@@ -127,12 +97,8 @@ class MultiAgentActor:
             self._observed = moment
             return
         started = perf_counter()
-        agents, shared = self._live(episodes), self._shared
-        batch = None if self._is_stateful else self._to_module.batch(agents, shared)
-        self._has_plain_observations = batch is not None
-        if batch is None:
-            batch = self.env_to_module(rl_module=self.modules, episodes=agents, explore=explore, shared_data=shared)
-        self._batch = batch
+        run = Run({}, self._live(episodes), self.modules, explore, self._shared, None, {})
+        self._batch = self._through(self.env_to_module, run)
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
                 "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
@@ -152,25 +118,15 @@ class MultiAgentActor:
         return self._agents
 
     @property
-    def looks_at_last_observations_only(self) -> bool:
-        """Whether both pipelines can do without episodes that are up to date."""
-        return self.modules is not None and all(
-            type(piece) in _WITHOUT_EPISODES for piece in (*pieces(self.env_to_module), *pieces(self.module_to_env))
-        )
-
-    @property
     def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
         """Who acted last, and what was put out for them, module by module."""
         return self._agents, self._shared.get(MAPPED_BATCH, {})
 
     def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
-        """Let pieces that users have written see the last observations of an episode; nobody acts on them.
-
-        Shipped pieces make rows for agents that act, and write nothing into episodes.
-        """
+        """Let pieces that write into episodes see the last observations of an episode; no module acts on them."""
         if self.modules is None:
             self._shape_rewards([episode])
-        elif not all(map(_is_shipped, pieces(self.env_to_module))):
+        elif self.env_to_module.writes_to_episodes:
             self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
 
     def forget(self) -> None:
@@ -213,19 +169,16 @@ class MultiAgentActor:
 
     def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
         """Return what the module-to-env pipeline makes of `outputs`."""
-        if self._has_plain_observations:
-            choices = self._to_env.choices(outputs, agents, self._shared, explore, self.generator)
-            if choices is not None:
-                return choices
-        made = self.module_to_env(
-            rl_module=self.modules,
-            batch=outputs,
-            episodes=agents,
-            explore=explore,
-            shared_data=self._shared,
-            generator=self.generator,
-        )
-        return _choices(made, len(agents))
+        run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
+        return _choices(self._through(self.module_to_env, run), len(agents))
+
+    def _through(self, pipeline: ConnectorPipelineV2, run: Run) -> dict[Any, Any]:
+        """Return what `pipeline` makes of the batch, and call `on_look` before a piece gets hold of an episode."""
+        run.episodes.on_access = self.on_look
+        try:
+            return pipeline.run(run)
+        finally:
+            run.episodes.on_access = None
 
     def _outputs(self, modules: MultiModule, explore: bool, at_random: bool) -> dict[Any, Any]:
         outputs: dict[Any, Any] = {}
@@ -280,25 +233,7 @@ class MultiAgentActor:
 
     def _real_range(self) -> Range | None:
         """Return between what real-valued actions lie when they leave a module."""
-        normalizes = any(
-            piece.normalize_actions
-            for piece in pieces(self.module_to_env)
-            if isinstance(piece, NormalizeAndClipActions)
-        )
-        return (-1.0, 1.0) if normalizes else None
-
-
-def pieces(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorV2]:
-    """Yield all pieces of a pipeline and of those nested in it."""
-    for piece in pipeline:
-        if isinstance(piece, ConnectorPipelineV2):
-            yield from pieces(piece)
-        else:
-            yield piece
-
-
-def _is_shipped(piece: ConnectorV2) -> bool:
-    return type(piece).__module__.startswith("episodia.connectors.")
+        return real_range_of(self.modules, self.module_to_env)
 
 
 def _choices(made: dict[str, Any], count: int) -> list[Choice]:

@@ -67,7 +67,8 @@ def module_to_env_for(
 
 def real_range_of(module: Any, module_to_env: ModuleToEnvPipeline) -> tuple[float, float] | None:
     """Return of what size a module's real-valued actions are, if their pipeline spreads them over the bounds."""
-    spreads = any(isinstance(piece, NormalizeAndClipActions) and piece.normalize_actions for piece in module_to_env)
+    scalings = [piece for piece in _pieces([module_to_env]) if isinstance(piece, NormalizeAndClipActions)]
+    spreads = any(piece.normalize_actions for piece in scalings)
     return (-1.0, 1.0) if module is not None and spreads else None
 
 

@@ -23,19 +23,33 @@ from episodia.stacking import stack
 class BulkRecording:
     """Keeps steps in which all agents that acted are shown what follows, and nothing else happens.
 
-    The episodes do not know these steps until `flush`. So they must not be read meanwhile: `is_open` says whether that is sure.
+    The episodes do not know these steps until `flush`. A piece that gets hold of an episode may look at it whenever it runs, so
+    no steps are kept from then on, as long as the pipelines consist of the same pieces.
 
     Args:
         actor: Knows what was put out for whom.
-
-    Attributes:
-        is_open: Whether steps are taken at all.
     """
 
     def __init__(self, actor: MultiAgentActor) -> None:
         self._actor = actor
         self._steps: BulkSteps | None = None
-        self.is_open = False
+        self._is_open = False
+        self._looking: tuple[object, object] | None = None  # the pieces of both pipelines, one of which has an episode
+
+    def open(self, *, wanted: bool) -> None:
+        """Take steps from now on, if that is wanted and no piece looks at episodes."""
+        is_possible = self._actor.modules is not None and self._pieces() != self._looking
+        self._is_open = wanted and is_possible
+        self._actor.on_look = self._on_look if self._is_open else None
+
+    def _pieces(self) -> tuple[object, object]:
+        return self._actor.env_to_module.connectors, self._actor.module_to_env.connectors
+
+    def _on_look(self) -> None:
+        self._is_open, self._looking, self._actor.on_look = False, self._pieces(), None
+        if self._steps is not None:
+            self._steps.agents.on_access = None
+        self.flush()
 
     def __len__(self) -> int:
         return 0 if self._steps is None else len(self._steps)
@@ -53,7 +67,7 @@ class BulkRecording:
         outcomes: Sequence[StepResult | Exception],
     ) -> bool:
         """Keep a step of all lanes, if it is such a step, and return whether it is."""
-        if not self.is_open or not all(
+        if not self._is_open or not all(
             _is_plain(choice, outcome) and not lane.is_last(episode.env_t + len(self) + 1)
             for lane, episode, choice, outcome in zip(lanes, episodes, choices, outcomes, strict=True)
         ):

@@ -134,9 +134,7 @@ class MultiAgentLoop:
                 lane.give_up()
             self._collect(lane)
         self._mode = mode
-        self._bulk.is_open = (
-            not mode.at_random and not self._watcher.sees_steps and self.actor.looks_at_last_observations_only
-        )
+        self._bulk.open(wanted=not mode.at_random and not self._watcher.sees_steps)
 
     def _play_steps(self, goal: Goal, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded() >= (goal.steps or 0)

@@ -243,6 +243,10 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         self._fork_part()
         return self._rows()
 
+    def agents_for_reading(self) -> list[SingleAgentEpisode]:
+        """Return the agent episodes, of which only ids and spaces may be read; no fork is made for that."""
+        return self._rows()
+
     def _rows(self) -> list[SingleAgentEpisode]:
         """Return the agent episodes as they are, for reading."""
         if not self.is_multi_agent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +22,10 @@ _LAST = slice(-1, None)
 class LiveAgents(EpisodeList[MultiAgentEpisode]):
     """Multi-agent episodes at the present moment; see `EpisodeList.current`.
 
+    Attributes:
+        on_access: Called before an episode is handed out, which may not be up to date yet; None if all are. Last
+            observations, ids and spaces are known without it.
+
     Who is to act, and for which module, is worked out once. In most environments the same agents act again and again: as
     long as `holds` says so, the list can be used at the next moment, too.
 
@@ -35,10 +39,11 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     False
     """
 
-    __slots__ = ("_by_module", "_live_groups", "_moment", "_own_rows", "_owners")
+    __slots__ = ("_by_module", "_listed", "_live_groups", "_moment", "_own_rows", "_owners", "on_access")
 
     def __init__(self, episodes: Sequence[MultiAgentEpisode]) -> None:
         """List running episodes."""
+        self.on_access: Callable[[], None] | None = None
         super().__init__(episodes)
         self.is_current = True
         self.is_multi_agent = True
@@ -47,7 +52,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         self._own_rows = super()._rows()
         self._modules = super().by_module()
         self._live_groups = {
-            module_id: LiveRows([self._own_rows[position] for position in positions.tolist()])
+            module_id: LiveRows([self._own_rows[position] for position in positions.tolist()], self)
             for module_id, positions in self._modules.items()
         }
         self._by_module = {
@@ -57,7 +62,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
 
     def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
         """Tell whether a new list of `episodes` would be the same."""
-        ours = self._episodes
+        ours = self._listed
         if len(ours) != len(episodes):
             return False
         for own, episode, moment in zip(ours, episodes, self._moment, strict=True):
@@ -77,8 +82,32 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         """Return for each row the position of its episode, and its agent."""
         return self._owners
 
+    @property
+    def _episodes(self) -> list[Any]:
+        if self.on_access is not None:
+            self.on_access()
+        return self._listed
+
+    @_episodes.setter
+    def _episodes(self, episodes: list[Any]) -> None:
+        self._listed = episodes
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
     def _rows(self) -> list[SingleAgentEpisode]:
+        if self.on_access is not None:
+            self.on_access()
         return self._own_rows
+
+    def agents_for_reading(self) -> list[SingleAgentEpisode]:
+        """Return the agents' episodes as they are; see `EpisodeList.agents_for_reading`."""
+        return self._own_rows
+
+    def has_in_observations(self, module_id: Any, key: str) -> bool:
+        """Tell whether the last observations of a module's agents are dicts with the key `key`."""
+        group = self._live_groups.get(module_id)
+        return group is not None and group.has_in_observations(key)
 
     def groups(self) -> dict[Any, EpisodeList[SingleAgentEpisode]]:
         """Return the agents of each module as a list of their own."""
@@ -102,10 +131,11 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
         shown: Their last observations, if their episodes do not have them yet.
     """
 
-    __slots__ = ("_offsets", "shown")
+    __slots__ = ("_listed", "_offsets", "_whole", "shown")
 
-    def __init__(self, rows: list[SingleAgentEpisode]) -> None:
-        """List agents' own episodes."""
+    def __init__(self, rows: list[SingleAgentEpisode], whole: LiveAgents) -> None:
+        """List agents' own episodes, which are part of those of `whole`."""
+        self._whole = whole
         super().__init__()
         self._episodes = rows
         self.is_current = True
@@ -116,9 +146,33 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
         """Return this list, which speaks of the present moment anyway."""
         return self
 
+    @property
+    def _episodes(self) -> list[Any]:
+        if self._whole.on_access is not None:
+            self._whole.on_access()
+        return self._listed
+
+    @_episodes.setter
+    def _episodes(self, episodes: list[Any]) -> None:
+        self._listed = episodes
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def agents_for_reading(self) -> list[SingleAgentEpisode]:
+        """Return the agents' episodes as they are; see `EpisodeList.agents_for_reading`."""
+        return self._listed
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether the last observations are dicts with the key `key`."""
+        if self.shown is not None or not self._listed:
+            return False
+        first = self._listed[0].get_observations(-1)
+        return isinstance(first, dict) and key in first
+
     def some(self, places: np.ndarray) -> LiveRows:
         """Return the agents at these places, with what they are shown."""
-        some = LiveRows([self._episodes[place] for place in places.tolist()])
+        some = LiveRows([self._listed[place] for place in places.tolist()], self._whole)
         some.shown = None if self.shown is None else self.shown[places]
         return some
 
@@ -127,7 +181,7 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
         if column == Columns.OBS and self.shown is not None:
             return Ragged(self.shown, self._offsets)
         if column == Columns.OBS:
-            rows = self._episodes
+            rows = self._listed
             storages = [row.observations.storage for row in rows]
             if storages and set(map(type, storages)) == {ListStorage}:
                 # Straight from the storages: this is done for each agent at each step.
