@@ -87,7 +87,7 @@ def test_a_column_that_does_not_stack_is_shown_with_the_reason():
     episode.add_env_reset(np.zeros(2))
     episode.add_env_step(np.zeros(3), 0, 0.0)
 
-    assert "do not fit together" in Shown(episode._repr_html_()).text
+    assert "found different items" in Shown(episode._repr_html_()).text
 
 
 def test_text_from_outside_is_escaped():

@@ -52,7 +52,7 @@ REFUSED_STEPS = {
     "None": ({"observation": None}, *ARRAY, "None", "Pass a NumPy array"),
     "a string": ({"observation": "ab"}, *ARRAY, "'ab'", "Pass a NumPy array"),
     "a dict for an array": ({"observation": {"x": 1}}, *ARRAY, "{'x': 1}", "Pass a NumPy array"),
-    "a ragged list": ({"observation": [0.1, [1, 2]]}, *ARRAY, "[0.1, [1, 2]]", "not rectangular"),
+    "a ragged list": ({"observation": [0.1, [1, 2]]}, *ARRAY, "[0.1, [1, 2]]", "Make the list rectangular"),
     "a float action": ({"action": 0.7}, *ACTION, "0.7"),
     "a NumPy float action": ({"action": np.float32(1)}, *ACTION),
     "a string action": ({"action": "left"}, *ACTION, "'left'"),
