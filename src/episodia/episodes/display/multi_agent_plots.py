@@ -24,7 +24,7 @@ def plot(episode: MultiAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
 
     Raises:
         EpisodeKeyError: If no agent has such a column.
-        EpisodeError: If items of a column are no single numbers.
+        EpisodeError: If the items of a column are not single numbers.
         MissingExtraError: If matplotlib is not installed.
     """
     agents = list(episode.agent_episodes)[:_MOST_AGENTS]
@@ -100,7 +100,7 @@ def _series(episode: MultiAgentEpisode, agents: list[Any], name: str) -> list[tu
         values = np.empty(0) if stored is None else stored.arrays
         if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "biuf":
             raise EpisodeError(
-                f"episode {episode.id_!r}, agent {agent!r}, column {name!r}: found items that are no single numbers, expected "
+                f"episode {episode.id_!r}, agent {agent!r}, column {name!r}: found items that are not single numbers, expected "
                 f"one number for each step. Draw them for one agent: `episode.agent_episodes[{agent!r}].plot({name!r})`."
             )
         lines.append((episode.roster.records[agent].timeline.env_steps[: len(values)], values))

@@ -99,7 +99,7 @@ class AgentHistory:
         """Return the last item that stands at or before each environment step `wanted`, -1 if there is none: int64 [N, K].
 
         An agent that has ended is gone: at `moments` from its end on, nothing of it is there. Only where the whole episode
-        ends with it, it still is, for whoever bootstraps from that moment.
+        ends with it, it still is, for bootstrapping from that moment.
 
         Args:
             moments: Environment steps at which is asked: [N, 1].
@@ -170,7 +170,7 @@ def _joined_items(parts: list[tuple[LookbackBuffer, int, int] | np.ndarray]) -> 
     return joined(columns, list(starts), list(stops))
 
 
-# Called with an agent and its episode, returns another agent of that episode; None for nobody.
+# Called with an agent and its episode, returns another agent of that episode; None for no agent.
 AgentOf = Callable[[Any, MultiAgentEpisode], Any]
 
 
@@ -216,11 +216,11 @@ class OtherAgents:
         """Return for each row the other's items at environment steps: leaves `[N, K, ...]`.
 
         A row stands at the environment step of its own agent's observation. For each of `shifts`, which count environment
-        steps from there, it has the last item of the other that stands at or before that step; see `agent_history`. Where
+        steps from there, it has the last item of the other that stands at or before that step; see `AgentHistory`. Where
         the other had not come yet, or has ended, stand fills.
 
         Returns:
-            None if nobody has an item, and nobody knows what one would look like.
+            None if no agent has an item, and no space says what one would look like.
 
         Raises:
             EpisodeIndexError: If an item is in a part of the episode that was dropped.

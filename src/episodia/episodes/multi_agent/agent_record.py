@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import added, total_of
 from episodia.episodes.multi_agent import pending_step as rules
-from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep, Rule, merged, rule_for
+from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep, StepRule, merged, rule_for
 from episodia.episodes.multi_agent.timeline import Clock, Timeline
 from episodia.episodes.single_agent import single_agent_chunks as chunks
 from episodia.episodes.single_agent.single_agent_columns import extra_columns, take_back
@@ -174,15 +174,28 @@ class AgentRecord:
         if step.has_ends:
             situation |= step.ending_of(self.agent)
         rule = rule_for(situation)
-        if rule is Rule.COMPLETES or rule is Rule.REPEATS:
-            self.complete(step, rule is Rule.REPEATS)
-        elif rule is Rule.WAITS:
+        if rule is StepRule.COMPLETES or rule is StepRule.REPEATS:
+            self.complete(step, rule is StepRule.REPEATS)
+        elif rule is StepRule.WAITS:
             self._wait(step)
-        elif rule is not Rule.HAS_ENDED or situation & (rules.PAID | rules.INFORMED):
+        elif rule is not StepRule.HAS_ENDED or situation & (rules.PAID | rules.INFORMED):
             self._remember(step)
-            _STORE[rule](self, step)
+            self._apply(rule, step)
         if situation & (rules.TERMINATES | rules.TRUNCATES) and self.ended_at is None and self.is_alive:
             self._end(step)
+
+    def _apply(self, rule: StepRule, step: EnvStep) -> None:
+        """Store what a rule says that completes no step."""
+        if rule is StepRule.ABSENT:
+            self._be_absent(step)
+        elif rule is StepRule.STARTS:
+            self._start(step)
+        elif rule is StepRule.REPLACES:
+            self._replace_observation(step)
+        elif rule is StepRule.ENDS:
+            self._end_without_step(step)
+        else:
+            self._add_after_end(step)
 
     def _standing(self) -> int:
         """Return where the agent stands, as a part of its situation."""
@@ -644,15 +657,6 @@ class AgentRecord:
             )
         if self.episode is not None:
             self.check_timeline(env_t)
-
-
-_STORE: dict[Rule, Callable[[AgentRecord, EnvStep], None]] = {
-    Rule.ABSENT: AgentRecord._be_absent,
-    Rule.STARTS: AgentRecord._start,
-    Rule.REPLACES: AgentRecord._replace_observation,
-    Rule.ENDS: AgentRecord._end_without_step,
-    Rule.HAS_ENDED: AgentRecord._add_after_end,
-}
 
 
 def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:

@@ -1,7 +1,7 @@
 """Many environment steps at once, in which the same agents act and are shown what follows.
 
 That is what most environments do most of the time. Such steps are kept as they come, one array for all agents of a module,
-and stored in the episodes when somebody wants to see them: a few list operations for each agent, instead of all that has
+and stored in the episodes before these are read: a few list operations for each agent, instead of all that has
 to be decided for an agent at a step.
 """
 

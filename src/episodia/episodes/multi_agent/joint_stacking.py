@@ -61,7 +61,7 @@ def _stacked(
         return [(columns, storages)]
     by_space: dict[int, list[int]] = {}
     for place, column in enumerate(columns):
-        by_space.setdefault(id(column._space), []).append(place)
+        by_space.setdefault(id(column.space), []).append(place)
     stacked: list[Stacked] = []
     for places in by_space.values():
         own = [columns[place] for place in places]
@@ -84,13 +84,13 @@ def _alone(episode: SingleAgentEpisode, column: LookbackBuffer, name: str, check
 
 def _together(columns: list[LookbackBuffer], check_bounds: bool) -> list[Storage] | None:
     """Return what columns are stored in once finalized, None if they have not one space or have to be stacked one by one."""
-    space = columns[0]._space
+    space = columns[0].space
     items: list[Any] = []
     lengths = []
     alike = columns[0].row_shape is not None
     for column in columns:
         storage = column.storage
-        if type(storage) is not ListStorage or column._space is not space:
+        if type(storage) is not ListStorage or column.space is not space:
             return None  # of a borrowed array, there is nothing to stack
         part = storage.values
         items.extend(part)  # of a list or of the rows of an array

@@ -262,7 +262,7 @@ class MultiAgentEpisode:
         (6, {'a': [1, 1], 'b': [1, 1]})
 
         Raises:
-            EpisodeError: If `agent_steps` is no number from 0 up.
+            EpisodeError: If `agent_steps` is not an integer from 0 up.
         """
         return self.roster.env_steps_back(as_count("agent_steps", agent_steps, f"episode {self.id_!r}"))
 
@@ -644,7 +644,7 @@ class MultiAgentEpisode:
 
     # --- What it is -------------------------------------------------------------------------------------------------
 
-    # An episode is no sequence of items: its getters are. Without this, Python would find an empty one.
+    # An episode is not a sequence of items: its getters return those. Without this, Python would find an empty one.
     __iter__ = __reversed__ = __contains__ = None
 
     def module_for(self, agent_id: AgentID) -> ModuleID:
@@ -747,7 +747,7 @@ class MultiAgentEpisode:
 
         Raises:
             EpisodeKeyError: If no agent has such a column.
-            EpisodeError: If items of a column are no single numbers, or `ax` is not as many axes.
+            EpisodeError: If the items of a column are not single numbers, or `ax` does not have as many axes.
             MissingExtraError: If matplotlib is not installed.
         """
         return multi_agent_plots.plot(self, columns, ax)

@@ -187,4 +187,4 @@ def _no_state(name: str, found: Any) -> EpisodeError:
 
 
 def _pairs(data: Any) -> dict[Any, Any]:
-    return {agent: value for agent, value in data}  # noqa: C416  # a dict as `data` is no list of pairs
+    return {agent: value for agent, value in data}  # noqa: C416  # `dict` would accept a dict

@@ -66,7 +66,7 @@ class PendingStep:
 
 
 @final
-class Rule(Enum):
+class StepRule(Enum):
     """What an environment step makes of one agent; the table of the module says more."""
 
     ABSENT = auto()
@@ -100,11 +100,11 @@ _NAMES = {SHOWN: "observation", ACTS: "action", HAS_OUTPUTS: "extra model output
 
 
 @cache
-def rule_for(situation: int) -> Rule:
+def rule_for(situation: int) -> StepRule:
     """Return the rule that holds in a situation.
 
     >>> rule_for(IS_KNOWN + SHOWN + ACTS + PAID), rule_for(HAS_ACTED)
-    (<Rule.COMPLETES: 4>, <Rule.WAITS: 3>)
+    (<StepRule.COMPLETES: 4>, <StepRule.WAITS: 3>)
 
     Raises:
         EpisodeError: If the agent acts without an observation or twice on the same one, has no reward for an action that
@@ -112,17 +112,17 @@ def rule_for(situation: int) -> Rule:
     """
     if situation & IS_DONE:
         _check_after_end(situation)
-        return Rule.HAS_ENDED
+        return StepRule.HAS_ENDED
     _check_action(situation)
     if not situation & (IS_KNOWN | HAS_ACTED):  # and so has nothing that could end
-        return Rule.STARTS if situation & SHOWN else Rule.ABSENT
+        return StepRule.STARTS if situation & SHOWN else StepRule.ABSENT
     has_action = situation & (HAS_ACTED | ACTS)
     if situation & SHOWN:
-        return Rule.COMPLETES if has_action else Rule.REPLACES
+        return StepRule.COMPLETES if has_action else StepRule.REPLACES
     if not situation & (TERMINATES | TRUNCATES):
-        return Rule.WAITS
+        return StepRule.WAITS
     if not has_action:
-        return Rule.ENDS
+        return StepRule.ENDS
     if not situation & (TERMINATES | MAY_REPEAT):
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
@@ -130,7 +130,7 @@ def rule_for(situation: int) -> Rule:
             '`missing_final_observation="repeat"` '
             "to take the agent's previous one."
         )
-    return Rule.REPEATS
+    return StepRule.REPEATS
 
 
 def completes_at_once(parts: int) -> bool:
@@ -141,7 +141,7 @@ def completes_at_once(parts: int) -> bool:
     >>> completes_at_once(SHOWN + ACTS + PAID), completes_at_once(ACTS + PAID)
     (True, False)
     """
-    return rule_for(IS_KNOWN | parts) is Rule.COMPLETES
+    return rule_for(IS_KNOWN | parts) is StepRule.COMPLETES
 
 
 def _check_after_end(situation: int) -> None:
