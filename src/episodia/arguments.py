@@ -154,7 +154,7 @@ def checked_registered_name(error: Error, where: str, value: object) -> str:
     'my_game.Patient'
     """
     if not isinstance(value, str) or not value:
-        raise error(f"{where}: found {value!r} as the name, expected a name. Write `@{where}('my_package.MyClass')`.")
+        raise error(f"{where}: found {value!r} as the name, expected a string. Write `@{where}('my_package.MyClass')`.")
     return value
 
 

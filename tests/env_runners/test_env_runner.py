@@ -4,7 +4,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from episodia.testing.episodes.episode_comparing import assert_same_episode
 from gymnasium import spaces
 
 from episodia import EpisodeList, SingleAgentEpisode
@@ -14,6 +13,7 @@ from episodia.env_runners.runner_settings import RunnerSettings
 from episodia.env_runners.seeding import Seeds
 from episodia.errors import EnvRunnerError, SpaceError
 from episodia.modules import MLPActorCritic
+from episodia.testing.comparing import assert_same_episode
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1.0, 1.0, (2,)), spaces.Box(np.float32([0.0]), np.float32([10.0]))
 

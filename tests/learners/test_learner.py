@@ -164,9 +164,7 @@ def test_numbers_that_are_not_finite_are_an_error_by_choice():
     learner = Learner(Table([[0.0, 0.0]]), ReinforceConfig(on_non_finite="raise"))
     before = weights(learner)
 
-    with pytest.raises(
-        NonFiniteError, match=r"found a loss of nan for 'default_policy'.*unchanged by this step"
-    ):
+    with pytest.raises(NonFiniteError, match=r"found a loss of nan for 'default_policy'.*unchanged by this step"):
         learner.update_batch({"default_policy": rows([math.nan])})
 
     assert same_weights(weights(learner), before)

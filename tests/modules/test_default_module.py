@@ -380,5 +380,5 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize(("shown", "actions", "options", "problem"), TOO_LARGE.values(), ids=TOO_LARGE)
 def test_networks_that_no_memory_holds_are_refused_before_it_is_taken(shown, actions, options, problem):
-    with pytest.raises(ModuleError, match=f"{problem}.*expected at most.*of your own"):
+    with pytest.raises(ModuleError, match=f"{problem}.*expected at most.*your own module"):
         DefaultActorCritic(shown, actions, **options)

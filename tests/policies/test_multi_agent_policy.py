@@ -255,7 +255,9 @@ def test_who_has_no_module_is_told_so():
 def test_a_mapping_that_fails_is_named(mapping, words):
     policy = MultiAgentPolicy({"one": network()}, agent_to_module_mapping_fn=mapping)
 
-    with pytest.raises(PolicyError, match=rf"`agent_to_module_mapping_fn` fails for 'b' \({words}.*expected the id"):
+    with pytest.raises(
+        PolicyError, match=rf"a failure of `agent_to_module_mapping_fn` for 'b' \({words}.*expected the id"
+    ):
         policy({"b": np.zeros(4, np.int64)})
 
 

@@ -291,7 +291,7 @@ def test_what_is_no_reward_is_refused(reward):
 
 
 def test_a_reward_before_any_action_is_refused():
-    with pytest.raises(PolicyError, match="found no action that a reward could be for"):
+    with pytest.raises(PolicyError, match="found a reward before the first action"):
         Policy(*parts("CartPole-v1")).observe(1.0)
 
 

@@ -200,7 +200,7 @@ INCOMPLETE = {
     "config": ({"get_config": lambda _: None}, r"get_config: found None, expected a dict"),
     "list": ({"get_config": lambda _: [1]}, r"get_config: found \[1\], expected a dict"),
     "state": ({"get_state": lambda _: None, "set_state": print}, r"get_state: found None, expected a dict"),
-    "way back": ({"get_state": lambda _: {"x": 1}}, r"found a method `get_state` and none `set_state`"),
+    "way back": ({"get_state": lambda _: {"x": 1}}, r"found a method `get_state` without `set_state`"),
 }
 
 

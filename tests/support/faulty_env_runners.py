@@ -291,7 +291,7 @@ class ClosesOnlyOnce(PlainRunner):
         super().close()
 
 
-@breaks("it_closes_what_it_has_opened", "goes on after `close`")
+@breaks("it_closes_what_it_has_opened", "still works after `close`")
 class GoesOnAfterTheEnd(PlainRunner):
     def close(self):
         super().close()

@@ -133,7 +133,7 @@ class DetachesTheLoss(Right):
         return each.mean().detach()
 
 
-@breaks("learning_changes_the_weights", "found all of them as they were")
+@breaks("learning_changes_the_weights", "found that all weights stayed the same")
 class CountsForNothing(Right):
     def of_all(self, each):
         return each.mean() * 0.0

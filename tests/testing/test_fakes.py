@@ -83,7 +83,7 @@ def test_environments_of_one_maker_share_their_problems():
     [
         ({"rewards": np.zeros(2)}, "expected `obs`"),
         ({"obs": np.zeros((2, 3), np.float32)}, r"float32\[2, 3\]"),
-        ({"obs": np.full((1, 5), 0.5, np.float32)}, "whole numbers"),
+        ({"obs": np.full((1, 5), 0.5, np.float32)}, "rows of integers"),
         ({"obs": np.zeros((2, 5), np.float32)}, "same environment"),
     ],
 )

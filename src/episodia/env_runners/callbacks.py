@@ -22,7 +22,7 @@ class Callbacks:
     """
 
     def on_environment_created(self, *args: Any, **kwargs: Any) -> None:
-        """Called after the (vector) environment was made, or made anew."""
+        """Called after the (vector) environment was made or rebuilt."""
 
     def on_episode_start(self, *args: Any, **kwargs: Any) -> None:
         """Called with `episode`, right after its reset."""
@@ -31,7 +31,7 @@ class Callbacks:
         """Called with `episode`, the chunk that is being recorded, after each of its steps, the last one included."""
 
     def on_episode_end(self, *args: Any, **kwargs: Any) -> None:
-        """Called with the whole `episode`, also if chunks of it were handed out before; these come as a copy."""
+        """Called with the whole `episode`, also if chunks of it were returned before; then it is a copy."""
 
     def on_sample_end(self, *args: Any, **kwargs: Any) -> None:
         """Called with `samples`, the list of episodes that `sample` is about to return."""
@@ -39,7 +39,7 @@ class Callbacks:
 
 @final
 class Listeners:
-    """For each event, the functions to call. Runners look at the tuples, which are empty where nobody listens."""
+    """For each event, the functions to call. Runners look at the tuples, which are empty for events without functions."""
 
     __slots__ = EVENTS
 
@@ -70,7 +70,7 @@ def listed(callbacks: Any) -> list[Any]:
     """Return `callbacks` as a list.
 
     Raises:
-        EnvRunnerError: If there are none to iterate over.
+        EnvRunnerError: If it is not iterable.
     """
     if not isinstance(callbacks, Iterable) or isinstance(callbacks, Mapping):
         raise EnvRunnerError(f"callbacks: found {callbacks!r}, expected a list of them. Put a single one into a list.")

@@ -23,7 +23,7 @@ from episodia.spaces import ARRAY_SPACES
 
 Policy = Callable[[Any], Any]
 
-# Nobody needs to see how something goes that is over before.
+# Progress is shown only if collecting takes longer.
 _PATIENCE_S = 1.0
 _BAR = 20  # characters
 
@@ -110,7 +110,7 @@ def _as_declared(space: Space[Any] | None, actions: Any) -> Any:
         return tuple(_as_declared(child, actions[position]) for position, child in enumerate(space.spaces))
     if not isinstance(space, ARRAY_SPACES) or not isinstance(actions, np.ndarray):
         return actions
-    # Python has one kind of float; what is no number of that kind at all is left to those who check.
+    # Python has one kind of float; other kinds of values are checked later.
     dtype = np.dtype(space.dtype)
     return actions.astype(dtype) if np.can_cast(actions.dtype, dtype, "same_kind") else actions
 

@@ -24,7 +24,7 @@ from episodia.modules.devices import device_of
 
 @final
 class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
-    """Lets agents act in several environments at once, and hands out what happened as multi-agent episodes.
+    """Lets agents act in several environments at once, and returns what happened as multi-agent episodes.
 
     Agents that one module acts for are served by one forward pass, whatever environments they are in. Everything is
     recorded as it would be by a plain loop over the environments with `MultiAgentEpisode.add_env_step`.
@@ -80,7 +80,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             seed: What seeds of environments, random numbers and ids of episodes are derived from. None takes a random one, see
                 `seed`.
             explore: Whether modules explore, where `sample` does not say it.
-            batch_mode: What `sample` returns if it is not told: chunks of `rollout_fragment_length` steps for each
+            batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
             rollout_fragment_length: See `batch_mode`.
@@ -91,16 +91,16 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             soft_horizon: After how many an episode is truncated, and the environment goes on with the next one.
             ignore_terminations: Record what terminates as truncated, so that learners bootstrap after it.
             reward_delay: For how many ticks a reward may still be set, by `set_rewards` on the running episode in callbacks or
-                pieces: so many steps are not handed out before they are settled. A `RewardShaper` in the pipeline brings its
+                pieces: so many steps are not returned before they are settled. A `RewardShaper` in the pipeline brings its
                 own.
             callbacks: See `Callbacks`.
-            on_env_error: Whether an episode is dropped or handed out as truncated whose environment fails.
-            max_restarts: How often in a row, without a finished episode in between, an environment that fails is made anew;
+            on_env_error: Whether the episode of an environment that fails is dropped, or returned as truncated.
+            max_restarts: How often in a row, without a finished episode in between, an environment that fails is rebuilt;
                 None for any number.
             step_timeout_s: How long asynchronous environments may take for a step or a reset. One that takes longer, or whose
                 process is gone, counts as failed.
             async_context: How their processes are started; `"fork"` may hang where torch has computed before.
-            check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
+            check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
 
         Raises:
             EnvRunnerError: If the arguments do not fit together.

@@ -64,7 +64,7 @@ class RunnerSettings:
             )
 
     def gives_up(self, restarts_in_a_row: int) -> bool:
-        """Tell whether environments must not be made anew so often, without an episode in between that ends."""
+        """Tell whether environments were rebuilt too often, without an episode in between that ends."""
         return self.max_restarts is not None and restarts_in_a_row > self.max_restarts
 
 
@@ -99,7 +99,7 @@ def check_timeout(step_timeout_s: Any) -> None:
     """Check how long a step may take.
 
     Raises:
-        EnvRunnerError: If that is no positive number.
+        EnvRunnerError: If that is not a positive number.
     """
     if step_timeout_s is not None and not (is_number(step_timeout_s) and step_timeout_s > 0):
         raise EnvRunnerError(
@@ -133,7 +133,7 @@ def check_acts(module: Any) -> None:
 
 
 def check_open(where: str, *, is_closed: bool) -> None:
-    """Check that a runner may still play: after its end nobody would close what it makes.
+    """Check that a runner is open: a closed runner would not close what it makes.
 
     Raises:
         EnvRunnerError: If it is closed.
@@ -146,7 +146,7 @@ def check_keys(state: Any, keys: Iterable[str]) -> None:
     """Check that a state has all its parts.
 
     Raises:
-        EnvRunnerError: If it is no dict, or some are missing.
+        EnvRunnerError: If it is not a dict, or some are missing.
     """
     if not isinstance(state, Mapping):
         raise EnvRunnerError(

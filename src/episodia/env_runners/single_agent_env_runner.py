@@ -36,7 +36,7 @@ from episodia.modules.devices import device_of
 
 @final
 class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
-    """Plays in environments of one agent each, and hands out what happens as episodes.
+    """Plays in environments of one agent each, and returns what happens as episodes.
 
     >>> runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0)
     >>> episodes = runner.sample(num_episodes=3)
@@ -83,8 +83,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             env_to_module: The pipeline in front of the module; pieces to put into the default one; None for the default.
             module_to_env: The same for the pipeline behind the module.
             seed: Where all randomness comes from: of environments, actions, and ids. None takes a random one, see `seed`.
-            explore: Whether `sample` explores if it is not told.
-            batch_mode: What `sample` returns if it is not told: chunks of `rollout_fragment_length` steps for each
+            explore: Whether `sample` explores if its call does not say it.
+            batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
             rollout_fragment_length: See `batch_mode`.
@@ -92,16 +92,16 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             soft_horizon: After so many steps an episode is truncated, and the environment goes on with the next one.
             ignore_terminations: Record episodes that terminate as truncated, so that learners bootstrap after them.
             reward_delay: For how many steps after its own a reward may still be set, by `set_rewards` on the running episode
-                in callbacks or pieces: so many steps are not handed out before they are settled. A `RewardShaper` in the
+                in callbacks or pieces: so many steps are not returned before they are settled. A `RewardShaper` in the
                 pipeline brings its own.
             lookback: How many earlier steps a chunk carries, at least; the lookback of the learner's pipeline. Pipelines of
                 the runner that need more get more.
             callbacks: See `Callbacks`.
             on_env_error: Whether the episode of an environment that raises is dropped or truncated.
-            max_restarts: How often in a row an environment is made anew, without an episode in between that ends by itself.
+            max_restarts: How often in a row an environment is rebuilt, without an episode in between that ends by itself.
             step_timeout_s: How long asynchronous environments may take for a step or a reset.
             async_context: How their processes are started; `"fork"` may hang where torch has computed before.
-            check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
+            check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
             action_mask_key: Under which observations or infos tell which actions are allowed.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Modules: what a network or a rule has to offer, distributions of actions, and networks for all usual spaces."""
+"""Modules: protocols of networks and rules, distributions of actions, and networks for all usual spaces."""
 
 from episodia.modules.distributions import ActionDistribution, Deterministic, DistributionSpec, dist_for
 from episodia.modules.module_registry import register_module

@@ -1,4 +1,4 @@
-"""Where networks compute."""
+"""Devices of networks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from episodia.errors import EpisodiaError
 
 
 def device_of(*modules: object) -> torch.device:
-    """Return where the first of `modules` that has weights computes; rules have none, and compute on the CPU.
+    """Return the device of the first module with weights; rules have no weights and compute on the CPU.
 
     >>> device_of(None, torch.nn.Linear(2, 2, device="meta"))
     device(type='meta')
@@ -19,10 +19,10 @@ def device_of(*modules: object) -> torch.device:
 
 
 def usable_device(error: type[EpisodiaError], device: str | torch.device | None) -> torch.device:
-    """Return the device of this name, if this machine has it; None is the CPU.
+    """Return the device of this name; None is the CPU.
 
     Raises:
-        EpisodiaError: The given one, if it has not.
+        EpisodiaError: The given one, if this machine lacks the device.
 
     >>> from episodia.errors import LearnerError
     >>> usable_device(LearnerError, None)
@@ -31,7 +31,7 @@ def usable_device(error: type[EpisodiaError], device: str | torch.device | None)
     try:
         found = torch.device("cpu" if device is None else device)
         torch.zeros(1, device=found).tolist()
-    # torch has no error of its own for this: what is raised differs from device to device.
+    # torch raises a different error for each type of device.
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as problem:
         reason = str(problem).splitlines()[0]
         raise error(

@@ -1,4 +1,4 @@
-"""Networks that behave differently while they learn: dropout, batch normalisation."""
+"""The mode of networks, training or acting, which matters for dropout and batch normalisation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import nn
 
 @contextmanager
 def mode(modules: Iterable[object], *, training: bool) -> Iterator[None]:
-    """Let `modules`, and all parts of them, be in the mode in which torch's modules learn, or in the one in which they act.
+    """Return a context in which `modules` and all their parts are in torch's training mode, or in evaluation mode.
 
-    Afterwards each part is in the mode in which it was. What is no `nn.Module` has none.
+    Afterwards each part is in its earlier mode. Modules other than `nn.Module` have no mode.
 
     >>> network = nn.Sequential(nn.Dropout())
     >>> with mode([network], training=False):

@@ -1,4 +1,4 @@
-"""Module classes by name: only what is registered here is ever made out of a file."""
+"""Module classes by name: only registered classes are loaded from files."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class _Restorable(Protocol):
     def set_state(self, state: dict[str, Any]) -> None: ...
 
 
-# Their constructors look at no values, so they can be made without memory, too.
+# Their constructors read no values, so that they also work on the meta device.
 _NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
 _CLASSES: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
 
 
 def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
-    """Return a class decorator, after which modules of the class can be saved, and made again where it is registered, too.
+    """Return a class decorator that registers the class, so that its modules can be saved and loaded.
 
-    The class takes `observation_space`, `action_space`, and what its method `get_config()` returns, JSON values, as keywords.
+    The class takes `observation_space`, `action_space`, and the JSON values that `get_config()` returns, as keywords.
     A `torch.nn.Module` keeps its weights; other modules may have `get_state()` and `set_state(state)`.
 
     Args:
-        name: Under which it is saved: the same for ever, and unlike those of others.
+        name: The unique name under which the class is saved; it must never change.
 
     Raises:
-        ModuleError: If the name is no string, or stands for another class already; if what is decorated is no class, or has
+        ModuleError: If the name is not a string, or is taken by another class; if the decorated object is not a class, or has
             no `get_config`.
 
     >>> from episodia.modules import Rule
@@ -96,7 +96,7 @@ def module_name(module: Module) -> str:
     if found is None:
         raise ModuleError(
             f"found a module of the class {type(module).__name__}, which is not registered, expected one of "
-            f"{sorted(_CLASSES)}. Decorate the class with `register_module(name)`; functions have to become classes for that, "
+            f"{sorted(_CLASSES)}. Decorate the class with `register_module(name)`; write a class instead of a function, "
             "see `Rule`."
         )
     return found
@@ -112,7 +112,7 @@ def make_module(
     """Return a module of the class that is registered as `name`, with this config and this state, see `module_state`.
 
     Raises:
-        ModuleError: If there is no such class, or if the state does not fit.
+        ModuleError: If the class is not registered, or if the state does not fit.
     """
     made: Any = _CLASSES.get(name) if isinstance(name, str) else None
     if made is None:
@@ -121,7 +121,7 @@ def make_module(
             "`register_module` first."
         )
     if made in _NETWORKS:
-        # A few characters in a file can ask for any amount of memory: here they have to fit the weights beside them.
+        # A small file can ask for any amount of memory, so its sizes must first fit the weights that it holds.
         with torch.device("meta"):
             _check_fits(made(observation_space, action_space, **config), state)
     module: Any = made(observation_space, action_space, **config)
@@ -129,9 +129,9 @@ def make_module(
         _check_fits(module, state)
         dtypes = {value.dtype for value in state.values() if value.is_floating_point()}
         if len(dtypes) == 1:
-            # What is no weight, and computes in the dtype of the weights, has to know it, too.
+            # Features compute in the dtype of the weights, and learn of it through `to`.
             module.to(dtypes.pop())
-        # Not copied into the weights there are: parts of a network may differ in their dtypes.
+        # Assigned instead of copied, because parts of a network may differ in their dtypes.
         module.load_state_dict(_weights(module, state), assign=True)
     elif state:
         module.set_state(dict(state))
@@ -140,27 +140,27 @@ def make_module(
 
 
 def module_config(module: Module) -> dict[str, Any]:
-    """Return what a module was made with beside its spaces: its `get_config()`.
+    """Return the arguments of a module other than its spaces: its `get_config()`.
 
     Raises:
-        ModuleError: If that is no dict.
+        ModuleError: If that is not a dict.
     """
     return _returned(module, "get_config", module.get_config() if isinstance(module, _Configured) else None)
 
 
 def module_state(module: Module) -> dict[str, Any]:
-    """Return what a module has learned or remembers: the weights of a `torch.nn.Module`, or its `get_state()`.
+    """Return the state of a module: the weights of a `torch.nn.Module`, or its `get_state()`.
 
     Raises:
-        ModuleError: If that is no dict, or if the module has no `set_state` that would take it.
+        ModuleError: If that is not a dict, or if the module has no `set_state`.
     """
     if isinstance(module, nn.Module):
         return {key: _own(value) for key, value in module.state_dict().items()}
     state = _returned(module, "get_state", module.get_state()) if isinstance(module, _Remembering) else {}
     if state and not isinstance(module, _Restorable):
         raise ModuleError(
-            f"{type(module).__name__}: found a method `get_state` and none `set_state`, expected both. Add the one that takes "
-            "what the other returns."
+            f"{type(module).__name__}: found a method `get_state` without `set_state`, expected both. Add `set_state`, "
+            "which takes the result of `get_state`."
         )
     return state
 
@@ -168,25 +168,25 @@ def module_state(module: Module) -> dict[str, Any]:
 def _returned(module: Module, method: str, found: object) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise ModuleError(
-            f"{type(module).__name__}.{method}: found {repr(found)[:80]}, expected a dict. Return one, empty if there is "
-            "nothing to tell."
+            f"{type(module).__name__}.{method}: found {repr(found)[:80]}, expected a dict. Return a dict, which may be "
+            "empty."
         )
     return dict(found)
 
 
 def _own(value: Any) -> Any:
-    # Memory of its own also lies where torch wants it: results differ in their last bits for tensors that begin elsewhere.
+    # A copy is aligned in memory; results of other tensors may differ in their last bits.
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def _weights(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of what is in `state`, and the same one for all names of a weight that `module` has under several."""
+    """Return copies of the values in `state`; all names of a shared weight of `module` get the same copy."""
     there = module.state_dict(keep_vars=True)
     names = {id(weight): name for name, weight in there.items() if isinstance(weight, Tensor)}
     copies = {name: _own(state[name]) for name in there}
     for name, weight in there.items():
         if isinstance(weight, nn.Parameter):
-            # Otherwise torch would make one of each, for each name.
+            # torch would otherwise make a parameter for each name.
             copies[name] = nn.Parameter(copies[name], weight.requires_grad)
     return {name: copies[names.get(id(weight), name)] for name, weight in there.items()}
 

@@ -1,4 +1,4 @@
-"""Several modules under one name each, for environments with several agents."""
+"""Several modules by their ids, for environments with several agents."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from episodia.modules.protocol import Module
 class MultiModule(Mapping[str, Module]):
     """A read-only mapping from module ids to modules. Two ids may stand for the same module.
 
-    Members may be frozen: they act, and learners leave them as they are. So are single weights that want no gradient
-    (`requires_grad_(False)`), and modules without weights. Where a module has one frozen id and one that is not, it learns
-    from what is done under the latter.
+    Members may be frozen: they act, and learners do not change them. Learners also do not change weights without a gradient
+    (`requires_grad_(False)`). A module with a frozen id and another id learns from the steps of the other id.
 
     Args:
         modules: The modules by their ids.
-        frozen: The ids of those that do not learn.
+        frozen: The ids of the modules that do not learn.
 
     Raises:
-        ModuleError: If there is none, if something lacks what a `Module` has, or if `frozen` names another one.
+        ModuleError: If there is no module, if one lacks a method of `Module`, or if `frozen` names an unknown id.
 
     >>> from gymnasium import spaces
     >>> from episodia.modules import MLPActorCritic
@@ -49,7 +48,7 @@ class MultiModule(Mapping[str, Module]):
         if unknown:
             raise ModuleError(
                 f"MultiModule: found {sorted(map(str, unknown))} in `frozen`, expected some of {list(modules)}. "
-                "Name modules that are there."
+                "Correct the ids."
             )
         self._modules = dict(modules)
         self._frozen = frozenset(ids)

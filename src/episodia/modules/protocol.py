@@ -1,10 +1,10 @@
-"""What a module has to offer, so that connectors, runners and learners can work with it.
+"""Protocols of modules: the methods that connectors, runners and learners call.
 
-These are protocols: a class that has the methods is a module, whatever it inherits from. Nothing here needs torch, and
+A class that has the methods is a module; it needs no base class. Nothing here needs torch, and
 neither does a module that acts by rules.
 
 A *batch* is a dict of columns (`episodia.Columns`). Observations are `[B, ...]`; for stateful modules they are
-`[B, T, ...]`, with `state_in` `[B, ...]` and, where sequences are padded, `seq_lens` `[B]`. Columns that a module puts out
+`[B, T, ...]`, with `state_in` `[B, ...]` and, if sequences are padded, `seq_lens` `[B]`. Columns that a module returns
 have the same leading axes as its observations.
 """
 
@@ -20,13 +20,13 @@ from episodia.types import Batch, Item
 
 @runtime_checkable
 class Module(Protocol):
-    """What acts: batches of observations in, actions or the inputs of their distribution out.
+    """Acts: takes batches of observations, returns actions or the inputs of their distribution.
 
     Each forward pass returns a dict with `actions`, or with `action_dist_inputs` (then the module is a
     `DistributionModule`), and with anything else that should be recorded. Stateful modules also return `state_out`,
     `[B, ...]`, the state after the last valid step.
 
-    Gradients are the caller's matter: runners call the first two passes under `torch.no_grad()`, learners do not.
+    The caller decides about gradients: runners call the first two passes under `torch.no_grad()`, learners do not.
 
     >>> import numpy as np
     >>> class Right:
@@ -55,13 +55,13 @@ class Module(Protocol):
         """The space of one action."""
 
     def forward_inference(self, batch: Batch) -> Batch:
-        """Return what is needed to act as well as possible."""
+        """Return the outputs for acting as well as possible."""
 
     def forward_exploration(self, batch: Batch) -> Batch:
-        """Return what is needed to act while data is collected for training."""
+        """Return the outputs for acting while training data is collected."""
 
     def forward_train(self, batch: Batch) -> Batch:
-        """Return what a loss needs."""
+        """Return the outputs for a loss."""
 
     def get_initial_state(self) -> dict[str, Item]:
         """Return the state before the first step of one episode: a nested dict of NumPy arrays without a batch axis.
@@ -75,7 +75,7 @@ class Module(Protocol):
 
 @runtime_checkable
 class Distribution(Protocol):
-    """What sampling needs of a distribution; `episodia.modules.ActionDistribution` has it, and so have RLlib's classes."""
+    """The methods for sampling; `episodia.modules.ActionDistribution` and RLlib's classes have them."""
 
     def sample(self) -> Item:
         """Draw one action per row."""
@@ -89,7 +89,7 @@ class Distribution(Protocol):
 
 @runtime_checkable
 class DistributionClass(Protocol):
-    """What makes distributions: a `DistributionSpec` of this library, or a class with such a class method."""
+    """Makes distributions: a `DistributionSpec` of this library, or a class with such a class method."""
 
     def from_logits(self, logits: Item, /) -> Distribution:
         """Make one distribution per row of `action_dist_inputs`."""
@@ -97,29 +97,29 @@ class DistributionClass(Protocol):
 
 @runtime_checkable
 class DistributionModule(Module, Protocol):
-    """A module whose forward passes return `action_dist_inputs`: it also says what distribution they are for."""
+    """A module whose forward passes return `action_dist_inputs`, and that names their distribution."""
 
     def get_inference_action_dist_cls(self) -> DistributionClass:
-        """Return what makes distributions of the outputs of `forward_inference`."""
+        """Return the class or spec that makes distributions of the outputs of `forward_inference`."""
 
     def get_exploration_action_dist_cls(self) -> DistributionClass:
-        """Return what makes distributions of the outputs of `forward_exploration`."""
+        """Return the class or spec that makes distributions of the outputs of `forward_exploration`."""
 
     def get_train_action_dist_cls(self) -> DistributionClass:
-        """Return what makes distributions of the outputs of `forward_train`."""
+        """Return the class or spec that makes distributions of the outputs of `forward_train`."""
 
 
 @runtime_checkable
 class ValueModule(Module, Protocol):
-    """A module that also estimates how good a situation is, which advantages and bootstrapping need."""
+    """A module that also estimates values, for advantages and bootstrapping."""
 
     def compute_values(self, batch: Batch, embeddings: Item = None) -> Item:
         """Return the value of each observation of `batch`, with its leading axes: `[B]` or `[B, T]`.
 
         Args:
-            batch: With observations; for stateful modules also with `state_in`.
-            embeddings: What `forward_train` returned as `embeddings` for the same batch, if it is at hand: then only the
-                last layer is computed.
+            batch: A batch with observations; for stateful modules also with `state_in`.
+            embeddings: The `embeddings` that `forward_train` returned for the same batch, if known: then only the last layer
+                is computed.
         """
 
 

@@ -1,4 +1,4 @@
-"""Actions at random, for whole batches: uniform wherever a space has bounds, and among the allowed ones if there is a mask."""
+"""Random actions for whole batches: uniform within bounds, and among the allowed actions if there is a mask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_actions(
     Args:
         space: A leaf: Discrete, MultiDiscrete, MultiBinary or Box.
         leading: The axes of the rows, `[B]` or `[B, T]`.
-        rng: Where the randomness comes from.
+        rng: The source of randomness.
         real_range: For the elements of a `Box` of floats, see `range_of`.
         mask: For Discrete and MultiDiscrete, nonzero where an action is allowed; None allows everything.
 
@@ -60,7 +60,7 @@ def random_actions(
 
 
 def random_reals(low: np.ndarray, high: np.ndarray, leading: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Draw floats: uniform between two bounds, exponential beyond one, normal where there is none, as gymnasium does."""
+    """Draw floats as gymnasium does: uniform between two bounds, exponential beyond one bound, normal without bounds."""
     shape = (*leading, *low.shape)
     below, above = np.isfinite(low), np.isfinite(high)
     both = below & above
@@ -80,8 +80,8 @@ def range_of(space: spaces.Box, real_range: Range | None) -> tuple[np.ndarray, n
 
     Args:
         space: The environment's space.
-        real_range: What stands for the bounds as long as actions are not unsquashed; it replaces them for elements that have
-            two finite ones, since only these are unsquashed. None keeps the bounds of the space.
+        real_range: The bounds before actions are unsquashed; they replace the bounds of elements that have two finite ones,
+            because only these are unsquashed. None keeps the bounds of the space.
 
     >>> range_of(spaces.Box(np.array([0.0, 0.0]), np.array([10.0, np.inf]), dtype=np.float64), (-1.0, 1.0))
     (array([-1.,  0.]), array([ 1., inf]))
@@ -94,10 +94,10 @@ def range_of(space: spaces.Box, real_range: Range | None) -> tuple[np.ndarray, n
 
 
 def checked_range(error: Error, where: str, real_range: object) -> Range | None:
-    """Return `real_range`, see `range_of`, if it is a range or None.
+    """Return `real_range`, see `range_of`.
 
     Raises:
-        EpisodiaError: The given one, if it is not.
+        EpisodiaError: The given one, if `real_range` is neither a range nor None.
     """
     if real_range is None:
         return None
@@ -144,7 +144,7 @@ def within(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float
 
 
 def float_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return both bounds as float64; infinite where the space has none, also for whole numbers."""
+    """Return both bounds as float64; missing bounds are infinite, also for integers."""
     low = np.where(space.bounded_below, space.low, -np.inf)
     high = np.where(space.bounded_above, space.high, np.inf)
     return low.astype(np.float64), high.astype(np.float64)

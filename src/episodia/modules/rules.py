@@ -19,15 +19,15 @@ from episodia.types import Batch, Item
 
 
 class Rule(ABC):
-    """A module that says what to do, and learns nothing.
+    """A module that acts by a rule, and does not learn.
 
-    Batches reach it as NumPy arrays, also those that a pipeline has made tensors of. What it returns goes through the same
-    pipeline as the actions of networks: with the default one, elements of a bounded `Box` are from -1 to 1, and are spread
+    Its batches are NumPy arrays; tensors of a pipeline are converted. Its actions go through the same pipeline as those of
+    networks: with the default one, elements of a bounded `Box` are from -1 to 1, and are spread
     over the bounds afterwards (`NormalizeAndClipActions`).
 
     Args:
-        observation_space: What observations are made of, for those who ask.
-        action_space: Which actions there are, for those who ask.
+        observation_space: The space of observations, if known.
+        action_space: The space of actions, if known.
     """
 
     def __init__(self, observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None) -> None:
@@ -42,7 +42,7 @@ class Rule(ABC):
         """Return `actions`.
 
         Raises:
-            ModuleError: If `batch` is no batch.
+            ModuleError: If `batch` is not a batch.
         """
         given: object = batch
         if not isinstance(given, dict):
@@ -93,7 +93,7 @@ class RuleModule(Rule):
         self.function = _checked_function("RuleModule", function)
 
     def act(self, batch: Batch) -> Item:
-        """Return what the function says."""
+        """Return the actions of the function."""
         if Columns.OBS not in batch:
             raise EpisodeKeyError(
                 f"rule: found no column {Columns.OBS!r} in the batch, only {list(batch)}; expected it from "
@@ -112,8 +112,8 @@ class RuleModule(Rule):
 
 
 @final
-class each_row:  # noqa: N801  # used as a function, and an object only so that it can be sent to another process
-    """A function of batches that asks `function`, which takes one observation, for each row.
+class each_row:  # noqa: N801  # used as a function; a class, so that it can be pickled
+    """A function of batches that calls `function`, which takes one observation, for each row.
 
     >>> RuleModule(each_row(lambda observation: int(observation[0] > 0))).function(np.array([[0.5], [-0.5]]))
     array([1, 0])
@@ -123,26 +123,26 @@ class each_row:  # noqa: N801  # used as a function, and an object only so that 
         self.function = _checked_function("each_row", function)
 
     def __call__(self, observations: Item) -> Item:
-        """Return what the function says about each row; of no rows nobody knows what actions look like."""
+        """Return the action of the function for each row; without rows, an empty array of integers."""
         actions = [self.function(observation) for observation in unstack(observations)]
         return stack(actions) if actions else np.zeros(0, np.int64)
 
 
 @final
 class RandomModule(Rule):
-    """Acts at random: uniformly where the action space has bounds, among the allowed actions where there is a mask.
+    """Acts at random: uniformly within bounds, and among the allowed actions if there is a mask.
 
     Masks are looked for in the batch column `action_mask`, then under that name in the observations.
 
     Args:
         observation_space: See `Rule`.
-        action_space: Which actions there are: Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these.
-        real_range: Where actions of a bounded Box lie; what the default pipelines spread over its bounds. None takes the
+        action_space: The space of actions: Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these.
+        real_range: The range of actions of a bounded Box, which the default pipelines scale to its bounds. None takes the
             bounds themselves.
-        seed: For the module's random generator.
+        seed: The seed of the module's random generator.
 
     Raises:
-        ModuleError: If range or seed is none.
+        ModuleError: If the range or the seed is invalid.
 
     >>> module = RandomModule(None, spaces.Discrete(3), seed=0)
     >>> module.forward_exploration({"obs": np.zeros((4, 2))})

@@ -1,4 +1,4 @@
-"""Policies: a module with its pipelines as one thing that acts, and all of it as plain data."""
+"""Policies: a module with its pipelines as one object that acts, is saved and is loaded."""
 
 from episodia.policies.multi_agent_policy import MultiAgentPolicy
 from episodia.policies.policy import Policy

@@ -1,4 +1,4 @@
-"""Several modules with the pipelines around them, as one thing that acts for several agents."""
+"""Multi-agent policies: several modules with their pipelines as one object that acts for several agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from episodia.types import State
 
 
 class _Taken(NamedTuple):
-    """The actions that were taken, by agent, as episodes record them, and what the modules had to say beside them."""
+    """The taken actions by agent, as episodes record them, and the modules' further outputs."""
 
     actions: dict[Any, Any]
     extras: dict[Any, dict[str, Any]]
@@ -38,22 +38,22 @@ class _Taken(NamedTuple):
 class MultiAgentPolicy:
     """Acts for several agents, as a `MultiAgentEnvRunner` would with these modules and pipelines.
 
-    What `Policy` does for one agent this does for several: it is a snapshot, and remembers of the running episode as much as
-    its pipelines look back. Call it with the observations of the agents that are to act, however many these are: all of them,
-    one after another in a game of turns, or only one, if somebody else plays the others.
+    It is a `Policy` for several agents: a snapshot that keeps as much of the running episode as its pipelines look back. Call
+    it with the observations of the agents that act now: all agents, one after another in a game of turns, or one of them if
+    another program plays the others.
 
     Args:
         modules: The modules by their ids.
-        env_to_module: The pipeline in front of them; by default the default one.
-        module_to_env: The pipeline behind them; by default the default one.
-        agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is one
-            module for all, or each agent has the module of its own name.
+        env_to_module: The pipeline in front of them; None takes the default one.
+        module_to_env: The pipeline behind them; None takes the default one.
+        agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default all agents share
+            the only module, or each agent has the module of its own name.
         explore: Whether actions are drawn; otherwise the most probable one is taken.
-        seed: For what is drawn.
+        seed: The seed of the draws.
 
     Raises:
-        PolicyError: If something is of another kind.
-        ModuleError: If there is no module, or if something else is among them.
+        PolicyError: If an argument has the wrong type.
+        ModuleError: If there is no module, or if an object is not a module.
         PipelineError: If modules and pipelines do not fit together.
 
     >>> from episodia.modules import RuleModule
@@ -88,7 +88,7 @@ class MultiAgentPolicy:
                 f"policy: found `agent_to_module_mapping_fn={mapping!r}`, expected a function of an agent and its "
                 "episode. Pass one, or None."
             )
-        # In one go, so that two ids of one module stay that.
+        # All at once, so that two ids of one module keep sharing it.
         self._modules = MultiModule(acting_copy(dict(given.items())))
         self._agent_to_module = default_mapping(self._modules) if mapping is None else mapping
         self._missing: dict[Any, str] = {}
@@ -128,25 +128,25 @@ class MultiAgentPolicy:
     # --- Acting -----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Begin a new episode with the next observations."""
+        """Start a new episode with the next observations."""
         self._episode: MultiAgentEpisode | None = None
         self._taken = _Taken({}, {})
         self._rewards: dict[Any, float] = {}
-        # The agents whose last action has had no reward yet.
+        # The agents whose last action has no reward yet.
         self._unpaid: set[Any] = set()
 
     def observe(self, rewards: Mapping[Any, float]) -> None:
-        """Note rewards of agents that have acted or wait; several between two calls of the policy add up.
+        """Add rewards of agents that have acted or wait; several rewards between two calls of the policy add up.
 
         Raises:
-            PolicyError: If there was no action yet, or if something is no finite number; nothing is noted then.
+            PolicyError: Before the first action, or if a reward is not a finite number; then no reward is added.
         """
         given: object = rewards
         if not isinstance(given, Mapping):
             raise PolicyError(f"observe: found {rewards!r}, expected a dict of rewards by agent. Pass such a dict.")
         if self._episode is None:
             raise PolicyError(
-                "observe: found no action that a reward could be for, expected one in this episode. Call the policy with "
+                "observe: found a reward before the first action, expected an action in this episode. Call the policy with "
                 "observations first."
             )
         found = {agent: checked_reward(reward) for agent, reward in given.items()}
@@ -163,15 +163,15 @@ class MultiAgentPolicy:
         """Return an action for each agent in `observations`, as the environment takes it.
 
         Args:
-            observations: What the environment shows, by agent.
-            infos: What it says beside, by agent. Masks of allowed actions are looked for here, too, as `action_mask`.
-            dones: Agents for whom it is over, also if they are shown nothing any more. They get no action; that they have
-                left matters to others who look at them.
+            observations: The observations by agent.
+            infos: The infos by agent; they may hold masks of allowed actions, as `action_mask`.
+            dones: Agents that have ended, with or without a last observation. They get no action; agents that observe them
+                need to know.
 
         Raises:
             SpaceError: If an observation does not belong to its space.
-            PolicyError: If there is no module for an agent, or if the policy looks at rewards, and was not told those of an
-                agent's last action.
+            PolicyError: If there is no module for an agent, or if the policy reads rewards, and that of an agent's last
+                action is missing.
             ConnectorError: If a piece of a pipeline fails.
         """
         given: object = observations
@@ -188,7 +188,7 @@ class MultiAgentPolicy:
         made = self._parts.act(episode, lambda batch, shared: self._outputs(episode, batch, shared))
         taken = _taken_of(made)
         received = made[Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in made else Columns.ACTIONS][0]
-        # Only now, so that a call that fails changes nothing.
+        # Stored last, so that a failed call changes nothing.
         self._remember(episode, taken, ended)
         return {agent: as_scalars(private(action)) for agent, action in received.items()}
 
@@ -207,18 +207,18 @@ class MultiAgentPolicy:
         }
 
     def _continued(self, observations: Any, infos: Any, ended: list[Any]) -> MultiAgentEpisode:
-        """Return the episode with `observations` at its end; the one so far is as it was."""
+        """Return the episode with `observations` at its end; the stored one stays unchanged."""
         if self._episode is None:
             episode = self._new_episode()
-            # Who has left before the first step has no part in it.
+            # Agents that end before the first step do not take part.
             shown = {agent: item for agent, item in observations.items() if agent not in ended}
             episode.add_env_reset(observations=shown, infos=infos)
             return episode
         waiting = [agent for agent in observations if agent in self._unpaid]
         if waiting and self._parts.needs_rewards:
             raise PolicyError(
-                f"policy: found no rewards for the last actions of {waiting}, expected some, since its pipeline looks at "
-                "rewards. Call `observe(rewards)` after each step, or `reset()` if a new episode begins."
+                f"policy: found no rewards for the last actions of {waiting}, expected some, because its pipeline reads "
+                "rewards. Call `observe(rewards)` after each step, or `reset()` before a new episode."
             )
         episode = self._episode.cut(self._episode.env_steps_back(self._parts.lookback))
         rewards = dict.fromkeys(self._taken.actions, 0.0) | self._rewards
@@ -239,7 +239,7 @@ class MultiAgentPolicy:
             "policy",
             observation_space=by_agent,
             agent_to_module_mapping_fn=self._module_of,
-            # As in a runner: environments pay agents that have just died.
+            # As in a runner: environments reward agents that have just ended.
             missing_final_observation="repeat",
             rewards_after_done="add",
         )
@@ -250,10 +250,10 @@ class MultiAgentPolicy:
             hash(module_id)
         except EpisodiaError:
             raise
-        except Exception as error:  # whatever a function of a user raises
+        except Exception as error:  # functions of users raise anything
             raise PolicyError(
-                f"policy: found that `agent_to_module_mapping_fn` fails for {agent!r} ({type(error).__name__}: {error}), "
-                "expected the id of its module. Pass a function of an agent and its episode that returns such an id."
+                f"policy: found a failure of `agent_to_module_mapping_fn` for {agent!r} ({type(error).__name__}: {error}), "
+                "expected the id of its module. Pass a function of an agent and its episode that returns an id."
             ) from error
         return module_id
 
@@ -277,10 +277,10 @@ class MultiAgentPolicy:
     def save(self, path: str | Path) -> None:
         """Write the policy into the directory `path`, see `save_state`. The running episode is not saved.
 
-        Modules whose class is not registered, such as functions as rules, are left out; who loads the policy can pass them.
+        Modules whose class is not registered, such as functions as rules, are left out; pass them to `load`.
 
         Raises:
-            CheckpointError: If it cannot be written; what was there before is unchanged then.
+            CheckpointError: If it cannot be written; an earlier checkpoint then stays unchanged.
             ModuleError: If no module is of a registered class, see `register_module`.
             PipelineError: If the class of a piece is not registered, see `register_connector`.
             MissingExtraError: If safetensors is not installed.
@@ -296,21 +296,20 @@ class MultiAgentPolicy:
         agent_to_module_mapping_fn: AgentToModule | None = None,
         device: str | torch.device = "cpu",
     ) -> MultiAgentPolicy:
-        """Return the policy that was saved in `path`, alone or in a larger checkpoint, at the beginning of an episode.
+        """Return the policy that was saved in `path`, alone or in a larger checkpoint, at the start of an episode.
 
-        It acts as the one that was saved. No code is run but that of registered classes.
+        It acts like the saved one. Only code of registered classes is run.
 
         Args:
             path: The directory of the checkpoint, or that of a run.
-            modules: Modules that were left out, or that take the place of those in the checkpoint, by their ids.
-            agent_to_module_mapping_fn: The one that was used, if it was a function of your own.
-            device: Where the modules in the checkpoint compute.
+            modules: Modules that were left out, or that replace those in the checkpoint, by their ids.
+            agent_to_module_mapping_fn: The function that was used, if it was your own.
+            device: The device of the modules in the checkpoint.
 
         Raises:
             CheckpointError: If there is no checkpoint, if it is damaged, if there is no policy for several agents in it, or if
                 it needs `agent_to_module_mapping_fn`.
-            PolicyError: If there is no such device, if the policy has no module of an id in `modules`, or if something is of
-                another kind.
+            PolicyError: If the device is missing, if `modules` has an unknown id, or if an argument has the wrong type.
         """
         state = policy_codec.policy_in(load_state(checkpoint_directory(path)), path, policy_codec.MULTI_AGENT_KEY)
         return cls.from_state(
@@ -331,7 +330,7 @@ class MultiAgentPolicy:
         device: str | torch.device = "cpu",
         where: str = "state of a policy",
     ) -> MultiAgentPolicy:
-        """Return the policy whose `get_state` returned `state`; `where` is where it comes from, for messages. See `load`."""
+        """Return the policy whose `get_state` returned `state`; `where` names its source, for messages. See `load`."""
         given: object = modules
         if not (given is None or isinstance(given, Mapping)):
             raise PolicyError(
@@ -353,7 +352,7 @@ class MultiAgentPolicy:
         return policy
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that is needed to make the policy again, as `save_state` takes it; see `save`."""
+        """Return the state of the policy, which `save_state` takes; see `save`."""
         parts = self._parts
         encoded = encoded_policies(
             self._modules, self._missing, self._agent_to_module, parts.env_to_module, parts.module_to_env
@@ -365,7 +364,7 @@ def _agents(name: str, value: Any) -> list[Any]:
     agents = checked_keys(PolicyError, "policy", name, value)
     try:
         return list(dict.fromkeys(agents))
-    except TypeError as error:  # something that is no key of a dict
+    except TypeError as error:  # an id that is not hashable
         raise PolicyError(f"policy: found `{name}={value!r}`, expected a list of agents. Pass their ids.") from error
 
 

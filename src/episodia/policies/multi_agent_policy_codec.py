@@ -1,4 +1,4 @@
-"""Policies of several agents as plain data: each module once, who acts for whom, and both pipelines; and back."""
+"""Multi-agent policies as plain data, and back: each module once, the mapping of agents, and both pipelines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN, _ONLY = "own", "only"
 
 
 class SeveralParts(NamedTuple):
-    """What a policy of several agents is made of."""
+    """The parts of a multi-agent policy."""
 
     parts: PolicyParts
     agent_to_module: AgentToModule
@@ -43,25 +43,25 @@ def encoded_policies(
     env_to_module: EnvToModulePipeline,
     module_to_env: ModuleToEnvPipeline,
 ) -> dict[str, Any]:
-    """Return plain data, tensors and arrays. Of modules whose class is not registered it says why they are missing.
+    """Return plain data, tensors and arrays, and the reason why modules of unregistered classes are missing.
 
     Args:
         modules: The modules by their ids.
-        missing: Those that were missing before, and why.
-        agent_to_module: Who acts for whom; a function of one's own is not saved.
+        missing: The reasons why modules were missing before.
+        agent_to_module: The mapping of agents to modules; functions of users are not saved.
         env_to_module: The pipeline in front of them.
         module_to_env: The pipeline behind them.
 
     Raises:
-        ModuleError: If none of the modules can be saved, if what one says of itself could not be taken back, or if an id is
-            neither a string nor a number.
+        ModuleError: If no module can be saved, if a config or state is not a dict, or if an id is neither a string nor an
+            integer.
         PipelineError: If the class of a piece is not registered.
     """
     encoded: list[dict[str, Any]] = []
     reasons, places, ids = dict(missing), {}, []
     for module_id, module in modules.items():
         _check_id(module_id)
-        # Two ids may stand for one module, and do so afterwards, too.
+        # Two ids of one module share it after loading as well.
         if id(module) not in places:
             try:
                 module_name(module)
@@ -87,8 +87,8 @@ def encoded_policies(
 def _check_id(module_id: Any) -> None:
     if type(module_id) not in (str, int):
         raise ModuleError(
-            f"policy: found {module_id!r} as the id of a module, expected a string or an integer: others cannot be saved. Give "
-            "it such a name."
+            f"policy: found {module_id!r} as the id of a module, expected a string or an integer: other ids cannot "
+            "be saved. Rename it."
         )
 
 
@@ -105,18 +105,18 @@ def decoded_policies(
     given: Mapping[Any, Any],
     agent_to_module: AgentToModule | None,
 ) -> SeveralParts:
-    """Return the parts of the policy that `encoded_policies` turned into `state`.
+    """Return the parts of the policy that `encoded_policies` encoded as `state`.
 
     Args:
         state: The plain data.
-        device: Where the modules in it compute.
-        where: Where it comes from, for messages.
-        given: Modules that take the place of those in `state`, or of those that are missing there.
-        agent_to_module: Who acts for whom, in the place of what `state` says.
+        device: The device of the modules in it.
+        where: The source of the state, for messages.
+        given: Modules that replace those in `state`, or that are missing there.
+        agent_to_module: The mapping of agents to modules, in place of that in `state`.
 
     Raises:
-        CheckpointError: If it is something else, from a later version, of classes that are not registered, or if
-            `agent_to_module` is needed and None.
+        CheckpointError: If `state` is damaged, from a later version, or of unregistered classes, or if `agent_to_module` is
+            needed and None.
         PolicyError: If a module of `given` has an id that `state` does not know.
     """
     checked_version(state, where)
@@ -126,7 +126,7 @@ def decoded_policies(
         saved = {module_id: made[place] for module_id, place in state["ids"]}
         left_out = {module_id: str(reason) for module_id, reason in state["missing"]}
         parts = decoded_parts(saved | dict(given), state, device)
-    except Exception as error:  # an untrue state can fail anywhere
+    except Exception as error:  # a damaged state can fail anywhere
         raise cannot_be_made(where, error) from error
     unknown = [module_id for module_id in given if module_id not in saved and module_id not in left_out]
     if unknown:
@@ -136,8 +136,8 @@ def decoded_policies(
         )
     if mapping is None:
         raise CheckpointError(
-            f"{where}: found a policy whose agents were mapped to modules by a function of its own, expected that function: no "
-            "code is saved. Pass it as `agent_to_module_mapping_fn=`."
+            f"{where}: found a policy whose agents were mapped to modules by a function, expected that function, because "
+            "code is not saved. Pass it as `agent_to_module_mapping_fn=`."
         )
     missing = {module_id: reason for module_id, reason in left_out.items() if module_id not in parts.module}
     return SeveralParts(parts, mapping, missing)

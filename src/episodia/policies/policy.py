@@ -1,4 +1,4 @@
-"""A module with the pipelines around it, as one thing that acts: what is left of a training when it is over."""
+"""Policies: a module with its pipelines as one object that acts, which is the result of a training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from episodia.types import Info, Item, State
 
 
 class _Taken(NamedTuple):
-    """An action that was taken, as episodes record it, and what the module had to say beside it."""
+    """A taken action, as episodes record it, and the module's further outputs."""
 
     action: Any
     extras: dict[str, Any]
@@ -43,20 +43,20 @@ class _Taken(NamedTuple):
 class Policy:
     """Acts in one episode after another, observation by observation, as a runner would with this module and these pipelines.
 
-    It is a snapshot: module and pipelines are copied, so training that goes on does not change it, and acting does not change
-    the statistics of filters. Of the running episode it remembers as much as its pipelines look back.
+    It is a snapshot: module and pipelines are copied, so further training does not change it, and acting does not change the
+    statistics of filters. It keeps as much of the running episode as its pipelines look back.
 
-    Call it with each observation, and `reset` it when an episode is over. A policy that looks at rewards has to `observe` them.
+    Call it with each observation, and `reset` it after each episode. A policy that reads rewards needs `observe`.
 
     Args:
-        module: What acts; for several modules there is `MultiAgentPolicy`.
-        env_to_module: The pipeline in front of it; by default the default one for the spaces of the module.
-        module_to_env: The pipeline behind it; by default the default one.
+        module: The module; for several modules use `MultiAgentPolicy`.
+        env_to_module: The pipeline in front of it; None takes the default one for the spaces of the module.
+        module_to_env: The pipeline behind it; None takes the default one.
         explore: Whether actions are drawn; otherwise the most probable one is taken.
-        seed: For what is drawn.
+        seed: The seed of the draws.
 
     Raises:
-        PolicyError: If there are several modules, or if something is of another kind.
+        PolicyError: If there are several modules, or if an argument has the wrong type.
         PipelineError: If module and pipelines do not fit together.
 
     >>> from gymnasium import spaces
@@ -104,13 +104,13 @@ class Policy:
 
     @property
     def observation_space(self) -> Space[Any] | None:
-        """What the policy is called with: the observation space of the environment, if it is known."""
+        """The observation space of the environment, if known; the policy is called with its items."""
         space: Space[Any] | None = self._parts.env_to_module.input_observation_space
         return space
 
     @property
     def action_space(self) -> Space[Any] | None:
-        """What the policy returns: the action space of the environment, if it is known."""
+        """The action space of the environment, if known; the policy returns its items."""
         space: Space[Any] | None = self._parts.module_to_env.input_action_space
         return space
 
@@ -120,20 +120,20 @@ class Policy:
     # --- Acting -----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Begin a new episode with the next observation."""
+        """Start a new episode with the next observation."""
         self._episode: SingleAgentEpisode | None = None
         self._taken: _Taken | None = None
         self._reward: float | None = None
 
     def observe(self, reward: float) -> None:
-        """Note the reward that followed the last action; several between two actions add up.
+        """Add the reward of the last action; several rewards between two actions add up.
 
         Raises:
-            PolicyError: If there was no action yet, or if it is no finite number.
+            PolicyError: Before the first action, or if the reward is not a finite number.
         """
         if self._taken is None:
             raise PolicyError(
-                "observe: found no action that a reward could be for, expected one in this episode. Call the policy with an "
+                "observe: found a reward before the first action, expected an action in this episode. Call the policy with an "
                 "observation first."
             )
         self._reward = (self._reward or 0.0) + checked_reward(reward)
@@ -142,13 +142,13 @@ class Policy:
         """Return the action for `observation`, as the environment takes it.
 
         Args:
-            observation: What the environment shows, in its observation space.
-            infos: What it says beside, for pieces that want to know. A mask of allowed actions is looked for here, too.
-            action_mask: Nonzero where an action is allowed, nested as actions are, if neither observations nor infos hold it.
+            observation: The observation of the environment, in its observation space.
+            infos: The infos of the environment, for pieces that read them; they may hold a mask of allowed actions.
+            action_mask: Nonzero for allowed actions, nested as actions are, if neither observations nor infos hold it.
 
         Raises:
             SpaceError: If the observation does not belong to its space.
-            PolicyError: If the policy looks at rewards, and was not told that of its last action.
+            PolicyError: If the policy reads rewards, and that of its last action is missing.
             ConnectorError: If a piece of a pipeline fails.
         """
         episode = self._continued(observation, infos)
@@ -159,20 +159,20 @@ class Policy:
         action = (
             map_batch(np.copy, _row(made[Columns.ACTIONS_FOR_ENV])) if Columns.ACTIONS_FOR_ENV in made else taken.action
         )
-        # Only now, so that a call that fails changes nothing.
+        # Stored last, so that a failed call changes nothing.
         self._episode, self._taken, self._reward = episode, taken, None
         return as_scalars(action)
 
     def _continued(self, observation: Any, infos: Mapping[str, Any] | None) -> SingleAgentEpisode:
-        """Return the episode with `observation` at its end; the one so far is as it was."""
+        """Return the episode with `observation` at its end; the stored one stays unchanged."""
         if self._episode is None or self._taken is None:
             episode = SingleAgentEpisode("policy", observation_space=self.observation_space)
             episode.add_env_reset(observation, infos)
             return episode
         if self._reward is None and self._parts.needs_rewards:
             raise PolicyError(
-                "policy: found no reward for its last action, expected one, since its pipeline looks at rewards. Call "
-                "`observe(reward)` after each step, or `reset()` if a new episode begins."
+                "policy: found no reward for its last action, expected one, because its pipeline reads rewards. Call "
+                "`observe(reward)` after each step, or `reset()` before a new episode."
             )
         episode = self._episode.cut(len_lookback_buffer=self._parts.lookback)
         episode.add_env_step(
@@ -186,7 +186,7 @@ class Policy:
         """Write the policy into the directory `path`, see `save_state`. The running episode is not saved.
 
         Raises:
-            CheckpointError: If it cannot be written; what was there before is unchanged then.
+            CheckpointError: If it cannot be written; an earlier checkpoint then stays unchanged.
             ModuleError: If the class of the module is not registered, see `register_module`.
             PipelineError: If the class of a piece is not registered, see `register_connector`.
             MissingExtraError: If safetensors is not installed.
@@ -195,23 +195,23 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | torch.device = "cpu") -> Policy:
-        """Return the policy that was saved in `path`, alone or in a larger checkpoint, at the beginning of an episode.
+        """Return the policy that was saved in `path`, alone or in a larger checkpoint, at the start of an episode.
 
-        It acts as the one that was saved. No code is run but that of registered classes.
+        It acts like the saved one. Only code of registered classes is run.
 
         Args:
             path: The directory of the checkpoint, or that of a run of `train`.
-            device: Where the module computes.
+            device: The device of the module.
 
         Raises:
-            CheckpointError: If there is no checkpoint, if it is damaged, or if there is no policy for one agent in it.
-            PolicyError: If there is no such device.
+            CheckpointError: If there is no checkpoint, if it is damaged, or if it holds no policy for one agent.
+            PolicyError: If the device is missing.
         """
         state = load_state(checkpoint_directory(path))
         return cls.from_state(policy_codec.policy_in(state, path, policy_codec.KEY), device=device, where=str(path))
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that is needed to make the policy again, as `save_state` takes it; see `save`."""
+        """Return the state of the policy, which `save_state` takes; see `save`."""
         parts = self._parts
         encoded = policy_codec.encoded_policy(self._module, parts.env_to_module, parts.module_to_env)
         return {**encoded, **parts.get_state()}
@@ -220,10 +220,10 @@ class Policy:
     def from_state(
         cls, state: State, *, device: str | torch.device = "cpu", where: str = "state of a policy"
     ) -> Policy:
-        """Return the policy whose `get_state` returned `state`; `where` is where it comes from, for messages.
+        """Return the policy whose `get_state` returned `state`; `where` names its source, for messages.
 
         Raises:
-            CheckpointError: If it is something else, or if a class is not registered here.
+            CheckpointError: If `state` is not the state of a policy, or if a class is not registered.
         """
         parts = policy_codec.decoded_policy(state, usable_device(PolicyError, device), where)
         policy = cls(parts.module, parts.env_to_module, parts.module_to_env, explore=parts.explore)

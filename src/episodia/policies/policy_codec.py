@@ -1,4 +1,4 @@
-"""Policies as plain data: which classes, with which arguments, weights and states; and back, with registered classes only."""
+"""Policies as plain data, and back: registered classes with their arguments, weights and states."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from episodia.modules import Module
 from episodia.modules.module_registry import make_module, module_config, module_name, module_state
 from episodia.types import State
 
-#: Under which a checkpoint holds a policy, whatever else it holds.
+#: The key of a policy in a checkpoint.
 KEY: Final = "policy"
-#: Under which it holds one for several agents.
+#: The key of a multi-agent policy in a checkpoint.
 MULTI_AGENT_KEY: Final = "multi_agent_policy"
-#: Under which a checkpoint says why it holds none.
+#: The key of the reason why a checkpoint has no policy.
 REASON_KEY: Final = "no_policy"
 VERSION: Final = 1
 
@@ -27,13 +27,13 @@ _LOADERS = {KEY: "Policy.load", MULTI_AGENT_KEY: "MultiAgentPolicy.load"}
 
 
 class PolicyParts(NamedTuple):
-    """What a policy is made of; `module` are several by their ids, for a policy of several agents."""
+    """The parts of a policy; `module` is a dict of modules for a multi-agent policy."""
 
     module: Any
     env_to_module: EnvToModulePipeline
     module_to_env: ModuleToEnvPipeline
     explore: bool
-    generator: torch.Generator | None  # None if it was one of another kind of device
+    generator: torch.Generator | None  # None if it belongs to another type of device
 
 
 def encoded_policy(
@@ -42,7 +42,7 @@ def encoded_policy(
     """Return plain data, tensors and arrays.
 
     Raises:
-        ModuleError: If the class of the module is not registered, or if what it says of itself could not be taken back.
+        ModuleError: If the class of the module is not registered, or if its config or state is not a dict.
         PipelineError: If the class of a piece is not registered.
     """
     return {
@@ -54,10 +54,10 @@ def encoded_policy(
 
 
 def encoded_module(module: Module) -> dict[str, Any]:
-    """Return the class of a module, what it was made with, and what it has learned.
+    """Return the class, the arguments and the state of a module.
 
     Raises:
-        ModuleError: If its class is not registered, or if what it says of itself could not be taken back.
+        ModuleError: If its class is not registered, or if its config or state is not a dict.
     """
     return {
         "class": module_name(module),
@@ -84,10 +84,10 @@ def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dic
 
 
 def policy_in(state: dict[str, Any], path: str | Path, key: str) -> State:
-    """Return the policy that is under `key` in the state of a checkpoint.
+    """Return the policy under `key` in the state of a checkpoint.
 
     Raises:
-        CheckpointError: If there is none.
+        CheckpointError: If it is missing.
     """
     if key in state:
         found: State = state[key]
@@ -97,7 +97,7 @@ def policy_in(state: dict[str, Any], path: str | Path, key: str) -> State:
     remedy = (
         f"Load it with {others[0]}."
         if others
-        else f"Load one that `save` of a policy or a training has written.{reason}"
+        else f"Load a checkpoint that `save` of a policy or a training has written.{reason}"
     )
     raise CheckpointError(
         f"{path}: found a checkpoint of {sorted(state)}, expected one with {key!r} in it, for `{_LOADERS[key]}`. {remedy}"
@@ -105,7 +105,7 @@ def policy_in(state: dict[str, Any], path: str | Path, key: str) -> State:
 
 
 def checked_version(state: object, where: str) -> None:
-    """Check that `state` is that of a policy which this version understands.
+    """Check that `state` is the state of a policy of this version.
 
     Raises:
         CheckpointError: If it is not.
@@ -114,33 +114,33 @@ def checked_version(state: object, where: str) -> None:
     if type(version) is not int or version != VERSION:
         raise CheckpointError(
             f"{where}: found a policy of version {repr(version)[:40]}, expected {VERSION}. Load it with the version of "
-            "episodia that has written it, or a later one."
+            "episodia that wrote it, or a later one."
         )
 
 
 def cannot_be_made(where: str, error: Exception) -> CheckpointError:
-    """Return what to raise if a saved policy fails on the way through the constructors; they are all registered ones."""
+    """Return the error for a saved policy that a constructor of a registered class rejects."""
     return CheckpointError(
-        f"{where}: found a policy that cannot be made here ({type(error).__name__}: {error}), expected registered classes "
+        f"{where}: found a policy that cannot be loaded ({type(error).__name__}: {error}), expected registered classes "
         "with arguments that fit. Import what registers them first, or use another checkpoint."
     )
 
 
 def decoded_policy(state: State, device: torch.device, where: str) -> PolicyParts:
-    """Return the parts of the policy that `encoded_policy` turned into `state`.
+    """Return the parts of the policy that `encoded_policy` encoded as `state`.
 
     Raises:
-        CheckpointError: If it is something else, from a later version, or of classes that are not registered.
+        CheckpointError: If `state` is damaged, from a later version, or of unregistered classes.
     """
     checked_version(state, where)
     try:
         return decoded_parts(decoded_module(state["module"], device), state, device)
-    except Exception as error:  # an untrue state can fail anywhere
+    except Exception as error:  # a damaged state can fail anywhere
         raise cannot_be_made(where, error) from error
 
 
 def decoded_module(data: dict[str, Any], device: torch.device) -> Module:
-    """Return the module that `encoded_module` turned into `data`."""
+    """Return the module that `encoded_module` encoded as `data`."""
     module = make_module(data["class"], *decoded_spaces(data["spaces"]), data["config"], data["state"])
     if isinstance(module, torch.nn.Module):
         module.to(device)
@@ -148,7 +148,7 @@ def decoded_module(data: dict[str, Any], device: torch.device) -> Module:
 
 
 def decoded_parts(module: Module | dict[Any, Module], state: dict[str, Any], device: torch.device) -> PolicyParts:
-    """Return `module`, one or several, with all that a policy has beside."""
+    """Return `module`, one or several, with the other parts of a policy."""
     return PolicyParts(
         module=module,
         env_to_module=_decoded_pipeline(EnvToModulePipeline, state["env_to_module"], device),
@@ -169,7 +169,7 @@ def _decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.
 
 
 def _decoded_generator(data: dict[str, Any], device: torch.device) -> torch.Generator | None:
-    # What one kind of device has drawn, another one cannot go on with.
+    # The generator of one type of device does not fit another type.
     if data["device"] != device.type:
         return None
     generator = torch.Generator(device)

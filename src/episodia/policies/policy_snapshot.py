@@ -1,4 +1,4 @@
-"""What all policies are made of: copies of pipelines with a module between them, and a random generator."""
+"""The common part of all policies: copied pipelines around a module, and a random generator."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from episodia.modules import Module, MultiModule
 from episodia.trees import leaves, map_batch
 from episodia.types import AnyBatch, Batch, Item
 
-# What is in a batch for the module or the environment, and not a result that episodes keep.
+# Columns for the module or the environment, which episodes do not keep as extra outputs.
 NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
-# Given a batch, and the data that both pipelines share, returns what the module puts out.
+# Called with a batch and the data that both pipelines share, returns the outputs of the module.
 Forward = Callable[[AnyBatch, dict[Any, Any]], AnyBatch]
 
 
 @final
 class Snapshot:
-    """Two pipelines around one module or several, none of which learns any more.
+    """Two pipelines around one module or several; nothing in it learns.
 
     Args:
-        rl_module: What pipelines are given as the module; it is not copied here.
-        env_to_module: The pipeline in front of it, which is copied.
-        module_to_env: The pipeline behind it, which is copied.
+        rl_module: The module argument of the pipelines; it is not copied.
+        env_to_module: The pipeline in front of it; it is copied.
+        module_to_env: The pipeline behind it; it is copied.
         explore: Whether actions are drawn; otherwise the most probable one is taken.
-        device: Where what is drawn comes from.
-        seed: For what is drawn.
+        device: The device of the random generator.
+        seed: The seed of the draws.
 
     Attributes:
         lookback: How many steps the pipelines look back.
-        needs_rewards: Whether one of their pieces looks at rewards.
+        needs_rewards: Whether one of their pieces reads rewards.
 
     Raises:
-        PolicyError: If something is of another kind.
+        PolicyError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Snapshot:
         _ = self.generator.seed() if found is None else self.generator.manual_seed(found)
 
     def act(self, episode: Episode, forward: Forward) -> AnyBatch:
-        """Return what the module-to-env pipeline makes of the last observations of `episode`.
+        """Return the batch of the module-to-env pipeline for the last observations of `episode`.
 
         Raises:
-            PolicyError: If there are no actions in it.
+            PolicyError: If it has no actions.
         """
         shared: dict[Any, Any] = {}
         arguments = {
@@ -99,10 +99,10 @@ class Snapshot:
         return made
 
     def passed(self, module: Module, batch: Batch, mask: Item) -> Batch:
-        """Return what `module` puts out, with the `mask` of allowed actions `[B, ...]`, unless that is None.
+        """Return the outputs of `module`, with the `mask` of allowed actions `[B, ...]`, unless that is None.
 
         Raises:
-            PolicyError: If the module fails, or if the mask is none.
+            PolicyError: If the module fails, or if the mask is not made of numbers.
         """
         try:
             outputs = module.forward_exploration(batch) if self.explore else module.forward_inference(batch)
@@ -111,8 +111,8 @@ class Snapshot:
         except Exception as error:
             shapes = {name: describe_column(column) for name, column in batch.items()}
             raise PolicyError(
-                f"policy: found that {type(module).__name__} failed ({type(error).__name__}: {error}) with the columns "
-                f"{shapes}, expected outputs. Pass observations that the module was made for."
+                f"policy: found a failure of {type(module).__name__} ({type(error).__name__}: {error}) with the columns "
+                f"{shapes}, expected outputs. Pass observations of the module's observation space."
             ) from error
         if mask is None:
             return dict(outputs)
@@ -123,16 +123,16 @@ class Snapshot:
         return {**outputs, Columns.ACTION_MASK: spread}
 
     def get_state(self) -> dict[str, Any]:
-        """Return what is not in module and pipelines."""
+        """Return the state that is neither in the module nor in the pipelines."""
         drawing = {"device": self.generator.device.type, "state": self.generator.get_state()}
         return {"explore": self.explore, "generator": drawing}
 
 
 def check_acts(module: object) -> None:
-    """Check that `module` is one that can act.
+    """Check that `module` is one module.
 
     Raises:
-        PolicyError: If it is none, or if there are several.
+        PolicyError: If it is not a module, or if there are several.
     """
     if isinstance(module, (Mapping, torch.nn.ModuleDict)):
         raise PolicyError(
@@ -141,7 +141,7 @@ def check_acts(module: object) -> None:
         )
     if isinstance(module, type) or not isinstance(module, Module):
         raise PolicyError(
-            f"policy: found {module!r} as the module, expected what `episodia.modules.Module` lists. Pass such a module."
+            f"policy: found {module!r} as the module, expected the methods of `episodia.modules.Module`. Pass such a module."
         )
 
 
@@ -155,12 +155,12 @@ def acting_copy(modules: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def checked_reward(value: Item) -> float:
-    """Return `value` if it is a reward.
+    """Return the reward `value` as a float.
 
     Raises:
-        PolicyError: If it is no finite number.
+        PolicyError: If it is not a finite number.
     """
-    # Environments also pay with arrays without axes.
+    # Some environments return rewards as arrays without axes.
     number = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     if not is_number(number) or math.isinf(number):
         raise PolicyError(f"observe: found {value!r}, expected a finite number. Pass the reward of one step.")
@@ -168,10 +168,10 @@ def checked_reward(value: Item) -> float:
 
 
 def mask_row(mask: Item) -> Item:
-    """Return the mask of one agent as that of a batch with one row.
+    """Return the mask of one agent as the mask of a batch with one row.
 
     Raises:
-        PolicyError: If it is none.
+        PolicyError: If it is not a mask.
     """
     try:
         return map_batch(lambda leaf: np.asarray(leaf)[None], mask)
@@ -181,13 +181,13 @@ def mask_row(mask: Item) -> Item:
 
 def _no_mask(mask: Any) -> PolicyError:
     return PolicyError(
-        f"policy: found {describe_column(mask)} as the mask of allowed actions, expected numbers, nonzero where an action is "
-        "allowed. Pass such an array."
+        f"policy: found {describe_column(mask)} as the mask of allowed actions, expected numbers, nonzero for allowed "
+        "actions. Pass such an array."
     )
 
 
 def as_scalars(action: Item) -> Item:
-    """Return leaves without axes as scalars, which is what environments expect."""
+    """Return leaves without axes as scalars, which environments expect."""
     return map_batch(lambda leaf: leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf, action)
 
 

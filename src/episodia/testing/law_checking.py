@@ -7,11 +7,9 @@ What is checked is a *subject*: a connector, a module, an algorithm or an env ru
 
 from __future__ import annotations
 
-import pickle
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 from unittest import SkipTest
 from weakref import WeakKeyDictionary
 
@@ -271,24 +269,3 @@ def _described(episode: SingleAgentEpisode) -> str:
     }
     text = ", ".join(f"{name} {' '.join(repr(items).split())}" for name, items in columns.items())
     return f"{episode!r}: {shortened(text, _LONGEST_TEXT)}"
-
-
-T = TypeVar("T")
-
-
-def pickled_copy(original: T, law: str) -> T:
-    """Return a copy of `original` by pickling; the law fails if that is impossible.
-
-    Unpickling is safe, because the bytes were made here.
-    """
-    try:
-        copy: T = pickle.loads(pickle.dumps(original))  # noqa: S301  # see above
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
-        raise AssertionError(f"{law}: found {type(error).__name__}: {error}") from error
-    return copy
-
-
-def require_importable(kind: type) -> None:
-    """Raise a NotApplicableError unless another process can import the class."""
-    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
-        raise NotApplicableError("its class is not at the top of a module, where another process could find it")

@@ -99,7 +99,7 @@ def test_games_of_pettingzoo_are_the_same_in_several_processes(make):
 
 @pytest.mark.parametrize(("env", "timeout_s"), [(Moody, None), (Mortal, None), (Sleepy, 2.0)])
 def test_a_failure_costs_the_running_episode_of_that_environment_alone(env, timeout_s):
-    """One raises, one dies, one hangs: each is made anew, and no late answer is taken for another."""
+    """One raises, one dies, one hangs: each is rebuilt, and no late answer is taken for another."""
     with runner_of(env, step_timeout_s=timeout_s, max_restarts=20, **STARTED) as runner:
         episodes = runner.sample(num_episodes=4)
         metrics = runner.get_metrics()

@@ -1,4 +1,4 @@
-"""Environments that fail: they alone are made anew, and nothing that was finished is lost."""
+"""Environments that fail: they alone are rebuilt, and nothing that was finished is lost."""
 
 import numpy as np
 import pytest

@@ -199,7 +199,7 @@ def test_an_interrupt_while_steps_are_stored_leaves_no_half_step(monkeypatch):
     pushed = []
 
     def interrupted(steps, rows):
-        rows[0].observations.push(steps[0].observations[0])
+        rows[0].episode.observations.push(steps[0].observations[0])
         pushed.append(len(steps))
         raise KeyboardInterrupt
 

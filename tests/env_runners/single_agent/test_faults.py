@@ -42,7 +42,7 @@ def _at_lane(at, lanes, seed, episode, step):
 
 
 def second_lane_early(lane, _, step):
-    # Its seed is another one after it was made anew, so it fails once.
+    # Its seed is another one after it was rebuilt, so it fails once.
     return lane == 1 and step == 2
 
 
@@ -146,9 +146,9 @@ def third_episode(lane, episode, _):
             r"environment 1: found \(float64\[4\], 'much', .* as a step .*expected an observation, a number",
         ),
         ("huge reward", r"environment 1: found \(.*\) as a step \(int too large"),
-        ("text flag", r"environment 1: found \(.*\) as a step \('no' is no flag"),
+        ("text flag", r"environment 1: found \(.*\) as a step \('no' is not a flag"),
         ("two flags", r"environment 1: found \(.*bool\[2\].*\) as a step"),
-        ("list info", r"environment 1: found \(.*\) as a step \(\[1\] is no info"),
+        ("list info", r"environment 1: found \(.*\) as a step \(\[1\] is not an info"),
         ("four parts", r"environment 1: found \(.*\) as a step \(not enough values"),
     ],
 )

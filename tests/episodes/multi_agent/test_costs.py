@@ -37,10 +37,10 @@ def test_rewards_of_an_agent_that_has_not_come_are_appended_and_not_shared_by_co
     episode = MultiAgentEpisode("game")
     episode.add_env_reset(observations={"a": 0})
     episode.add_env_step({"a": 1}, {"a": 0}, {"a": 0.0, "ghost": 1.0})
-    entries, before = episode._early_rewards["ghost"], copy.copy(episode)
+    entries, before = episode.roster.records["ghost"].early_rewards, copy.copy(episode)
     episode.add_env_step({"a": 2}, {"a": 0}, {"a": 0.0, "ghost": 2.0})
 
-    assert episode._early_rewards["ghost"] is entries
+    assert episode.roster.records["ghost"].early_rewards is entries
     assert episode._hanging_rewards_begin == {"ghost": 3.0}
     assert before._hanging_rewards_begin == {"ghost": 1.0}
 

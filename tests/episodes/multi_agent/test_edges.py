@@ -228,20 +228,38 @@ def test_nothing_is_joined_to_the_end_but_an_end_without_steps():
         episode.concat_episode(running)
 
 
+def with_clock(**fields):
+    return lambda state: {**state, "clock": {**state["clock"], **fields}}
+
+
+def with_record(name, **fields):
+    """Change the record of one agent, or add one of an agent that is not there."""
+
+    def changed(state):
+        records = {record["agent"]: record for record in state["records"]}
+        nobody = {**dict.fromkeys(records["a"]), "agent": name, "timeline": [], "early_rewards": []}
+        nobody.update(is_split=False, is_carried=False)
+        return {**state, "records": [*({**records, name: {**records.get(name, nobody), **fields}}).values()]}
+
+    return changed
+
+
+WAITING = {"reward": 1.0, "infos": None, "action": 0}
 PARTS_THAT_DO_NOT_FIT = {
-    "no timelines": {"_timelines": []},
-    "an empty timeline": {"_timelines": [["a", []], ["b", [0]]]},
-    "a timeline too short": {"_timelines": [["a", [1]], ["b", [0]]]},
-    "a timeline of words": {"_timelines": [["a", ["x", 1]], ["b", [0]]]},
-    "somebody who is not there": {"_observed_last": ["zz"]},
-    "a later clock": {"env_t": 99},
-    "a clock before the start": {"env_t_started": 2},
-    "a negative lookback": {"env_lookback": -5},
-    "an end of nobody": {"_ended": [["zz", 1]]},
-    "an end of who goes on": {"_ended": [["a", 1]]},
-    "an action of nobody": {"_pending": [["zz", {"reward": 1.0, "infos": None, "action": 0}]]},
-    "a part of a step of nobody": {"_split_steps": ["zz"]},
-    "an action of nobody before": {"_carried": ["zz"]},
+    "no records": lambda state: {**state, "records": []},
+    "no timeline": with_record("a", timeline=None),
+    "an empty timeline": with_record("a", timeline=[]),
+    "a timeline too short": with_record("a", timeline=[1]),
+    "a timeline of words": with_record("a", timeline=["x", 1]),
+    "somebody who is not there": lambda state: {**state, "observed_last": ["zz"]},
+    "a later clock": with_clock(env_t=99),
+    "a clock before the start": with_clock(env_t_started=2),
+    "a negative lookback": with_clock(env_lookback=-5),
+    "an end of nobody": with_record("zz", ended_at=1),
+    "an end of who goes on": with_record("a", ended_at=1),
+    "an action of nobody": with_record("zz", pending=WAITING),
+    "a part of a step of nobody": with_record("zz", is_split=True, gone="terminated"),
+    "an action of nobody before": with_record("zz", is_carried=True, gone="terminated"),
 }
 
 
@@ -251,4 +269,14 @@ def test_a_state_whose_parts_do_not_belong_together_is_refused(parts):
     assert MultiAgentEpisode.from_state(state).get_state() == state
 
     with pytest.raises(EpisodeError, match="a multi-agent episode's state"):
-        MultiAgentEpisode.from_state({**state, **parts})
+        MultiAgentEpisode.from_state(parts(state))
+
+
+def test_a_growing_episode_from_a_state_can_be_finalized():
+    episode = MultiAgentEpisode("game")
+    episode.add_env_reset(observations={"a": np.zeros(2), "b": np.zeros(2)})
+    episode.add_env_step({"a": np.ones(2), "b": np.ones(2)}, {"a": 0, "b": 0}, {"a": 1.0, "b": 1.0})
+
+    again = MultiAgentEpisode.from_state(episode.get_state()).finalize()
+
+    assert_same_multi_agent_episode(again, episode.finalize())

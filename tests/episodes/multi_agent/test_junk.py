@@ -148,8 +148,8 @@ def test_the_junk_that_is_most_likely_is_refused():
         lambda: episode.module_for(["acts"]),
         lambda: episode.set_rewards(new_data={"nobody": 1.0}, at_indices=0),
         lambda: episode.set_rewards(new_data=[1.0], at_indices=0),
-        lambda: MultiAgentEpisode.from_state({**SNAPSHOTS["growing"], "_timelines": 5}),
-        lambda: MultiAgentEpisode.from_state({**SNAPSHOTS["growing"], "env_t": "3"}),
+        lambda: MultiAgentEpisode.from_state({**SNAPSHOTS["growing"], "records": 5}),
+        lambda: MultiAgentEpisode.from_state({**SNAPSHOTS["growing"], "clock": {"env_t": "3"}}),
     ]
 
     assert all(map(refusal, likely))

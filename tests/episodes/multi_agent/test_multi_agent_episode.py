@@ -132,7 +132,8 @@ def test_infos_for_all_agents_together_make_no_agent():
     episode.add_env_step({"a": 1}, {"a": 0}, {"a": 0.0}, {"__common__": {"wind": 4}})
 
     assert episode.agent_ids == set(episode.get_infos()) == {"a"}
-    assert not episode._pending
+    assert list(episode.roster.records) == ["a"]
+    assert episode.roster.records["a"].pending is None
 
 
 def test_the_episode_ends_with_its_last_agent():
@@ -410,5 +411,5 @@ def test_the_state_of_an_equal_episode_is_equal_to_the_order_of_its_agents():
     agents = [f"agent {index}" for index in range(20)]
     episode = MultiAgentEpisode()
     episode.add_env_reset(observations=dict.fromkeys(agents, 0))
-    assert episode.get_state()["_observed_last"] == agents
+    assert episode.get_state()["observed_last"] == agents
     assert repr(MultiAgentEpisode.from_state(episode.get_state()).get_state()) == repr(episode.get_state())

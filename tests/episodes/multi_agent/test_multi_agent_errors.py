@@ -221,10 +221,10 @@ def test_lists_that_do_not_fit_together_are_refused(changes, words):
 
 def test_a_state_that_lacks_something_is_refused():
     state = turns().get_state()
-    del state["_timelines"]
+    del state["records"]
 
     for broken in (state, {}, None):
-        assert "_timelines" in message_of(EpisodeError, lambda broken=broken: MultiAgentEpisode.from_state(broken))
+        assert "records" in message_of(EpisodeError, lambda broken=broken: MultiAgentEpisode.from_state(broken))
 
 
 # --- Reading and writing ------------------------------------------------------------------------------------------
@@ -347,8 +347,8 @@ def test_validate_finds_values_outside_of_the_space_and_names_the_agent():
 
 def test_validate_finds_an_agent_whose_clock_does_not_fit():
     too_many, too_late = turns(), turns()
-    too_many._timelines["a"].env_steps.append(5)
-    too_late._timelines["b"].env_steps[-1] = 9
+    too_many.roster.records["a"].timeline.env_steps.append(5)
+    too_late.roster.records["b"].timeline.env_steps[-1] = 9
 
     assert_refused(too_many, lambda e: e.validate(), EpisodeError, "agent 'a'", "one step for each")
     assert_refused(too_late, lambda e: e.validate(), EpisodeError, "agent 'b'", "ascending ones up to 5")
@@ -387,4 +387,5 @@ def test_all_agents_together_have_flags_and_nothing_else(column):
     with pytest.raises(EpisodeError, match="stands for all agents"):
         MultiAgentEpisode("game").add_env_reset(observations={}, infos={"__all__": {"x": 1}})
 
-    assert (episode.env_t, episode._pending, episode._hanging_rewards_begin) == (0, {}, {})
+    assert (episode.env_t, list(episode.roster.records), episode._hanging_rewards_begin) == (0, ["a"], {})
+    assert episode.roster.records["a"].pending is None

@@ -1,4 +1,4 @@
-"""The pending step on its own: what an environment step makes of one agent, as a table and against plain lists."""
+"""The record of one agent: what an environment step makes of it, as a table and against plain lists."""
 
 import copy
 import pickle
@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 
 from agent_lives import flagged, life_of
-from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance
+from episodia import MultiAgentEpisode
+from episodia.episodes.multi_agent.agent_record import AgentRecord
+from episodia.episodes.multi_agent.multi_agent_stepping import EnvStep
+from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep
 from episodia.errors import EpisodeError
 from episodia.testing import multi_agent_trajectories
+from refusals import same
 
 ACTED = PendingStep(action="left", extra_model_outputs={"logp": -1.0}, reward=2.0, infos=None)
 ACTED_FOR_NOTHING = PendingStep(action="left", reward=None)
@@ -125,21 +129,60 @@ HAS_ACTED = {
 }
 
 
-def in_short(outcome):
-    """The fields of an outcome that are not empty."""
-    short = {name: getattr(outcome, name) for name in Outcome.__dataclass_fields__}
-    for name in ("completed", "pending"):
-        if short[name] is not None:
-            short[name] = short[name].action, short[name].reward
-    infos = short.pop("infos")
-    return {name: value for name, value in short.items() if value is not None and value is not False}, infos
+PLURALS = {"extra_model_outputs": "extra_model_outputs", "infos": "infos"}
+PARTS = ("observations", "actions", "rewards", "infos", "extra_model_outputs")
+
+
+def record_of(pending=None, *, known):
+    """The record of an agent; if it is known, it has made one step and got 0.0 for it."""
+    record = AgentRecord("a")
+    if known:
+        episode = MultiAgentEpisode("game")
+        episode.add_env_reset(observations={"a": 3})
+        outputs = pending.extra_model_outputs if pending is not None else None
+        episode.add_env_step({"a": 4}, {"a": "wait"}, {"a": 0.0}, extra_model_outputs={"a": outputs})
+        record = episode.roster.records["a"]
+    record.pending = pending
+    return record
+
+
+def step_with(data, missing_final_observation="error"):
+    """The step that has `data` for the agent."""
+    by_agent = {PLURALS.get(name, f"{name}s"): {"a": value} for name, value in data.items()}
+    flags = [{"a": True} if by_agent.get(name, {}).get("a") else {} for name in ("terminateds", "truncateds")]
+    episode = MultiAgentEpisode("game", missing_final_observation=missing_final_observation, env_t_started=1)
+    return EnvStep(episode, tuple(by_agent.get(name, {}) for name in PARTS), *flags)
+
+
+def advance(record, data, missing_final_observation="error"):
+    """Store a step in the record; return in short what it has made of it, and the infos of its last observation."""
+    single = record.episode
+    before = (single.get_observations(), single.get_rewards()) if single else ([], [])
+    early = len(record.early_rewards)
+    record.store(step_with(data, missing_final_observation))
+    short = {"starts": not single and record.episode is not None}
+    single = record.episode
+    if single is not None:
+        rewards, observations = single.get_rewards(), single.get_observations()
+        if len(rewards) > len(before[1]):
+            short["completed"] = single.get_actions(-1), rewards[-1]
+            short["repeats_observation"] = "observation" not in data and observations[-1] == observations[-2]
+        elif rewards and rewards[-1] != before[1][-1]:
+            short["reward_after_end"] = rewards[-1] - before[1][-1]
+        short["replaces_observation"] = len(observations) == len(before[0]) and observations != before[0]
+    if record.pending is not None:
+        short["pending"] = record.pending.action, record.pending.reward
+    if len(record.early_rewards) > early:
+        short["early_reward"] = record.early_rewards[-1][1]
+    infos = None if single is None else single.get_infos(-1)
+    return {name: value for name, value in short.items() if value is not False}, infos
 
 
 def check(case, known):
     pending, data, expected = copy.deepcopy(case)
     infos = expected.pop("infos", None)
 
-    found, found_infos = in_short(advance(pending, AgentData(**data), known=known, missing_final_observation="error"))
+    found, found_infos = advance(record_of(pending, known=known), data)
 
     assert found == expected
     assert (found_infos or None) == infos or not (set(found) & {"starts", "completed", "replaces_observation"})
@@ -178,21 +221,36 @@ def test_an_agent_that_has_acted(case):
 )
 def test_what_cannot_be_is_refused(pending, data, known, message):
     with pytest.raises(EpisodeError, match=message):
-        advance(pending, AgentData(**data), known=known, missing_final_observation="error")
+        advance(record_of(pending, known=known), data)
 
 
 @pytest.mark.parametrize("data", [{"truncated": True}, {"truncated": True, "reward": 1.0}])
 def test_a_missing_final_observation_can_be_repeated(data):
-    outcome = advance(ACTED, AgentData(**data), known=True, missing_final_observation="repeat")
+    found, _ = advance(record_of(ACTED, known=True), data, missing_final_observation="repeat")
 
-    assert outcome.repeats_observation
-    assert outcome.completed.reward == 2.0 + data.get("reward", 0.0)
+    assert found["repeats_observation"]
+    assert found["completed"] == ("left", 2.0 + data.get("reward", 0.0))
 
 
 def test_extra_model_outputs_stay_with_their_action():
-    outcome = advance(ACTED, AgentData(observation=5), known=True, missing_final_observation="error")
+    record = record_of(ACTED, known=True)
 
-    assert outcome.completed.extra_model_outputs == {"logp": -1.0}
+    record.store(step_with({"observation": 5}))
+
+    assert record.episode.get_extra_model_outputs("logp", -1) == -1.0
+
+
+@pytest.mark.parametrize("cases", [UNSEEN, TO_ACT, HAS_ACTED], ids=["unseen", "to act", "has acted"])
+def test_what_was_stored_can_be_taken_back(cases):
+    for pending, data, _ in cases.values():
+        record = record_of(copy.deepcopy(pending), known=cases is not UNSEEN)
+        before = record.get_state(lambda single: single.get_state())
+        step = step_with(data)
+
+        record.store(step)
+        step.take_back()
+
+        assert record.get_state(lambda single: single.get_state()) == before
 
 
 def test_nothing_is_still_nothing_after_a_pickle():
@@ -209,77 +267,70 @@ def test_nothing_is_still_nothing_after_a_pickle():
 
 def data_of(entry, agent):
     """What one entry of a log holds for an agent; as for an episode, `"__all__"` counts for the rest."""
-    return AgentData(
-        observation=entry["observations"].get(agent, NOTHING),
-        action=entry["actions"].get(agent, NOTHING),
-        reward=entry["rewards"].get(agent),
-        infos=entry["infos"].get(agent),
-        extra_model_outputs=entry["extra_model_outputs"].get(agent),
-        **{name: flagged(entry, f"{name}s", agent) for name in ("terminated", "truncated")},
-    )
+    parts = {"observations": "observation", "actions": "action", "rewards": "reward"}
+    parts.update(infos="infos", extra_model_outputs="extra_model_outputs")
+    data = {part: entry[name][agent] for name, part in parts.items() if agent in entry[name]}
+    return {**data, **{name: flagged(entry, f"{name}s", agent) for name in ("terminated", "truncated")}}
 
 
 def walk_through(log, agent, choice):
-    """Everything that comes out of a log for one agent, up to its end: outcomes in order, and what is pending."""
-    outcomes, pending, known = [], None, False
-    for entry in log:
-        data = data_of(entry, agent)
-        outcomes.append(advance(pending, data, known=known, missing_final_observation=choice))
-        pending, known = outcomes[-1].pending, known or outcomes[-1].starts
-        if known and (data.terminated or data.truncated):
-            break
-    return outcomes, pending
+    """The record of one agent after a log, up to its end, and how many entries of the log that were."""
+    record = AgentRecord("a")
+    for count, entry in enumerate(log, 1):
+        step = step_with(data_of(entry, agent), choice)
+        step.env_t = count - 1
+        record.store(step)
+        if record.ended_at is not None:
+            return record, count
+    return record, len(log)
+
+
+def columns_of(single):
+    """The extra model outputs of each step."""
+    return [
+        {name: single.get_extra_model_outputs(name, t) for name in single.extra_model_outputs}
+        for t in range(len(single))
+    ]
+
+
+def paid_for(life, single):
+    """The rewards of each step, without what was added to the last one after it was complete."""
+    rewards = single.get_rewards()
+    late = sum(reward for _, reward in life.late)
+    return [*rewards[:-1], rewards[-1] - late] if rewards and late else rewards
 
 
 @given(schedule=multi_agent_trajectories(max_agents=2))
-def test_steps_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
+def test_a_drawn_history_is_what_the_plain_lists_say(schedule):
     log = list(schedule.entries())
     for agent in schedule.agents:
-        life = life_of(log, agent)
-        outcomes, pending = walk_through(log, agent, schedule.missing_final_observation)
-        completed = [outcome.completed for outcome in outcomes if outcome.completed]
+        record, count = walk_through(log, agent, schedule.missing_final_observation)
+        life, single, pending = life_of(log[:count], agent), record.episode, record.pending
+        if single is None:
+            assert life is None
+            continue
 
-        assert [step.reward for step in completed] == [step.reward for step in life.complete]
-        assert [step.action for step in completed] == [step.action for step in life.complete]
-        assert [step.extra_model_outputs or {} for step in completed] == [step.extras for step in life.complete]
-        assert sum(outcome.repeats_observation for outcome in outcomes) == len(life.observations) - len(life.seen)
+        assert same(single.get_actions(), [step.action for step in life.complete])
+        assert same(columns_of(single), [step.extras for step in life.complete])
+        assert paid_for(life, single) == [step.reward for step in life.complete]
+        assert record.timeline.env_steps == life.seen
+        assert same(single.get_observations(), life.observations)
+        assert single.get_infos() == life.infos
         if pending is not None and pending.has_action:
-            assert (pending.action, pending.reward or 0) == (life.pending.action, life.pending.reward)
+            assert same(pending.action, life.pending.action)
+            assert (pending.reward or 0) == life.pending.reward
         else:
             assert (None if pending is None else pending.reward) == life.waiting
 
 
 @given(schedule=multi_agent_trajectories(max_agents=2))
-def test_observations_and_infos_of_a_drawn_history_are_what_the_plain_lists_say(schedule):
+def test_every_reward_of_a_drawn_history_is_somewhere(schedule):
     log = list(schedule.entries())
     for agent in schedule.agents:
-        outcomes, _ = walk_through(log, agent, schedule.missing_final_observation)
-        life = life_of(log[: len(outcomes)], agent)
-        track, infos = [], []
-        for t, outcome in enumerate(outcomes):
-            if outcome.replaces_observation:
-                track.pop()
-                infos.pop()
-            if outcome.starts or outcome.completed or outcome.replaces_observation:
-                track.append("repeated" if outcome.repeats_observation else t)
-                infos.append(outcome.infos or {})
-            elif outcome.infos:
-                infos[-1] = {**infos[-1], **outcome.infos}
+        record, count = walk_through(log, agent, schedule.missing_final_observation)
+        given = [entry["rewards"].get(agent, 0) for entry in log[:count]]
 
-        assert [t for t in track if t != "repeated"] == life.seen
-        assert infos == life.infos
-
-
-@given(schedule=multi_agent_trajectories(max_agents=2))
-def test_every_reward_of_a_drawn_history_is_somewhere(schedule):
-    for agent in schedule.agents:
-        log = list(schedule.entries())
-        outcomes, pending = walk_through(log, agent, schedule.missing_final_observation)
-        given = [entry["rewards"].get(agent, 0) for entry in log[: len(outcomes)]]
-
-        found = [step.completed.reward for step in outcomes if step.completed]
-        found += [
-            reward for step in outcomes for reward in (step.early_reward, step.reward_after_end) if reward is not None
-        ]
-        waiting = 0 if pending is None or pending.reward is None else pending.reward
+        found = [] if record.episode is None else record.episode.get_rewards()
+        found = [*found, *(reward for _, reward in record.early_rewards)]
+        waiting = 0 if record.pending is None or record.pending.reward is None else record.pending.reward
         assert sum(found) + waiting == sum(given)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from hypothesis import given
 
 from episodia import MultiAgentEpisode
-from episodia.episodes.multi_agent import multi_agent_stepping
+from episodia.episodes.multi_agent.multi_agent_stepping import EnvStep
 from episodia.errors import SpaceError
 from episodia.testing import assert_same_episode, assert_same_multi_agent_episode, multi_agent_trajectories
 
@@ -32,11 +32,11 @@ def three_agents(steps=2, **kwargs):
 
 
 @given(schedule=multi_agent_trajectories())
-def test_agents_with_nothing_to_decide_are_stored_as_the_rules_for_all_agents_say(schedule):
-    with mock.patch.object(multi_agent_stepping, "_plain_agents", return_value={}):
-        by_the_rules = schedule.stepped()
+def test_a_rule_that_is_looked_up_once_for_all_agents_is_the_rule_of_each_agent(schedule):
+    with mock.patch.object(EnvStep, "_common_parts", return_value=0):
+        one_by_one = schedule.stepped()
 
-    assert_same_multi_agent_episode(schedule.stepped(), by_the_rules, ignore=["times"])
+    assert_same_multi_agent_episode(schedule.stepped(), one_by_one, ignore=["times"])
 
 
 @given(schedule=multi_agent_trajectories())

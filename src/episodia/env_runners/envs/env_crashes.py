@@ -18,17 +18,17 @@ from episodia.errors import EnvError, EpisodiaError, SpaceError
 from episodia.trees import describe
 from episodia.types import Item
 
-# In the info of the first observation after an environment was made anew: what had happened.
+# In the info of the first observation after an environment was rebuilt: what had happened.
 RESTARTED = "env_restarted_after"
-# Beside it, if that was no exception but a step that is none: the message of the error that is still to be raised.
+# Beside it, if the environment returned something else than a step: the message of the error that is still to be raised.
 REFUSED = "env_refused_because"
 
 
 @final
 class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Makes its environment anew when that raises.
+    """Rebuilds its environment when that raises.
 
-    If a step fails, what is returned is no step but the first observation of the next episode, and its info has the key
+    If a step fails, the first observation of the next episode is returned instead, and its info has the key
     `env_restarted_after`. Only exceptions are caught: a KeyboardInterrupt or SystemExit passes. If the action was outside of
     its space, the environment is not to blame, and an error says so.
 
@@ -37,7 +37,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
     Args:
         make: Makes the environment.
         lane: Its number, for messages.
-        max_restarts: How often in a row it is made anew without an episode in between that ends by itself; None for any
+        max_restarts: How often in a row it is rebuilt without an episode in between that ends by itself; None for any
             number.
     """
 
@@ -52,14 +52,14 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode, in a new environment if the old one cannot."""
-        # Whoever asks for a reset has reached an end.
+        # A reset follows an end.
         self._in_a_row = 0
         if seed is not None:
             self._seed = seed
         try:
             return self.env.reset(seed=seed, options=options)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
-            return self.begin_anew(error)
+            return self.rebuild(error)
 
     def step(self, action: Item) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, or begin the next episode if that fails."""
@@ -67,10 +67,10 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             return self.env.step(action)
         except Exception as error:  # noqa: BLE001  # whatever an environment raises
             check_action(self.env.action_space, action, f"environment {self.lane}", error)
-            observation, info = self.begin_anew(error)
+            observation, info = self.rebuild(error)
             return observation, 0.0, False, False, info
 
-    def begin_anew(self, error: Exception) -> tuple[Any, dict[str, Any]]:
+    def rebuild(self, error: Exception) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in a new environment, because of `error`.
 
         Raises:
@@ -94,7 +94,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             return observation, {**info, **noted}
 
     def close(self) -> None:
-        """Close the environment; what it raises then is of no interest any more."""
+        """Close the environment; errors of closing are ignored."""
         with contextlib.suppress(Exception):
             self.env.close()
 
@@ -105,7 +105,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def _given_up(self, error: Exception) -> str:
         return (
-            f"environment {self.lane}: found {_text(error)}, after it was made anew {self._in_a_row - 1} times in a row; "
+            f"environment {self.lane}: found {_text(error)}, after it was rebuilt {self._in_a_row - 1} times in a row; "
             f"expected steps. Correct the environment, or let the runner be more patient with `max_restarts=`. It raised:\n"
             f"{''.join(traceback.format_exception(error))}"
         )
@@ -115,7 +115,7 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# What is raised where the parts of something are looked at that is no step.
+# What is raised where something else than a step is taken apart.
 NO_STEP = (EnvError, TypeError, ValueError, OverflowError)
 
 
@@ -127,17 +127,17 @@ def check_flags(terminated: Any, truncated: Any) -> None:
     """
     for flag in (terminated, truncated):
         if type(flag) is not bool and flag not in (0, 1):
-            raise TypeError(f"{describe(flag)} is no flag")
+            raise TypeError(f"{describe(flag)} is not a flag")
 
 
 def checked_info(info: object) -> dict[Any, Any]:
     """Return an info that is not empty.
 
     Raises:
-        TypeError: If it is no dict.
+        TypeError: If it is not a dict.
     """
     if not isinstance(info, dict):
-        raise TypeError(f"{describe(info)} is no info")
+        raise TypeError(f"{describe(info)} is not an info")
     return info
 
 
@@ -153,7 +153,7 @@ def no_step(lane: int, found: object, error: Exception) -> EnvError:
 
 @final
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Refuses what is no step, and observations that do not belong to the space, which shared memory would cast silently."""
+    """Rejects anything but a step, and observations that do not belong to the space, which shared memory would cast."""
 
     def __init__(self, env: gym.Env[Any, Any], lane: int) -> None:
         """Look at what `env` returns, which is the environment of `lane`."""
@@ -169,7 +169,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         """Take a step, and return it with a copy of the observation.
 
         Raises:
-            EnvError: If it is none.
+            EnvError: If the environment returned something else.
         """
         made: Any = self.env.step(action)
         try:
@@ -197,7 +197,7 @@ def check_action(space: Space[Any], action: Item, owner: str, error: Exception) 
         text = repr(action)
         raise SpaceError(
             f"{owner}: found the action {text if len(text) <= 200 else f'{text[:197]}...'}, expected one of {space}. The "
-            f"environment has refused it ({type(error).__name__}: {error}). Correct what the module or the module-to-env "
+            f"environment has rejected it ({type(error).__name__}: {error}). Correct what the module or the module-to-env "
             "pipeline puts out."
         ) from error
 
@@ -225,7 +225,7 @@ def env_error(env: VectorEnv[Any, Any, Any], error: Exception) -> EpisodiaError:
         return error
     return EnvError(
         f"{env}: found {type(error).__name__}: {error}, expected a step. Correct the environment. A vector environment that is "
-        "ready cannot be made anew if it does not recover: pass a function that makes it, or single environments."
+        "ready cannot be rebuilt if it does not recover: pass a function that makes it, or single environments."
     )
 
 

@@ -1,6 +1,6 @@
 """The last observation of an episode, kept from an environment that writes the next one into the same array.
 
-gymnasium's vector environments of the mode SAME_STEP reset a lane before anybody has seen its last observation, and keep a
+gymnasium's vector environments of the mode SAME_STEP reset a lane before its last observation is returned, and keep a
 reference to it meanwhile. An environment that uses its arrays again has overwritten it by then.
 """
 

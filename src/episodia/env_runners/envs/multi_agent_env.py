@@ -20,7 +20,7 @@ class MultiAgentEnv(ABC):
     """What a `MultiAgentEnvRunner` plays in: RLlib's class of this name, without what a runner does not need.
 
     Every dict holds only the agents that it concerns. Those with an observation, and no flag that ends them, act next; the
-    others wait. Agents may come late, leave early, and act in turns. `"__all__"` among the flags ends the episode for all
+    others wait. Agents may join later, leave early, and act in turns. `"__all__"` among the flags ends the episode for all
     who have no flag of their own in that step.
 
     Attributes:
@@ -65,7 +65,7 @@ class MultiAgentEnv(ABC):
         """Carry out the actions, and return observations, rewards, terminateds, truncateds and infos.
 
         Args:
-            actions: One for each agent that was shown an observation and is not done; none if nobody was.
+            actions: One for each agent that was shown an observation and is not done; empty if there is no such agent.
         """
 
     def get_observation_space(self, agent_id: AgentID) -> Space[Any]:

@@ -19,7 +19,7 @@ def from_pettingzoo(env: Any) -> MultiAgentEnv | None:
     >>> from_pettingzoo("no environment") is None
     True
     """
-    # Who has made such an environment has imported the library; nobody else pays for it.
+    # An environment of PettingZoo exists only if the library is imported; other users do not pay for the import.
     pettingzoo = sys.modules.get("pettingzoo")
     if pettingzoo is None:
         return None
@@ -82,7 +82,7 @@ class ParallelPettingZooEnv(_PettingZooEnv):
         """Carry out the actions of all agents."""
         before = tuple(self.env.agents)  # some environments change the list itself
         observations, rewards, terminateds, truncateds, infos = self.env.step(actions)
-        # Who dies has a last observation, and is no longer among the agents; who appears is.
+        # An agent that dies has a last observation, and has left the list of agents; a new agent is in it.
         agents = {*before, *self.env.agents}
         return (
             _only(agents, observations),
@@ -97,8 +97,8 @@ class ParallelPettingZooEnv(_PettingZooEnv):
 class TurnBasedPettingZooEnv(_PettingZooEnv):
     """An environment in which one agent acts at a time, PettingZoo's `AECEnv`.
 
-    Only the agent whose turn it is has an observation, and the info that `env.last()` would return. Rewards go to whoever
-    is paid in a step, also while it waits. An agent that ends with a step, whoever made it, is shown its last observation
+    Only the agent whose turn it is has an observation, and the info that `env.last()` would return. Rewards go to each
+    agent that is paid in a step, also while it waits. An agent that ends with a step of any agent is shown its last observation
     at once; the turn that PettingZoo gives it after its end, for the action None, is taken here.
     """
 

@@ -20,7 +20,7 @@ from episodia.errors import EnvError
 from episodia.stacking import object_array
 from episodia.types import AgentID
 
-# What stands where gymnasium wants an observation; nobody looks at it.
+# Stands where gymnasium wants an observation; it is not read.
 _NOTHING = spaces.Discrete(1)
 
 
@@ -29,7 +29,7 @@ class RemoteEnv(MultiAgentEnv):
     """An environment with several agents that steps in another process.
 
     Between `step_async` and `step`, which waits for the answer, other environments can step; `reset_async` and `reset` are the
-    same for resets. Whatever goes wrong with the process is raised as an exception; an answer that nobody has waited for is
+    same for resets. Whatever goes wrong with the process is raised as an exception; an answer that was not waited for is
     never taken for that of a later step.
 
     Args:
@@ -43,7 +43,7 @@ class RemoteEnv(MultiAgentEnv):
         self._timeout_s = timeout_s
         self._context = context
         self._process: AsyncLanes | None = None
-        self._under_way: tuple[Any, ...] | None = None  # the command whose answer nobody has waited for yet
+        self._under_way: tuple[Any, ...] | None = None  # the command whose answer was not read yet
         self._not_sent: Exception | None = None
         self._known: dict[tuple[str, AgentID], Space[Any]] = {}
         self._possible_agents: Any = None
@@ -61,7 +61,7 @@ class RemoteEnv(MultiAgentEnv):
     def reset_async(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Let the environment begin an episode; `reset` has to follow, with the same arguments.
 
-        That happens in a new process, if nobody has waited for the last answer of the old one.
+        That happens in a new process, if the last answer of the old one was not read.
         """
         command = ("reset", seed, options)
         if self._under_way == command:
@@ -142,7 +142,7 @@ class RemoteEnv(MultiAgentEnv):
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
         infos: dict[Any, Any] = self._process.step_wait(timeout=self._timeout_s)[4]
-        # After a timeout or an interrupt the answer may still come: the process is not used any more then.
+        # After a timeout or an interrupt the answer may still come: then the process is not used again.
         self._under_way = None
         answer = infos[0]
         if "error" in answer:

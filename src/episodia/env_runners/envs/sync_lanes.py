@@ -27,8 +27,8 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
     """What `gymnasium.vector.SyncVectorEnv` is with the autoreset mode NEXT_STEP, with three differences.
 
     Infos are `{lane: info}`, with the lanes that have one: gymnasium's vector form has one dtype for a key, and cuts what
-    does not fit. What is no step, or an observation that does not belong to the space, is refused, and its environment made
-    anew. Arrays are used again at the next step.
+    does not fit. Anything but a step, or an observation that does not belong to the space, is rejected, and its environment is
+    rebuilt. Arrays are used again at the next step.
     """
 
     def __init__(self, makes: Sequence[Callable[[], GuardedEnv]]) -> None:
@@ -87,7 +87,7 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
                     check_flags(terminated, truncated)
                     self._ended.add(lane)
             except NO_STEP as error:
-                infos[lane] = self._begun_anew(lane, no_step(lane, made, error))
+                infos[lane] = self._rebuilt(lane, no_step(lane, made, error))
         return self._observations.batch(), rewards, terminateds, truncateds, infos
 
     def _begun(self, lane: int) -> Any:
@@ -95,9 +95,9 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         observation, info = self.envs[lane].reset()
         return observation, 0.0, False, False, info
 
-    def _begun_anew(self, lane: int, error: EnvError) -> dict[str, Any]:
+    def _rebuilt(self, lane: int, error: EnvError) -> dict[str, Any]:
         """Begin the next episode of a lane that has returned something else than a step, and return its info."""
-        observation, info = self.envs[lane].begin_anew(error)
+        observation, info = self.envs[lane].rebuild(error)
         self._observations.put(lane, observation)
         self._rewards[lane] = 0.0
         self._terminateds[lane] = self._truncateds[lane] = False

@@ -75,7 +75,7 @@ class _Plain(ObservationBatch):
     def _converted(self, lane: int, observation: Any) -> Any:
         admitted = np.asarray(checked_observation(self._space, lane, observation))
         cast = admitted.astype(self._dtype)
-        # The space allows Python numbers and smaller dtypes; what it would silently cut is refused.
+        # The space allows Python numbers and smaller dtypes; what it would silently cut is rejected.
         if not np.array_equal(cast, admitted, equal_nan=self._dtype.kind == "f") and self._dtype.kind != "f":
             raise EnvError(
                 f"environment {lane}: found the observation {describe(observation)}, expected numbers that {self._dtype} "

@@ -15,10 +15,10 @@ from episodia.episodes.recorder.recorder import Recorder
 
 @final
 class Faults:
-    """Settles episodes whose environment was made anew, and counts them.
+    """Settles episodes whose environment was rebuilt, and counts them.
 
     Args:
-        on_env_error: `"drop"` forgets the running episode, as far as it was not handed out; `"truncate"` keeps its steps as
+        on_env_error: `"drop"` forgets the running episode, as far as it was not returned; `"truncate"` keeps its steps as
             an episode that was stopped from outside.
         metrics: Where to count.
         totals: Which episodes go on, for the metrics.
@@ -35,23 +35,23 @@ class Faults:
         self.unseen_ends: set[str] = set()
         # What environments have returned that was no step: errors that are raised when the others have been recorded.
         self.refusals: list[str] = []
-        # The episodes that the last fault has ended; whoever counts episodes must hear of them.
+        # The episodes that the last fault has ended; the order of episodes has to forget or end them.
         self.dropped: Sequence[str] = ()
         self.truncated: Sequence[str] = ()
 
     def happened(self, infos: Infos) -> bool:
-        """Tell whether an environment was made anew with this step or reset."""
+        """Tell whether an environment was rebuilt with this step or reset."""
         return is_by_lane(infos) and any(RESTARTED in info for info in infos.values())
 
     def counted(self, infos: Infos) -> list[int]:
-        """Take note of environments that were made anew; return their lanes."""
+        """Take note of environments that were rebuilt; return their lanes."""
         failed = [lane for lane, info in infos.items() if RESTARTED in info]
         self.metrics.num_env_restarts += len(failed)
         self.refusals += [infos[lane].pop(REFUSED) for lane in failed if REFUSED in infos[lane]]
         return failed
 
     def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
-        """End the episodes of environments that were made anew; return all lanes that begin with this step."""
+        """End the episodes of environments that were rebuilt; return all lanes that begin with this step."""
         failed = self.counted(infos)
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":

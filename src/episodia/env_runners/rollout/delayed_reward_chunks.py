@@ -13,9 +13,9 @@ from episodia.episodes.multi_agent.delayed_rewards import take_over_rewards
 def settle(
     chunks: Iterable[Any], running: Mapping[str, Any], shapers: Sequence[RewardShaper], unseen_ends: set[str]
 ) -> None:
-    """Give `chunks`, which are about to be handed out, the rewards that were set after they were cut.
+    """Give `chunks`, which are about to be returned, the rewards that were set after they were cut.
 
-    Those are in the lookbacks of the chunks that follow. An episode that nobody plays on in is settled as at its end.
+    Those are in the lookbacks of the chunks that follow. An episode that is not continued is settled as at its end.
 
     Args:
         chunks: Those of one episode in the order of time.
@@ -40,7 +40,7 @@ def settle(
 
 
 def joined(chunks: Sequence[Any]) -> Any:
-    """Return the whole episode of `chunks`, which are in order, with all rewards that were set late.
+    """Return the whole episode of `chunks`, which are in order, with all delayed rewards.
 
     It is a copy, unless there is one chunk only.
     """

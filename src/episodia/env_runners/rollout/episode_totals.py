@@ -54,7 +54,7 @@ class EpisodeTotals:
         return len(self._open)
 
     def note(self, chunks: EpisodeList, metrics: RunnerMetrics) -> None:
-        """Count chunks that are handed out, none of which is empty.
+        """Count returned chunks; each has at least one step.
 
         If an episode ends with its chunk, return, length and duration of the whole are added to `metrics`.
         """
@@ -99,7 +99,7 @@ class MultiAgentTotals:
         self._returns: dict[Any, float] = {}
 
     def note(self, chunk: MultiAgentEpisode, metrics: RunnerMetrics) -> None:
-        """Count a chunk that is handed out; when the episode ends with it, the whole is added to `metrics`."""
+        """Count a returned chunk; when the episode ends with it, the whole is added to `metrics`."""
         self._duration_s += chunk.get_duration_s()
         metrics.num_env_steps += len(chunk)
         for agent, single in chunk.agent_episodes.items():

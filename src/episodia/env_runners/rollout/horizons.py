@@ -78,7 +78,7 @@ def check_resets_lanes(env: VectorEnv[Any, Any, Any], stepper: Stepper) -> None:
     """Check that single lanes of a ready vector environment can be reset.
 
     Raises:
-        EnvRunnerError: If nobody knows.
+        EnvRunnerError: If that is unknown.
     """
     if not isinstance(stepper, Disabled) and not isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)):
         raise EnvRunnerError(

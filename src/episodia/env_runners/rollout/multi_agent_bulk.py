@@ -94,7 +94,7 @@ class BulkRecording:
 
 
 def _is_plain(choice: Choice, outcome: Any) -> bool:
-    """Tell whether exactly those who acted are shown something and paid, and nobody ends."""
+    """Tell whether exactly those who acted are shown something and paid, and no agent ends."""
     if isinstance(outcome, Exception):
         return False
     observations, rewards, terminateds, truncateds, infos = outcome

@@ -31,13 +31,13 @@ class Choice(NamedTuple):
 
     actions: dict[Any, Any]
     for_env: dict[Any, Any]
-    # Returns the extra model outputs of each agent; called if somebody wants them, as most steps are recorded without.
+    # Returns the extra model outputs of each agent; called only where they are needed, as most steps are recorded without.
     extras: Callable[[], dict[Any, dict[str, Any]]]
 
 
 @dataclass
 class Failures:
-    """What failures have cost: environments that were made anew, episodes and steps that were dropped."""
+    """The cost of failures: environments that were rebuilt, episodes and steps that were dropped."""
 
     restarts: int = 0
     episodes: int = 0
@@ -63,7 +63,7 @@ class LaneSettings:
 
 @final
 class Lane:
-    """An environment that is reset, stepped, and made anew when it fails; what happens is recorded in `episode`.
+    """An environment that is reset, stepped, and rebuilt when it fails; what happens is recorded in `episode`.
 
     Attributes:
         episode: The episode that is running or has just ended; None before the first reset and after a failure.
@@ -104,8 +104,8 @@ class Lane:
         """Begin an episode: reset the environment, unless it goes on after a soft horizon.
 
         Raises:
-            EnvError: If the environment fails, and must not be made anew.
-            EpisodeError: If what it returns is no observations of agents.
+            EnvError: If the environment fails, and must not be rebuilt.
+            EpisodeError: If what it returns does not have observations of agents.
         """
         self.episode, self.is_mid_step = None, False
         observations, infos = self._reset() if self._shown is None else self._shown
@@ -156,10 +156,10 @@ class Lane:
         return observations, rewards, terminateds, truncateds, infos
 
     def settle(self, episode: MultiAgentEpisode, choice: Choice, outcome: StepResult | Exception) -> None:
-        """Record a step; if the environment has failed, the episode is dropped or truncated, and the environment made anew.
+        """Record a step; if the environment has failed, the episode is dropped or truncated, and the environment rebuilt.
 
         Raises:
-            EnvError: If it must not be made anew.
+            EnvError: If it must not be rebuilt.
             SpaceError: If it has failed with an action that is outside of its space.
             EpisodeError: If what it returned does not fit the episode.
         """
@@ -184,7 +184,7 @@ class Lane:
             truncateds = _truncated(episode, observations, *given)
             if not self._is_over(episode.env_t + 1, *given, truncateds):
                 shown = _going_on(observations, infos or {}, *given)
-                # Where nobody is shown anything, the next episode has nothing to begin with: the cut has to wait.
+                # Without observations the next episode has nothing to begin with: the cut has to wait.
                 truncateds = truncateds if shown else given[1]
         episode.add_env_step(
             observations,
@@ -247,7 +247,7 @@ class Lane:
     def _check_actions(self, choice: Choice, error: Exception) -> None:
         """Check that it was not an action outside of its space that the environment has failed with."""
         if isinstance(error, LOST_WORKER):
-            return  # there is nobody to ask for spaces
+            return  # the process that knows the spaces is gone
         for agent, action in choice.for_env.items():
             owner = f"environment {self.index}, episode {self.number - 1}, agent {agent!r}"
             check_action(self.env.get_action_space(agent), action, owner, error)
@@ -267,7 +267,7 @@ class Lane:
         place = f"environment {self.index}, episode {self.number}, {where}: found {type(error).__name__}: {error}"
         if not self._settings.source.can_remake:
             raise EnvError(
-                f"{place}; expected no error, as a ready environment cannot be made anew. Pass a callable that makes it."
+                f"{place}; expected no error, as a ready environment cannot be rebuilt. Pass a callable that makes it."
             ) from error
         if self._settings.playing.gives_up(self._in_a_row):
             raise EnvError(
@@ -306,7 +306,7 @@ def _either(terminateds: Any, truncateds: Any) -> dict[Any, bool]:
 
 
 def _going_on(observations: Any, infos: Any, terminateds: Any, truncateds: Any) -> _First | None:
-    """Return observations and infos of those who do not end, None if nobody is shown any.
+    """Return observations and infos of agents that do not end, None if there are no such observations.
 
     They are copies, as an environment may use its arrays again.
     """

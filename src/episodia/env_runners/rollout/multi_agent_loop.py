@@ -86,7 +86,7 @@ class MultiAgentLoop:
             goal: How many steps or episodes.
             mode: How to act.
             lookback: How many of its own steps each agent can look back to in a chunk that goes on.
-            reward_delay: For how many ticks rewards may still be set; steps that are younger are not handed out.
+            reward_delay: For how many ticks rewards may still be set; steps that are younger are not returned.
             force_reset: Whether to begin new episodes everywhere.
             on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
         """
@@ -111,7 +111,7 @@ class MultiAgentLoop:
             self._bulk.flush()
 
     def _drop_bad_observations(self, error: Exception) -> None:
-        """Drop running episodes on whose last observations nobody can act: the next call would fail at them again.
+        """Drop running episodes whose last observations are NaN or infinite: the next call would fail at them again.
 
         Raises:
             EnvError: If there are any, instead of `error`.
@@ -172,7 +172,7 @@ class MultiAgentLoop:
         settle(self._harvest.chunks, running, shapers, set())
 
     def _recorded(self) -> int:
-        """Return how many steps could be handed out."""
+        """Return how many steps could be returned."""
         episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
         if self._count_steps_by == "env_steps":
             return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
@@ -266,7 +266,7 @@ class MultiAgentLoop:
         self._watcher.ended(episode, lane.env, lane.index)
 
     def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
-        """Finalize a chunk, count it, and let it wait to be handed out; one that cannot be handed out is dropped."""
+        """Finalize a chunk, count it, and let it wait to be returned; a chunk that is rejected is dropped."""
         try:
             self._bounds.finalize(chunk)
             if self._checks_finite:
@@ -287,7 +287,7 @@ class MultiAgentLoop:
                 self._keep(lane, chunk)
 
     def abandon_episodes(self) -> None:
-        """Let running episodes go; what was recorded of them waits to be handed out."""
+        """Leave running episodes; what was recorded of them waits to be returned."""
         self._cut_running()
         for lane in self.lanes:
             lane.leave()

@@ -1,4 +1,4 @@
-"""Observations and rewards that should not be: NaN and infinite numbers, and observations outside of their space."""
+"""Checks of observations and rewards: NaN and infinite numbers, and observations outside of their space."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
 
 
 def is_finite(observations: Any) -> bool:
-    """Tell whether there is no NaN and no infinite number in `observations`, of one agent or by agent."""
+    """Tell whether all numbers in `observations`, of one agent or by agent, are finite."""
     return all(_is_finite_leaf(leaf) for _, leaf in leaves(observations))
 
 

@@ -22,13 +22,13 @@ from episodia.trees import leaves
 
 @final
 class HandOut:
-    """Keeps what was recorded until it is handed out, whatever is raised in between.
+    """Keeps recorded chunks until they are returned, whatever is raised in between.
 
     Args:
         faults: What is known of episodes whose environment has failed.
         totals: Where chunks are counted.
         on_cut: Called with chunks that the recorder does not go on with.
-        check_finite: Whether to refuse NaN and infinite numbers in observations and rewards.
+        check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class HandOut:
         """Give chunks the rewards that were set after they were cut."""
         chunks = (chunk for chunks in self._waiting for chunk in chunks)
         settle(chunks, recorder.episodes_here(), shapers, self._faults.unseen_ends)
-        self._is_finite = False  # nobody has looked at what was set
+        self._is_finite = False  # the rewards that were set are not checked yet
 
     def everything(self) -> EpisodeList:
-        """Hand out all that waits."""
+        """Return all waiting chunks."""
         if len(self._waiting) == 1:
             # The usual case: what the recorder has made, without a look at its episodes.
             (chunks,) = self._waiting
@@ -102,7 +102,7 @@ class HandOut:
         return chunks
 
     def these(self, ids: list[str]) -> EpisodeList:
-        """Hand out the episodes of these ids, in this order; all others go on waiting."""
+        """Return the episodes of these ids, in this order; all others keep waiting."""
         by_id = {chunk.id_: chunk for chunks in self._waiting for chunk in chunks}
         chosen = EpisodeList(by_id[id_] for id_ in ids)
         self._check_and_count(chosen)
@@ -124,7 +124,7 @@ class HandOut:
         self._totals.note(chunks, self._faults.metrics)
 
     def _check(self, chunks: EpisodeList) -> None:
-        """Refuse a chunk with NaN or infinite numbers; it is dropped, all others go on waiting."""
+        """Reject a chunk with NaN or infinite numbers; it is dropped, all others keep waiting."""
         columns = (Columns.OBS, Columns.REWARDS)
         if all(is_finite(chunks.flat(name, tail=name == Columns.OBS).values) for name in columns if len(chunks)):
             return
@@ -159,7 +159,7 @@ class _Entry(NamedTuple):
 
 @final
 class Harvest:
-    """What has been recorded and not been handed out. It outlives a call of `sample` that fails."""
+    """Recorded chunks that were not returned yet. They outlive a call of `sample` that fails."""
 
     def __init__(self) -> None:
         self._ready: list[_Entry] = []
@@ -192,11 +192,11 @@ class Harvest:
         self.num_whole += sign * is_whole(episode)
 
     def take_first(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
-        """Hand out the chunks that came first, and count them in `metrics`."""
+        """Return the chunks that came first, and count them in `metrics`."""
         return self._take(self._ready[:count], metrics)
 
     def take_whole(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
-        """Hand out whole episodes, in the order in which they began, and count them; what else there is stays."""
+        """Return whole episodes, in the order in which they began, and count them; all other chunks stay."""
         whole = sorted((entry for entry in self._ready if is_whole(entry.chunk)), key=lambda entry: entry.order)
         return self._take(whole[:count], metrics)
 

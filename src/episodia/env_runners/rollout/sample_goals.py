@@ -64,9 +64,9 @@ def checked_count(count_steps_by: Any) -> CountStepsBy:
 
 @final
 class EpisodeOrder:
-    """Episodes that were begun and not handed out, in the order in which they began.
+    """Episodes that were begun and not returned, in the order in which they began.
 
-    Whoever wants n episodes gets the n that began first, and waits for the slowest of them. Whether an episode is among them
+    A sample of n episodes has the n that began first, and waits for the slowest of them. Whether an episode is among them
     does not depend on how long it is. To take those that *end* first would prefer short ones.
 
     >>> order = EpisodeOrder()

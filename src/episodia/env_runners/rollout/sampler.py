@@ -14,7 +14,7 @@ from episodia.episodes import EpisodeList
 
 @final
 class Sampler:
-    """Lets a loop play, and hands out what it has recorded. What a call leaves behind belongs to the next one.
+    """Lets a loop play, and returns what it has recorded. What a call leaves behind belongs to the next one.
 
     Args:
         loop: What plays.
@@ -44,12 +44,12 @@ class Sampler:
         return self._handed_out(goal)
 
     def _prepare(self, goal: Goal, mode: SampleMode, force_reset: bool) -> None:
-        """See to it that what is played next fits to what is there."""
+        """Reset lanes if the pipelines or the sampling mode changed."""
         loop, actor = self._loop, self._loop.actor
         actor.shapers = shapers_of(actor.env_to_module)
         needed = max(actor.env_to_module.lookback, actor.module_to_env.lookback)
         if needed > loop.recorder.lookback:
-            # A pipeline was changed. Running episodes do not have the steps any more that it looks back to.
+            # A pipeline was changed, and running episodes have dropped the steps that it looks back to.
             loop.recorder.lookback = needed
             force_reset = True
         if force_reset:
@@ -59,25 +59,25 @@ class Sampler:
             self._hand_out.collect(loop.recorder)
             loop.order.keep_only(())
             if goal.episodes is not None:
-                # Episodes that were played in another way are none of those that were asked for.
+                # The caller asks for episodes that are played in the new mode.
                 self._hand_out.drop()
         self._last_mode = mode
         if goal.episodes is not None and not loop.has_whole_episodes_only():
             loop.needs_reset = True
 
     @property
-    def _has_late_rewards(self) -> bool:
+    def _has_delayed_rewards(self) -> bool:
         """Whether rewards may be others than those that the environments have returned."""
         return bool(self._reward_delay or self._loop.actor.shapers)
 
     def _wait_for_rewards(self, goal: Goal, mode: SampleMode) -> None:
-        """See to it that no reward is open in what is handed out."""
+        """Play on until no reward is open in what is returned."""
         loop, waiting = self._loop, self._hand_out
-        if not self._has_late_rewards:
+        if not self._has_delayed_rewards:
             return
         delay = delay_of(loop.actor.env_to_module, self._reward_delay)
         if goal.episodes is None:
-            # What is handed out ends here. What is played on is the beginning of the next sample.
+            # What is returned ends here. What is played on is the beginning of the next sample.
             waiting.collect(loop.recorder)
             if delay and waiting.has_running:
                 loop.play_on(mode, delay)
@@ -93,7 +93,7 @@ class Sampler:
         loop, waiting = self._loop, self._hand_out
         try:
             if goal.episodes is None:
-                if not self._has_late_rewards:
+                if not self._has_delayed_rewards:
                     waiting.collect(loop.recorder)
                 return waiting.everything()
             waiting.collect_finished(loop.recorder)

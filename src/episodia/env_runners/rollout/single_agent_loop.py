@@ -69,7 +69,7 @@ class SingleAgentLoop:
         self._losses_in_a_row = 0
         self._last_chosen: Chosen  # and in which way: in what mode, through which pieces
         self._last_way: tuple[SampleMode, tuple[ConnectorV2, ...]] | None = None
-        self._counts_episodes = False  # otherwise nobody needs to know in which order they began
+        self._counts_episodes = False  # only then the order in which they began is needed
 
     def _new_stepper(self) -> Stepper:
         return stepper_for(
@@ -107,7 +107,7 @@ class SingleAgentLoop:
             self._play_episodes(goal.episodes or 0, mode, on_complete)
 
     def _drop_bad_observations(self, error: Exception) -> None:
-        """Drop running episodes on whose last observation nobody can act: the next call would fail at it again.
+        """Drop running episodes whose last observation is NaN or infinite: the next call would fail at it again.
 
         Raises:
             EnvError: If there are any, instead of `error`.
@@ -194,7 +194,7 @@ class SingleAgentLoop:
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(mode)
         if self.faults.refusals:
-            self._refuse()
+            self._raise_rejections()
         return count
 
     def _choose(self, mode: SampleMode) -> Chosen:
@@ -202,7 +202,7 @@ class SingleAgentLoop:
         actor, stepper = self.actor, self._stepper
         way = mode, actor.module_to_env.connectors
         if len(stepper.ignored) == self.recorder.num_lanes and way == self._last_way:
-            # All lanes are reset with the next step, and nobody looks at the actions.
+            # All lanes are reset with the next step, which ignores the actions.
             return self._last_chosen
         is_random, explore = mode
         try:
@@ -221,8 +221,8 @@ class SingleAgentLoop:
             self._drop_bad_observations(error)
             raise
 
-    def _refuse(self) -> None:
-        """Raise what is to be said about environments that have returned no steps; all lanes can go on."""
+    def _raise_rejections(self) -> None:
+        """Raise the errors about environments that returned something else than a step; all lanes can continue."""
         refusals, self.faults.refusals = self.faults.refusals, []
         self.actor.forget()
         raise EnvError("\n".join(refusals))
@@ -315,7 +315,7 @@ class SingleAgentLoop:
         return True
 
     def _distrust(self) -> None:
-        """Do not go on from here: some lanes may have stepped, nobody knows which, and answers may still be under way."""
+        """Reset before the next step: some lanes may have stepped, it is unknown which, and answers may still be under way."""
         self.needs_reset = True
         self._needs_new_env = not isinstance(self.env, SyncLanes)
 
@@ -353,7 +353,7 @@ class SingleAgentLoop:
         return [lane for lane in range(self.recorder.num_lanes) if lane not in idle]
 
     def whole_episodes(self) -> list[str]:
-        """Return the ids of the running episodes of which nothing was handed out yet."""
+        """Return the ids of the running episodes of which nothing was returned yet."""
         return [self.recorder.episode_id(lane) for lane in self._running() if self.recorder.is_whole(lane)]
 
     def running_episodes(self) -> list[str]:
@@ -361,5 +361,5 @@ class SingleAgentLoop:
         return [self.recorder.episode_id(lane) for lane in self._running()]
 
     def has_whole_episodes_only(self) -> bool:
-        """Tell whether nothing was handed out yet of all episodes that are running."""
+        """Tell whether nothing was returned yet of all running episodes."""
         return len(self.whole_episodes()) == len(self._running())

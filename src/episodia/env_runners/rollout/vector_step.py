@@ -25,7 +25,7 @@ class Chosen(NamedTuple):
 
 
 class Stepper(ABC):
-    """Takes vector steps and records them: every real step once, and nothing that is none.
+    """Takes vector steps and records them: every real step once, and nothing else.
 
     Attributes:
         began: The lanes in which an episode began with the last call.
@@ -63,7 +63,7 @@ class Stepper(ABC):
         self._mask_key = mask_key
         self._space = env.single_observation_space
         self._env_step = _without_terminations(env) if ignores_terminations else env.step
-        # Lanes whose next episode is still to begin; `ended` may have more of them, which somebody else has cut.
+        # Lanes whose next episode is still to begin; `ended` also has the lanes that a horizon has cut.
         self._over: Sequence[int] = ()
 
     def reset(self, seed: Any) -> None:
@@ -179,7 +179,7 @@ class SameStep(Stepper):
 
 @final
 class Disabled(Stepper):
-    """For environments that wait for somebody to reset lanes that have ended."""
+    """For environments whose lanes have to be reset by their user when they have ended."""
 
     def step(self, chosen: Chosen) -> int:
         """Take a step."""
@@ -194,7 +194,7 @@ class Disabled(Stepper):
         """Reset the lanes that have ended."""
         if not self._over:
             return
-        # The dict is made anew, because gymnasium takes the mask out of it.
+        # A new dict for each reset, because gymnasium takes the mask out of it.
         mask = _mask(self._over, self.recorder.num_lanes)
         observations, infos = self.env.reset(options={"reset_mask": mask})
         by_lane = infos_by_lane(infos, self.recorder.num_lanes)

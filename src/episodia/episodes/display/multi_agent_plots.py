@@ -60,11 +60,9 @@ def _draw_timeline(axes: Any, episode: MultiAgentEpisode, agents: list[Any]) -> 
     ends: dict[str, tuple[list[int], list[int]]] = {"terminated": ([], []), "truncated": ([], [])}
     for row, agent in enumerate(agents):
         single, colour = episode.agent_episodes[agent], _colour(row)
-        steps = episode._timelines[agent].env_steps
-        acted = single.actions.len_incl_lookback()
-        pending = episode._pending.get(agent)
-        if pending is not None and pending.has_action:
-            acted += 1
+        record = episode.roster.records[agent]
+        steps = record.timeline.env_steps
+        acted = single.actions.len_incl_lookback() + record.has_acted
         axes.plot(steps, [row] * len(steps), color=colour, linewidth=0.8, alpha=0.5)
         axes.plot(steps[acted:], [row] * len(steps[acted:]), "o", color=colour, fillstyle="none", markersize=5)
         axes.plot(steps[:acted], [row] * len(steps[:acted]), "o", color=colour, markersize=5)
@@ -105,7 +103,7 @@ def _series(episode: MultiAgentEpisode, agents: list[Any], name: str) -> list[tu
                 f"episode {episode.id_!r}, agent {agent!r}, column {name!r}: found items that are no single numbers, expected "
                 f"one number for each step. Draw them for one agent: `episode.agent_episodes[{agent!r}].plot({name!r})`."
             )
-        lines.append((episode._timelines[agent].env_steps[: len(values)], values))
+        lines.append((episode.roster.records[agent].timeline.env_steps[: len(values)], values))
     return lines
 
 

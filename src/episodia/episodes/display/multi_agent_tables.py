@@ -61,7 +61,7 @@ def _grid(episode: MultiAgentEpisode) -> tuple[list[str], list[tuple[object, lis
     ticks = [str(t - episode.env_t_started) for t in steps]
     agents = list(episode.agent_episodes)
     rows = [
-        (agent, [episode._timelines[agent].position_at(t) is not None for t in steps])
+        (agent, [episode.roster.records[agent].timeline.position_at(t) is not None for t in steps])
         for agent in agents[:_MOST_AGENTS]
     ]
     return ticks, rows, max(0, len(agents) - _MOST_AGENTS)
@@ -83,9 +83,8 @@ _TITLES = ("agent", "module", "steps", "return", "state", "observed")
 
 def _agent_cells(episode: MultiAgentEpisode, agent: object, marks: list[bool]) -> tuple[str, ...]:
     single = episode.agent_episodes[agent]
-    pending = episode._pending.get(agent)
     state = "terminated" if single.is_terminated else "truncated" if single.is_truncated else "alive"
-    if pending is not None and pending.has_action:
+    if episode.roster.records[agent].has_acted:
         state += ", action pending"
     grid = "".join("■" if mark else "·" for mark in marks)
     return repr(agent), str(single.module_id), str(len(single)), f"{single.get_return():g}", state, grid

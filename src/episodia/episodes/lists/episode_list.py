@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final, overload
@@ -29,9 +30,7 @@ from episodia.episodes.lists.list_columns import (
     position_in,
 )
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
-from episodia.episodes.multi_agent import multi_agent_chunks
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
-from episodia.episodes.single_agent import single_agent_chunks as chunks
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, ShapeError
 from episodia.stacking import object_array
@@ -188,8 +187,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         position = position_in(len(self), index)
         self._fork_part()
         if self._copies_on_access and position not in self._handed_out:
-            fork = multi_agent_chunks.fork if self.is_multi_agent else chunks.fork
-            self._episodes[position] = fork(self._episodes[position])
+            self._episodes[position] = copy.copy(self._episodes[position])
             self._handed_out.add(position)
         return self._episodes[position]
 

@@ -33,7 +33,9 @@ def pack(episodes: Sequence[Any]) -> State:
         if type(episode) is SingleAgentEpisode:
             packed.append(_moved(rows, episode_state.compact_state(episode)))
         elif type(episode) is MultiAgentEpisode:
-            packed.append(_without_rows(multi_agent_state.compact_state(episode), rows))
+            packed.append(
+                multi_agent_state.compact_state(episode, lambda row: _moved(rows, episode_state.compact_state(row)))
+            )
         else:
             packed.append(episode)  # of a subclass, which may have more fields
     # A list of single-agent episodes is its table.
@@ -52,13 +54,6 @@ def _moved(rows: list[State], state: State) -> int:
     """Append `state` to `rows`, and return its position there."""
     rows.append(state)
     return len(rows) - 1
-
-
-def _without_rows(state: State, rows: list[State]) -> State:
-    """Return the state of a multi-agent episode with positions in `rows` in the place of its agents' states."""
-    state["agent_episodes"] = [[agent, _moved(rows, single)] for agent, single in state["agent_episodes"]]
-    state["_departed"] = [[agent, _moved(rows, single), *rest] for agent, single, *rest in state["_departed"]]
-    return state
 
 
 def _unpacked(entry: Any, rows: list[SingleAgentEpisode]) -> Any:

@@ -47,7 +47,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         super().__init__(episodes)
         self.is_current = True
         self.is_multi_agent = True
-        self._moment = [_watchers(episode) for episode in episodes]
+        self._moment = [episode.roster.moment() for episode in episodes]
         self._owners = super().row_owners()
         self._own_rows = super()._rows()
         self._modules = super().by_module()
@@ -66,7 +66,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         if len(ours) != len(episodes):
             return False
         for own, episode, moment in zip(ours, episodes, self._moment, strict=True):
-            if own is not episode or (len(episode._ended), episode._observed_last) != moment:
+            if own is not episode or episode.roster.moment() != moment:
                 return False
         return True
 
@@ -188,8 +188,3 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
                 items = [storage.lend(_LAST)[0] for storage in storages]
                 return Ragged(stack(items, rows[0].observations.object_leaves), self._offsets)
         return super().flat(column, tail=tail)
-
-
-def _watchers(episode: MultiAgentEpisode) -> tuple[int, set[Any]]:
-    """Return what decides who acts: how many agents have ended, and who was shown an observation."""
-    return len(episode._ended), set(episode._observed_last)

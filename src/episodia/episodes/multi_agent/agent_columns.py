@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.multi_agent.agent_record import AgentRecord
 from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.stacking import SCALAR_DTYPES
-
-if TYPE_CHECKING:
-    from episodia.episodes.multi_agent.multi_agent_facts import AgentID, MultiAgentFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +47,24 @@ def extra_output(key: str) -> Source:
     )
 
 
-def missing_steps(single: SingleAgentEpisode, column: LookbackBuffer) -> int:
-    """Return how many steps of the lookback an extra column does not have."""
-    return single.rewards.len_incl_lookback() - column.len_incl_lookback()
+def pending_item(record: AgentRecord, source: Source) -> Any:
+    """Return what is pending of the column of an agent that has acted, `NOTHING` if nothing is."""
+    pending = record.pending
+    if source.pending is None or pending is None or pending.action is NOTHING:
+        return NOTHING
+    return source.pending(pending)
 
 
-def column_with_pending(
-    episode: MultiAgentFacts, source: Source, agent: AgentID, *, only_end: bool = False
-) -> LookbackBuffer | None:
+def column_with_pending(record: AgentRecord, source: Source, *, only_end: bool = False) -> LookbackBuffer | None:
     """Return the column of one agent, with what is pending as its last item.
 
     With `only_end`, and if something is pending, it may begin late: only the last item counts.
     """
-    single = episode.agent_episodes[agent]
+    single = record.episode
+    if single is None:
+        return None
     column = source.column(single)
-    pending = episode._pending.get(agent)
-    if source.pending is None or pending is None or not pending.has_action:
-        return column
-    item = source.pending(pending)
+    item = pending_item(record, source)
     if item is NOTHING:
         return column
     if column is None:

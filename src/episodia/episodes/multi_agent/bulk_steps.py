@@ -15,8 +15,7 @@ import numpy as np
 
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists.live_agents import LiveAgents
-from episodia.episodes.single_agent.single_agent_columns import take_back
-from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.multi_agent.agent_record import AgentRecord
 from episodia.trees import PLAIN_DTYPES
 
 _LAST = slice(-1, None)
@@ -44,11 +43,11 @@ class BulkSteps:
 
     def __init__(self, agents: LiveAgents) -> None:
         self._agents = agents
-        self._rows: dict[Any, list[SingleAgentEpisode]] = {
-            module_id: group.agent_episodes for module_id, group in agents.groups().items()
+        self._rows: dict[Any, list[AgentRecord]] = {
+            module_id: [agents[position].roster.records[agent] for position, agent in owners]
+            for module_id, owners in agents.owners_by_module().items()
         }
-        waits = any(agent in agents[position]._pending for position, agent in agents.row_owners())
-        self._patterns = {module_id: None if waits else _pattern(rows) for module_id, rows in self._rows.items()}
+        self._patterns = {module_id: _pattern(rows) for module_id, rows in self._rows.items()}
         self._steps: list[dict[Any, JointStep]] = []
 
     def __len__(self) -> int:
@@ -92,24 +91,18 @@ class BulkSteps:
         except BaseException:  # an interrupt must not leave half a step
             for rows in self._rows.values():
                 for row in rows:
-                    take_back(row)
+                    row.drop_pushed_steps()
             raise
         self._steps, now = [], perf_counter()
         self._agents.show_none()
-        for rows in self._rows.values():
-            for row in rows:
-                row.t += len(steps)
-                row._last_step_time = now
         observed: list[set[Any]] = [set() for _ in self._agents]
         for position, agent in self._agents.row_owners():
             episode = self._agents[position]
-            episode._timelines[agent].env_steps += range(episode.env_t + 1, episode.env_t + 1 + len(steps))
+            episode.roster.records[agent].settle_steps(len(steps), episode.env_t, now)
             observed[position].add(agent)
         for episode, agents in zip(self._agents, observed, strict=True):
-            episode.env_t += len(steps)
             # Without those who were shown their last observation before.
-            episode._observed_last = agents
-            episode._last_step_time = now
+            episode.roster.tick(len(steps), agents)
 
 
 class _Pattern(NamedTuple):
@@ -131,15 +124,16 @@ class _Pattern(NamedTuple):
         )
 
 
-def _pattern(rows: Sequence[SingleAgentEpisode]) -> _Pattern | None:
+def _pattern(rows: Sequence[AgentRecord]) -> _Pattern | None:
     """Return what the last items of all `rows` have in common; None if they differ, or are not plain."""
     patterns = [_pattern_of(row) for row in rows]
     first = patterns[0] if patterns else None
     return first if all(pattern == first for pattern in patterns) else None
 
 
-def _pattern_of(row: SingleAgentEpisode) -> _Pattern | None:
-    if not len(row) or row.observations.finalized:
+def _pattern_of(record: AgentRecord) -> _Pattern | None:
+    row = record.known
+    if not record.is_free or not len(row) or row.observations.finalized:
         return None
     observations, actions = _item_kind(row.observations), _item_kind(row.actions)
     extras = {name: _item_kind(column) for name, column in row.extra_model_outputs.items()}
@@ -150,7 +144,7 @@ def _pattern_of(row: SingleAgentEpisode) -> _Pattern | None:
 
 def _item_kind(column: LookbackBuffer) -> tuple[Any, tuple[int, ...]] | None:
     """Return dtype and shape of the last item; None if it is not the row of an array of numbers."""
-    item = column.storage.lend(_LAST)[0]
+    item = column.lend(_LAST)[0]
     if isinstance(item, np.generic) or (type(item) is np.ndarray and item.ndim):
         return (item.dtype, item.shape) if item.dtype in PLAIN_DTYPES else None
     return None
@@ -161,17 +155,16 @@ def _rows_kind(batch: Any) -> tuple[Any, tuple[int, ...]] | None:
     return (batch.dtype, batch.shape[1:]) if type(batch) is np.ndarray else None
 
 
-def _push(steps: list[JointStep], rows: list[SingleAgentEpisode]) -> None:
+def _push(steps: list[JointStep], rows: list[AgentRecord]) -> None:
     """Append steps to the columns of all agents of one module."""
-    count = len(steps)
     observations = np.stack([step.observations for step in steps], 1)
     actions = np.stack([step.actions for step in steps], 1)
     extras = {name: np.stack([step.extras[name] for step in steps], 1) for name in steps[0].extras}
     rewards = list(zip(*(step.rewards for step in steps), strict=True))
     for position, row in enumerate(rows):
-        row.observations.storage.push_all(list(observations[position]))
-        row.actions.storage.push_all(list(actions[position]))
-        row.rewards.storage.push_all(list(rewards[position]))
-        row.infos.storage.push_all([{} for _ in range(count)])
-        for name, batch in extras.items():
-            row.extra_model_outputs[name].storage.push_all(list(batch[position]))
+        row.push_steps(
+            list(observations[position]),
+            list(actions[position]),
+            list(rewards[position]),
+            {name: list(batch[position]) for name, batch in extras.items()},
+        )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from episodia.episodes.multi_agent.departed_agents import shown_at
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
@@ -36,10 +35,10 @@ def due_steps(episode: Episode, delay: int) -> Iterator[Due]:
                 yield episode, age
         return
     now = episode.env_t
-    for agent, single in episode.agent_episodes.items():
-        ended_at = episode._ended.get(agent)
+    for record in episode.roster.present():
+        single, ended_at = record.known, record.ended_at
         if ended_at is None or ended_at == now:
-            for age, due_at in _ages(shown_at(episode, agent), delay):
+            for age, due_at in _ages(record.shown_at(), delay):
                 if due_at == now or (ended_at is not None and due_at > now):
                     yield single, age
 
@@ -50,11 +49,11 @@ def open_steps(episode: Episode, delay: int) -> Iterator[Due]:
         for age in range(min(delay, episode.t), 0, -1):
             yield episode, age
         return
-    for agent, single in episode.agent_episodes.items():
-        if agent not in episode._ended:
-            for age, due_at in _ages(shown_at(episode, agent), delay):
+    for record in episode.roster.present():
+        if record.ended_at is None:
+            for age, due_at in _ages(record.shown_at(), delay):
                 if due_at > episode.env_t:
-                    yield single, age
+                    yield record.known, age
 
 
 def _ages(env_steps: list[int], delay: int) -> Iterator[tuple[int, int]]:

@@ -93,7 +93,7 @@ def _together(columns: list[LookbackBuffer], check_bounds: bool) -> list[Storage
         if type(storage) is not ListStorage or column._space is not space:
             return None  # of a borrowed array, there is nothing to stack
         part = storage.values
-        items += part
+        items.extend(part)  # of a list or of the rows of an array
         lengths.append(len(part))
         alike = alike and storage.alike
     batch = _one_array(items, alike=alike) if len(columns) > 1 and items else None

@@ -1,8 +1,12 @@
-"""Reading a multi-agent episode: by environment steps, for all agents at once, or by the agents' own steps."""
+"""Reading and overwriting the columns of a multi-agent episode.
+
+They are read by environment steps, for all agents at once, or by the agents' own steps, and overwritten by the latter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+import copy
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,14 +20,17 @@ from episodia.episodes.multi_agent.agent_columns import (
     column_with_pending,
     extended,
     extra_output,
-    missing_steps,
+    pending_item,
 )
+from episodia.episodes.multi_agent.agent_record import AgentRecord, missing_steps
+from episodia.episodes.multi_agent.multi_agent_stepping import check_mapping, flag_of
 from episodia.episodes.multi_agent.pending_step import NOTHING
 from episodia.errors import EpisodeError, EpisodeIndexError, EpisodeKeyError, EpisodiaError
 from episodia.trees import batch_length, describe, fresh
+from episodia.types import AgentID
 
 if TYPE_CHECKING:
-    from episodia.episodes.multi_agent.multi_agent_facts import AgentID, MultiAgentFacts
+    from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 
 
 class Query(NamedTuple):
@@ -38,23 +45,24 @@ class Query(NamedTuple):
     return_list: Any
 
 
-def read(episode: MultiAgentFacts, source: Source, query: Query) -> Any:
+def read(episode: MultiAgentEpisode, source: Source, query: Query) -> Any:
     """Return what `query` asks of `source`."""
     try:
         _check_flags(query)
-        agents = _agents(episode, query.agent_ids)
+        records = _records(episode, query.agent_ids)
         if not query.env_steps:
-            return _by_agent_steps(episode, source, query, agents)
+            return _by_agent_steps(source, query, records)
         if query.return_list:
-            return _as_list(episode, source, query, agents)
-        return _by_env_steps(episode, source, query, agents)
+            return _as_list(episode, source, query, records)
+        return _by_env_steps(episode, source, query, records)
     except EpisodiaError as error:
         raise type(error)(f"episode {episode.id_!r}, {source.name}: {error}") from error
 
 
-def read_extra_outputs(episode: MultiAgentFacts, key: Any, query: Query) -> Any:
+def read_extra_outputs(episode: MultiAgentEpisode, key: Any, query: Query) -> Any:
     """Return what `query` asks of one extra model output, or of all of them as `{agent: {name: ...}}`."""
-    pending = [step.extra_model_outputs or {} for step in episode._pending.values() if step.has_action]
+    waiting = [record.pending for record in episode.roster.records.values() if record.pending is not None]
+    pending = [step.extra_model_outputs or {} for step in waiting if step.has_action]
     stored = [single.extra_model_outputs for single in episode.agent_episodes.values()]
     names = list(dict.fromkeys(name for columns in (*stored, *pending) for name in columns))
     if key is not None and not (isinstance(key, Hashable) and key in names):
@@ -82,9 +90,10 @@ def _by_agent(columns: dict[str, Any], return_list: bool) -> Any:
     return by_agent
 
 
-def _agents(episode: MultiAgentFacts, agent_ids: Any) -> Iterable[AgentID]:
+def _records(episode: MultiAgentEpisode, agent_ids: Any) -> Collection[AgentRecord]:
+    """Return the records of the agents that are asked for and have come."""
     if agent_ids is None:
-        return episode.agent_episodes
+        return episode.roster.present()
     try:
         wanted = set(agent_ids) if _is_collection(agent_ids, episode) else {agent_ids}
     except TypeError as error:
@@ -92,7 +101,7 @@ def _agents(episode: MultiAgentFacts, agent_ids: Any) -> Iterable[AgentID]:
             f"found `agent_ids={describe(agent_ids)}`, expected the id of an agent or a collection of ids; ids are hashable. "
             "Pass None for all agents."
         ) from error
-    return [agent for agent in episode.agent_episodes if agent in wanted]
+    return [record for record in episode.roster.present() if record.agent in wanted]
 
 
 def _check_flags(query: Query) -> None:
@@ -107,7 +116,7 @@ def _check_flags(query: Query) -> None:
         )
 
 
-def _is_collection(agent_ids: Any, episode: MultiAgentFacts) -> bool:
+def _is_collection(agent_ids: Any, episode: MultiAgentEpisode) -> bool:
     # A tuple or a frozenset may be the id of an agent.
     try:
         is_an_agent = agent_ids in episode.agent_episodes
@@ -116,15 +125,13 @@ def _is_collection(agent_ids: Any, episode: MultiAgentFacts) -> bool:
     return isinstance(agent_ids, Iterable) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
 
 
-def _by_agent_steps(
-    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
-) -> dict[AgentID, Any]:
+def _by_agent_steps(source: Source, query: Query, records: Collection[AgentRecord]) -> dict[AgentID, Any]:
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
     latest = query.indices == -1 if type(query.indices) is int and not query.neg_index_as_lookback else False
     is_single = indexing.is_single(query.indices)
-    for agent in agents:
-        column = column_with_pending(episode, source, agent, only_end=latest)
+    for record in records:
+        column = column_with_pending(record, source, only_end=latest)
         if column is None:
             continue
         try:
@@ -133,14 +140,14 @@ def _by_agent_steps(
             # An agent that has had no step at all has nothing to show, whatever is asked for.
             if query.fill is None and not column.len_incl_lookback():
                 continue
-            raise _naming(agent, error) from error
+            raise _naming(record, error) from error
         if is_single or query.fill is not None or _count(items):
-            found[agent] = items
+            found[record.agent] = items
     return found
 
 
-def _naming(agent: AgentID, error: EpisodiaError) -> EpisodiaError:
-    return type(error)(f"agent {agent!r}: {error}")
+def _naming(record: AgentRecord, error: EpisodiaError) -> EpisodiaError:
+    return type(error)(f"agent {record.agent!r}: {error}")
 
 
 def _count(items: Any) -> int:
@@ -149,57 +156,50 @@ def _count(items: Any) -> int:
 
 
 def _by_env_steps(
-    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
+    episode: MultiAgentEpisode, source: Source, query: Query, records: Collection[AgentRecord]
 ) -> dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
     if single:
-        return _at_one_env_step(episode, source, query, agents, places[0])
+        return _at_one_env_step(source, query, records, places[0])
     # Neighbouring environment steps are neighbours in each agent's column too.
     is_window = query.fill is None and isinstance(query.indices, slice) and query.indices.step is None
     window = [env_t for env_t in places if env_t is not None] if is_window else []
     found = {}
-    for agent in agents:
+    for record in records:
         try:
-            items = _of_agent(episode, source, query, agent, places, window)
+            items = _of_agent(record, source, query, places, window)
         except EpisodiaError as error:
-            raise _naming(agent, error) from error
+            raise _naming(record, error) from error
         if items is not NOTHING:
-            found[agent] = items
+            found[record.agent] = items
     return found
 
 
-def _of_agent(
-    episode: MultiAgentFacts,
-    source: Source,
-    query: Query,
-    agent: AgentID,
-    places: list[int | None],
-    window: list[int],
-) -> Any:
+def _of_agent(record: AgentRecord, source: Source, query: Query, places: list[int | None], window: list[int]) -> Any:
     """Return an agent's items at the environment steps `places`, `NOTHING` if there are none.
 
     If there is a `window`, the places are all environment steps from its first to its last.
     """
     if window:
-        rows = episode._timelines[agent].positions_between(window[0], window[-1] + 1)
-        items = _run_of(episode, source, agent, rows, query.one_hot_discrete) if rows else NOTHING
+        rows = record.timeline.positions_between(window[0], window[-1] + 1)
+        items = _run_of(record, source, rows, query.one_hot_discrete) if rows else NOTHING
         if items is not None:
             return items
-    positions = [_position(episode, source, agent, env_t) for env_t in places]
+    positions = [_position(record, source, env_t) for env_t in places]
     if query.fill is None:
         positions = [position for position in positions if position is not None]
         if not positions:
             return NOTHING
-    column = _column_for(episode, source, agent, positions)
+    column = _column_for(record, source, positions)
     return NOTHING if column is None else _pick(column, positions, query)
 
 
-def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: range, hot: bool) -> Any:
+def _run_of(record: AgentRecord, source: Source, rows: range, hot: bool) -> Any:
     """Return an agent's items at neighbouring rows, of which the last may be pending; `NOTHING` if there are none.
 
     None if that is not so simple: the column has not all of the agent's steps.
     """
-    single = episode.agent_episodes[agent]
+    single = record.known
     column = source.column(single)
     if column is None:
         return None
@@ -210,8 +210,7 @@ def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: rang
         return None
     if rows.stop <= steps:
         return column.pick(slice(rows.start, rows.stop), hot)
-    pending = episode._pending.get(agent)
-    item = NOTHING if pending is None else source.pending(pending)
+    item = pending_item(record, source)
     if item is NOTHING:
         return column.pick(slice(rows.start, steps), hot) if rows.start < steps else NOTHING
     if hot or column.finalized:
@@ -221,34 +220,36 @@ def _run_of(episode: MultiAgentFacts, source: Source, agent: AgentID, rows: rang
 
 
 def _at_one_env_step(
-    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID], env_t: int | None
+    source: Source, query: Query, records: Collection[AgentRecord], env_t: int | None
 ) -> dict[AgentID, Any]:
     found = {}
-    for agent in agents:
-        position = _position(episode, source, agent, env_t)
+    for record in records:
+        position = _position(record, source, env_t)
         if position is None and query.fill is None:
             continue
         try:
-            item = _item_of(episode, source, query, agent, position)
+            item = _item_of(record, source, query, position)
         except EpisodiaError as error:
-            raise _naming(agent, error) from error
+            raise _naming(record, error) from error
         if item is not NOTHING:
-            found[agent] = item
+            found[record.agent] = item
     return found
 
 
-def _item_of(episode: MultiAgentFacts, source: Source, query: Query, agent: AgentID, position: int | None) -> Any:
+def _item_of(record: AgentRecord, source: Source, query: Query, position: int | None) -> Any:
     """Return one item of an agent, the filling if there is no `position`; `NOTHING` if the agent has no such column."""
-    single = episode.agent_episodes[agent]
+    single = record.episode
+    if single is None:
+        return NOTHING
     column = source.column(single)
     stored = 0 if column is None else column.len_incl_lookback()
     if position is not None and position >= stored:
         if not (query.one_hot_discrete or single.is_finalized):
-            return fresh(source.pending(episode._pending[agent]))  # type: ignore[misc]  # it is pending
-        column = column_with_pending(episode, source, agent, only_end=True)
+            return fresh(pending_item(record, source))
+        column = column_with_pending(record, source, only_end=True)
         position = 0 if column is None else column.len_incl_lookback() - 1
     elif not stored:
-        column = column_with_pending(episode, source, agent)
+        column = column_with_pending(record, source)
     if column is None:
         return NOTHING
     index = _ABSENT if position is None else position - column.lookback
@@ -256,11 +257,10 @@ def _item_of(episode: MultiAgentFacts, source: Source, query: Query, agent: Agen
 
 
 def _as_list(
-    episode: MultiAgentFacts, source: Source, query: Query, agents: Iterable[AgentID]
+    episode: MultiAgentEpisode, source: Source, query: Query, records: Collection[AgentRecord]
 ) -> list[dict[AgentID, Any]] | dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
-    agents = list(agents)
-    rows = [_at_one_env_step(episode, source, query, agents, env_t) for env_t in places]
+    rows = [_at_one_env_step(source, query, records, env_t) for env_t in places]
     return rows[0] if single else rows
 
 
@@ -268,9 +268,9 @@ def _as_list(
 _ABSENT = 2**60
 
 
-def _env_places(episode: MultiAgentFacts, source: Source, query: Query) -> tuple[list[int | None], bool]:
+def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tuple[list[int | None], bool]:
     """Return the environment steps that the indices mean, None for those outside, and whether it was a single index."""
-    first = episode.env_t_started - episode.env_lookback
+    first = episode.roster.clock.first_env_t
     # The last environment step has no actions yet.
     size = episode.env_t - first + (1 if source.pending is None else 0)
     if not episode.is_reset:
@@ -293,7 +293,7 @@ def _env_places(episode: MultiAgentFacts, source: Source, query: Query) -> tuple
     return [first + position if 0 <= position < size else None for position in positions], single
 
 
-def _check_inside(episode: MultiAgentFacts, indices: Any, positions: list[int], size: int) -> None:
+def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int], size: int) -> None:
     for index, position in zip(indices, positions, strict=True):
         if not 0 <= position < size:
             raise EpisodeIndexError(
@@ -304,12 +304,12 @@ def _check_inside(episode: MultiAgentFacts, indices: Any, positions: list[int], 
             )
 
 
-def _position(episode: MultiAgentFacts, source: Source, agent: AgentID, env_t: int | None) -> int | None:
+def _position(record: AgentRecord, source: Source, env_t: int | None) -> int | None:
     """Return the position in the agent's column of what stands at environment step `env_t`."""
-    position = None if env_t is None else episode._timelines[agent].position_at(env_t)
-    if position is None or source.pending is None:
+    position = None if env_t is None else record.timeline.position_at(env_t)
+    single = record.episode
+    if position is None or source.pending is None or single is None:
         return position
-    single = episode.agent_episodes[agent]
     column = source.column(single)
     if position < single.rewards.len_incl_lookback():
         if column is single.rewards or column is single.actions:
@@ -317,23 +317,59 @@ def _position(episode: MultiAgentFacts, source: Source, agent: AgentID, env_t: i
         # An extra column may be shorter: it came later than the steps in the lookback.
         offset = position + 1 if column is None else missing_steps(single, column)
         return position - offset if position >= offset else None
-    pending = episode._pending.get(agent)
-    if pending is None or not pending.has_action or source.pending(pending) is NOTHING:
+    if pending_item(record, source) is NOTHING:
         return None
     return 0 if column is None else column.len_incl_lookback()
 
 
-def _column_for(
-    episode: MultiAgentFacts, source: Source, agent: AgentID, positions: list[int | None]
-) -> LookbackBuffer | None:
-    column = source.column(episode.agent_episodes[agent])
+def _column_for(record: AgentRecord, source: Source, positions: list[int | None]) -> LookbackBuffer | None:
+    column = source.column(record.known)
     stored = 0 if column is None else column.len_incl_lookback()
     # Where nothing is stored yet, what is pending tells what an item that is not there is filled like.
     if not stored or any(position is not None and position >= stored for position in positions):
-        return column_with_pending(episode, source, agent)
+        return column_with_pending(record, source)
     return column
 
 
 def _pick(column: LookbackBuffer, positions: list[int | None], query: Query) -> Any:
     indices = [_ABSENT if position is None else position - column.lookback for position in positions]
     return column.read(indices, True, query.fill, query.one_hot_discrete)
+
+
+def set_column(
+    episode: MultiAgentEpisode,
+    column: str,
+    new_data: Mapping[AgentID, Any],
+    indices: Index,
+    negative_is_lookback: Any,
+    **key: str,
+) -> None:
+    """Overwrite items of one column, at the agents' own steps.
+
+    Args:
+        episode: The episode to change.
+        column: The name of the column.
+        new_data: The new items of each agent.
+        indices: Which items.
+        negative_is_lookback: Whether negative indices count from the first step to the left.
+        **key: The name of an extra model output, as `key`.
+    """
+    singles = episode.agent_episodes
+    new_data = check_mapping(episode, "new_data", new_data)
+    unknown = [agent for agent in new_data if agent not in singles]
+    if unknown:
+        raise EpisodeKeyError(
+            f"episode {episode.id_!r}: found data for the agents {unknown}, expected some of {list(singles)}. "
+            "Agents come with an observation, in `add_env_reset` or `add_env_step`."
+        )
+    if type(negative_is_lookback) is not bool:
+        negative_is_lookback = flag_of(episode, "neg_index_as_lookback", negative_is_lookback)
+    changed = {agent: copy.copy(singles[agent]) for agent in new_data}
+    for agent, single in changed.items():
+        setter = getattr(single, f"set_{column}")
+        try:
+            setter(**key, new_data=new_data[agent], at_indices=indices, neg_index_as_lookback=negative_is_lookback)
+        except EpisodiaError as error:
+            raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
+    for agent, single in changed.items():
+        setattr(singles[agent], column, getattr(single, column))

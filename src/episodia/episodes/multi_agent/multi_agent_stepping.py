@@ -1,63 +1,155 @@
-"""One environment step of a multi-agent episode: first what it means for each agent, then storing it, all or nothing."""
+"""One environment step of a multi-agent episode: each agent's record stores its part, all of them or none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
 from operator import countOf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, final
 
 from episodia.episodes.columns.indexing import as_flag
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import as_reward
-from episodia.episodes.multi_agent.multi_agent_lives import ALL, check_name, end_in, has_ended
-from episodia.episodes.multi_agent.multi_agent_storing import Changes, commit, store, store_plain
-from episodia.episodes.multi_agent.pending_step import NOTHING, AgentData, Outcome, PendingStep, advance, merged
+from episodia.episodes.multi_agent import pending_step as rules
+from episodia.episodes.multi_agent.agent_record import AgentRecord
+from episodia.episodes.multi_agent.pending_step import PendingStep, completes_at_once
 from episodia.episodes.single_agent.single_agent_columns import as_extras, as_infos
-from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import describe
+from episodia.types import AgentID
 
 if TYPE_CHECKING:
     from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
-    from episodia.episodes.multi_agent.multi_agent_facts import AgentID, MultiAgentFacts
+
+# Stands for all agents, among flags.
+ALL: Final = "__all__"
+# What RLlib's environments may have among their infos, beside those of agents.
+COMMON: Final = "__common__"
+
+_NO_FLAGS: Mapping[AgentID, bool] = {}
 
 
-@dataclass(slots=True)
+@final
 class EnvStep:
-    """What an environment returned for one step, and the actions that it was given; flags only where they are true."""
+    """What an environment returned for one step, the actions that it was given, and how to take back what is stored.
 
-    observations: Mapping[Any, Any]
-    actions: Mapping[Any, Any]
-    rewards: Mapping[Any, Any]
-    infos: Mapping[Any, Any]
-    terminateds: Mapping[Any, bool]
-    truncateds: Mapping[Any, bool]
-    extra_model_outputs: Mapping[Any, Any]
+    Attributes:
+        observations: The observations, by agent.
+        actions: The actions, by agent.
+        rewards: The rewards, by agent.
+        infos: The infos, by agent.
+        extra_model_outputs: The extra model outputs, by agent.
+        terminateds: The flags that are true, by agent; `ALL` among them.
+        truncateds: As `terminateds`.
+        has_ends: Whether there are any flags.
+        env_t: The environment step that the observations stand at.
+        allowed: What the episode allows, as a part of every situation; see `pending_step`.
+        completes: Whether every agent that is free and goes on completes a step by it.
+        parts_for_all: What `parts_for` returns for every agent of the step; 0 if it is not the same for all.
+        episode: The episode that the step is stored in.
+        undo: Functions that take back what is stored, the first one last.
+        completed: The records that completed a step at once, and what `AgentRecord.take_back_step` needs.
+        answered: Records whose next step may be chosen by another version of the weights.
+        num_ended: How many agents have ended with the step.
+    """
 
-    def has_only(self, agents: Mapping[AgentID, Any]) -> bool:
-        """Return whether nothing in the step is for others than `agents`, none of which ends."""
-        known = agents.keys()
-        return (
-            self.observations.keys() <= known
-            and self.actions.keys() <= known
-            and self.rewards.keys() <= known
-            and (not self.infos or self.infos.keys() <= known)
-            and (not self.extra_model_outputs or self.extra_model_outputs.keys() <= known)
-            and not (self.terminateds or self.truncateds)
-        )
+    # Made for every environment step, so without the cost of a dataclass.
+    __slots__ = (
+        "actions",
+        "allowed",
+        "answered",
+        "completed",
+        "completes",
+        "env_t",
+        "episode",
+        "extra_model_outputs",
+        "has_ends",
+        "infos",
+        "num_ended",
+        "observations",
+        "parts_for_all",
+        "rewards",
+        "terminateds",
+        "truncateds",
+        "undo",
+    )
 
-    def agents(self) -> Iterable[AgentID]:
-        """Return every agent that the step has something for, once."""
-        found = dict.fromkeys(self.observations)
+    def __init__(
+        self,
+        episode: MultiAgentEpisode,
+        columns: tuple[Mapping[Any, Any], Mapping[Any, Any], Mapping[Any, Any], Mapping[Any, Any], Mapping[Any, Any]],
+        terminateds: Mapping[Any, bool],
+        truncateds: Mapping[Any, bool],
+    ) -> None:
+        """Take observations, actions, rewards, infos and extra model outputs, and the flags that are true."""
+        self.observations, self.actions, self.rewards, self.infos, self.extra_model_outputs = columns
+        self.terminateds, self.truncateds = terminateds, truncateds
+        self.has_ends = bool(terminateds or truncateds)
+        self.episode, self.env_t = episode, episode.roster.clock.env_t + 1
+        may_repeat, may_add = episode.missing_final_observation == "repeat", episode.rewards_after_done == "add"
+        self.allowed = rules.MAY_REPEAT * may_repeat | rules.MAY_ADD * may_add
+        self.undo: list[Callable[[], object]] = []
+        self.completed: list[tuple[AgentRecord, PendingStep | None, float | None, dict[str, LookbackBuffer]]] = []
+        self.answered: list[AgentRecord] = []
+        self.num_ended = 0
+
+        self.parts_for_all = self._common_parts()
+        self.completes = self.parts_for_all > 0 and completes_at_once(self.parts_for_all)
+
+    def _common_parts(self) -> int:
+        """Return what the step has for its agents, if all of them act, are shown what follows and are paid."""
+        shown = self.observations.keys()
+        if (
+            not shown
+            or shown != self.actions.keys()
+            or shown != self.rewards.keys()
+            or not self.infos.keys() <= shown
+            or not self.extra_model_outputs.keys() <= shown
+            or (self.has_ends and not (self.terminateds.keys() | self.truncateds.keys()) <= shown)
+        ):
+            return 0
+        # Infos and outputs make no difference to an agent that acts; a reward that is None is found when it is stored.
+        return self.allowed | rules.SHOWN | rules.ACTS | rules.PAID
+
+    def agents(self, known: Iterable[AgentID]) -> Iterable[AgentID]:
+        """Return every agent that the step has something for, once; if it ends for all, all that are `known`."""
+        found: Mapping[AgentID, Any] = self.observations
+        if self.parts_for_all:
+            return found
         for group in (self.actions, self.rewards, self.infos, self.extra_model_outputs):
-            if group:
-                found.update(dict.fromkeys(group))
-        for flags in (self.terminateds, self.truncateds):
-            found.update({agent: None for agent in flags if agent != ALL})
+            if group and not group.keys() <= found.keys():
+                found = {**found, **group}
+        if self.has_ends:
+            flagged = (agent for flags in (self.terminateds, self.truncateds) for agent in flags if agent != ALL)
+            everybody = known if ALL in self.terminateds or ALL in self.truncateds else ()
+            return {**dict.fromkeys(found), **dict.fromkeys(flagged), **dict.fromkeys(everybody)}
         return found
 
+    def parts_for(self, agent: AgentID) -> int:
+        """Return what the step has for an agent, apart from flags, as a part of its situation."""
+        parts = self.allowed
+        if agent in self.observations:
+            parts |= rules.SHOWN
+        if agent in self.actions:
+            parts |= rules.ACTS
+        if self.rewards.get(agent) is not None:
+            parts |= rules.PAID
+        if self.infos and _is_something(self.infos.get(agent)):
+            parts |= rules.INFORMED
+        if self.extra_model_outputs and _is_something(self.extra_model_outputs.get(agent)):
+            parts |= rules.HAS_OUTPUTS
+        return parts
+
+    def ending_of(self, agent: AgentID) -> int:
+        """Return whether an agent ends with the step, as a part of its situation."""
+        terminated, truncated = end_in(agent, self.terminateds, self.truncateds)
+        return rules.TERMINATES * terminated | rules.TRUNCATES * truncated
+
     def parts(self, agent: AgentID) -> tuple[Any, Mapping[str, Any] | None, Mapping[str, Any] | None]:
-        """Return the reward, the infos and the extra model outputs of one agent, None for what it has not; refuse others."""
+        """Return the reward, the infos and the extra model outputs of one agent, None for what it has not.
+
+        Raises:
+            EpisodeError: If one of them is of the wrong kind.
+        """
         reward, column = self.rewards.get(agent), "reward"
         try:
             if reward is not None and type(reward) is not float:
@@ -72,124 +164,77 @@ class EnvStep:
             raise type(error)(f"{column}: {error}") from error
         return reward, infos or None, extra_model_outputs or None
 
-    def of(self, agent: AgentID) -> AgentData:
-        """Return what the step holds for one agent, checked as far as its episode does not do that."""
+    def take_back(self) -> None:
+        """Leave the records of all agents as they were before."""
+        for undo in reversed(self.undo):
+            undo()
+        for record, pending, last_step_time, columns in self.completed:
+            record.take_back_step(pending, last_step_time, columns)
+
+
+def _is_something(given: Any) -> bool:
+    return given is not None and (type(given) is not dict or bool(given))
+
+
+def first_records(
+    episode: MultiAgentEpisode, observations: Mapping[AgentID, Any], infos: Mapping[AgentID, Any], env_t: int
+) -> list[AgentRecord]:
+    """Return the records that an episode begins with: of agents with an observation, or with infos that wait for it."""
+    infos, records = of_agents(infos), {}
+    for agent, observation in observations.items():
         check_name(agent)
-        return AgentData(
-            self.observations.get(agent, NOTHING),
-            self.actions.get(agent, NOTHING),
-            *self.parts(agent),
-            *end_in(agent, self.terminateds, self.truncateds),
-        )
-
-
-def add_env_step(episode: MultiAgentEpisode, step: EnvStep) -> None:
-    """Store `step` in `episode`; if any part of it does not fit, nothing is stored."""
-    ends = ALL in step.terminateds, ALL in step.truncateds
-    plain = {} if any(ends) else _plain_agents(episode, step)
-    others = [] if step.has_only(plain) else [agent for agent in step.agents() if agent not in plain]
-    if any(ends):
-        known = set(others)
-        others += [agent for agent in episode.agent_episodes if agent not in known]
-    outcomes = _outcomes(episode, step, others) if others else {}
-    changes = Changes()
-    try:
-        for agent, single in plain.items():
-            store_plain(episode, agent, single, step, changes)
-        for agent, (data, outcome) in outcomes.items():
-            store(episode, agent, data, outcome, changes)
-    except BaseException as error:  # also from the mapping function of the user, for a new agent
-        changes.take_back()
-        if isinstance(error, EpisodiaError):
-            raise type(error)(f"{_where(episode, agent)}: {error}") from error
-        raise
-    commit(episode, changes, *ends)
-
-
-def _plain_agents(episode: MultiAgentEpisode, step: EnvStep) -> dict[AgentID, SingleAgentEpisode]:
-    """Return the agents with nothing to decide, by far the most: a short cut for what `advance` would say of them.
-
-    They go on, in a growing episode, and either act and are at once shown what follows, or act and nothing was pending,
-    or are shown what follows a pending action.
-    """
-    observations, actions, rewards, pending = step.observations, step.actions, step.rewards, episode._pending
-    terminateds, truncateds, episodes = step.terminateds, step.truncateds, episode.agent_episodes
-    plain = {}
-    for agent in observations if observations.keys() >= actions.keys() else {**observations, **actions}:
-        single = episodes.get(agent)
-        if (
-            single is None
-            or single.is_terminated
-            or single.is_truncated
-            or single.observations.finalized
-            or agent in terminateds
-            or agent in truncateds
-        ):
-            continue
-        waiting = pending.get(agent)
-        if agent in actions:
-            is_plain = waiting is None and (agent in rewards or agent not in observations)
-        else:
-            is_plain = waiting is not None and waiting.action is not NOTHING and agent not in step.extra_model_outputs
-        if is_plain:
-            plain[agent] = single
-    return plain
-
-
-def _outcomes(
-    episode: MultiAgentEpisode, step: EnvStep, agents: Iterable[AgentID]
-) -> dict[AgentID, tuple[AgentData, Outcome]]:
-    """Return what the step holds for `agents`, and what it makes of them."""
-    outcomes = {}
-    for agent in agents:
+        records[agent] = record = AgentRecord(agent)
+        single = episode._new_agent_episode(agent)
         try:
-            data = step.of(agent)
-            outcome = _outcome(episode, agent, data)
+            record.start(single, observation, infos.get(agent), env_t, finalized=episode.is_finalized)
         except EpisodiaError as error:
-            raise type(error)(f"{_where(episode, agent)}: {error}") from error
-        if outcome is not None:
-            outcomes[agent] = data, outcome
-    return outcomes
+            raise type(error)(f"episode {episode.id_!r}, agent {agent!r}: {error}") from error
+    for agent, given in infos.items():
+        if agent not in observations:
+            try:
+                check_name(agent)
+                waiting = as_infos(given)
+            except EpisodiaError as error:
+                raise type(error)(f"episode {episode.id_!r}, agent {agent!r}, infos of the reset: {error}") from error
+            if waiting:
+                records[agent] = AgentRecord(agent)
+                records[agent].pending = PendingStep(infos=waiting)
+    return list(records.values())
 
 
-def _outcome(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
-    """Return what the step means for one agent, None if nothing."""
-    if has_ended(episode, agent):
-        return _outcome_after_end(episode, agent, data)
-    return advance(
-        episode._pending.get(agent),
-        data,
-        known=agent in episode.agent_episodes,
-        missing_final_observation=episode.missing_final_observation,
-    )
+def of_agents(infos: Mapping[AgentID, Any]) -> Mapping[AgentID, Any]:
+    """Return the infos of agents, without those that are common to all."""
+    return {agent: info for agent, info in infos.items() if agent != COMMON} if COMMON in infos else infos
 
 
-def _outcome_after_end(episode: MultiAgentEpisode, agent: AgentID, data: AgentData) -> Outcome | None:
-    given = [name for name in ("observation", "action") if getattr(data, name) is not NOTHING]
-    given += ["extra model outputs"] if data.extra_model_outputs else []
-    late = [name for name, value in (("reward", data.reward), ("infos", data.infos or None)) if value is not None]
-    if given or (late and episode.rewards_after_done == "error"):
-        hint = (
-            "Use another agent id for an agent that comes back."
-            if given
-            else 'Make the episode with `rewards_after_done="add"` to add such rewards to the agent\'s last step, and such '
-            "infos to its last info; or leave them out."
+def check_name(agent: AgentID) -> None:
+    """Check that an agent does not have the name that stands for all.
+
+    Raises:
+        EpisodeError: If it does.
+    """
+    if agent == ALL:
+        raise EpisodeError(
+            f"found an agent named {ALL!r}, expected another name: it stands for all agents, among flags only."
         )
-        raise EpisodeError(f"found {' and '.join(given + late)} after its end, expected nothing. {hint}")
-    if not late:
-        return None
-    # What is told of an agent whose episode is in an earlier chunk waits until the chunks are joined.
-    waiting = episode._pending.get(agent, PendingStep())
-    infos = merged(waiting.infos, data.infos) if agent in episode._gone else None
-    return Outcome(reward_after_end=data.reward, infos=data.infos, pending=PendingStep(infos=infos) if infos else None)
 
 
-def _where(episode: MultiAgentEpisode, agent: AgentID) -> str:
-    return f"episode {episode.id_!r}, agent {agent!r}, environment step {episode.env_t + 1}"
+def end_in(agent: AgentID, terminated: Container[AgentID], truncated: Container[AgentID]) -> tuple[bool, bool]:
+    """Return whether an agent terminates and whether it is truncated, where these do: its own flags go before those of all.
+
+    >>> end_in("a", {"b", "__all__"}, {"a"}), end_in("c", {"b", "__all__"}, {"a"})
+    ((False, True), (True, False))
+    """
+    own = agent in terminated, agent in truncated
+    return own if any(own) else (ALL in terminated, ALL in truncated)
 
 
-def true_flags(episode: MultiAgentFacts, name: str, flags: Any) -> Mapping[AgentID, bool]:
-    """Return those of `flags`, the argument `name`, that are true; refuse what is no dict of agents and flags."""
+def true_flags(episode: MultiAgentEpisode, name: str, flags: Any) -> Mapping[AgentID, bool]:
+    """Return those of `flags`, the argument `name`, that are true.
+
+    Raises:
+        EpisodeError: If it is not a dict of agents and flags.
+    """
     if flags is None:
         return _NO_FLAGS
     given = check_mapping(episode, name, flags)
@@ -203,11 +248,12 @@ def true_flags(episode: MultiAgentFacts, name: str, flags: Any) -> Mapping[Agent
     return {agent: True for agent, flag in given.items() if flag} if True in given.values() else _NO_FLAGS
 
 
-_NO_FLAGS: Mapping[AgentID, bool] = {}
+def check_mapping(episode: MultiAgentEpisode, name: str, value: Any) -> Mapping[Any, Any]:
+    """Return `value`, an empty dict for None.
 
-
-def check_mapping(episode: MultiAgentFacts, name: str, value: Any) -> Mapping[Any, Any]:
-    """Return `value`, an empty dict for None; refuse what is no dict of agents."""
+    Raises:
+        EpisodeError: If it is not a dict of agents.
+    """
     if type(value) is dict:
         return value
     if value is None:
@@ -220,7 +266,7 @@ def check_mapping(episode: MultiAgentFacts, name: str, value: Any) -> Mapping[An
     return value
 
 
-def flag_of(episode: MultiAgentFacts, name: str, value: Any) -> bool:
+def flag_of(episode: MultiAgentEpisode, name: str, value: Any) -> bool:
     """Return `value`, the argument `name`, which is True or False."""
     try:
         return as_flag(value)
@@ -237,9 +283,10 @@ def cannot_step(episode: MultiAgentEpisode) -> EpisodeError:
             f"{episode.env_t}. "
             "Make a new `MultiAgentEpisode` after each end."
         )
-    if episode._split_steps:
+    split = [agent for agent, record in episode.roster.records.items() if record.is_split]
+    if split:
         return EpisodeError(
-            f"episode {episode.id_!r}: found a step after a slice in which the agents {list(episode._split_steps)} wait, "
+            f"episode {episode.id_!r}: found a step after a slice in which the agents {split} wait, "
             "expected none: their pending rewards are those of the whole steps, with what came after the slice, and would "
             "count twice. Step on from what `cut()` returns, or from a slice to the end; to return to a moment of an episode, "
             "take a `copy.copy(episode)` there."

@@ -1,24 +1,38 @@
-"""What an agent has done or got since its last observation, and what the next environment step makes of it.
+"""Pending steps, and the rules that say what an environment step makes of one agent.
 
 An agent's own step is complete when it is shown its next observation. Until then it is pending: the action waits, and
-rewards add up, whoever's turn it is.
+rewards add up, whichever agents act meanwhile.
 
     observation ──► action ──► (reward) ──► (reward) ──► observation
                     └──────────── pending ─────────────┘
 
-`advance` is the whole of the rules, as a pure function of one agent.
+`rule_for` is all of the rules. Which rule holds depends only on the situation: which of its parts a step has for the
+agent, and where the agent stands. So a rule that was found once holds whenever the situation is the same again.
+
+    rule         what is stored                       the reward belongs to           infos belong to
+    ABSENT       nothing: the agent has not come      no step (an early reward)       the first observation
+    STARTS       its first observation                no step (an early reward)       that observation
+    WAITS        nothing: the step stays pending      the pending step                the next observation
+    COMPLETES    the step, with its observation       that step                       that observation
+    REPEATS      the step, its observation repeated   that step                       the repeated observation
+    REPLACES     another observation for the last     the pending step; at its end    that observation
+                 one, which the agent did not act on  the step before
+    ENDS         nothing: it did not act              the step before                 the last observation
+    HAS_ENDED    nothing: it ended before             the step before                 the last observation
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from enum import Enum, auto
+from functools import cache
+from typing import Any, Final, Literal, final
 
-from episodia.episodes.columns.rewards import added
 from episodia.errors import EpisodeError
 
 
+@final
 class _Nothing:
     """Stands for what was not given; None may be an action."""
 
@@ -35,9 +49,10 @@ MissingFinalObservation = Literal["error", "repeat"]
 RewardsAfterDone = Literal["error", "add"]
 
 
+@final
 @dataclass(slots=True)
 class PendingStep:
-    """What is known of a step that has no next observation yet; `action` is `NOTHING` while the agent only waits."""
+    """The known parts of a step that has no next observation yet; `action` is `NOTHING` while the agent only waits."""
 
     action: Any = NOTHING
     extra_model_outputs: Mapping[str, Any] | None = None
@@ -46,129 +61,121 @@ class PendingStep:
 
     @property
     def has_action(self) -> bool:
-        """Whether the agent has acted, and does not only wait."""
+        """Whether the agent has acted."""
         return self.action is not NOTHING
 
 
-@dataclass(slots=True)
-class AgentData:
-    """What one environment step holds for one agent."""
+@final
+class Rule(Enum):
+    """What an environment step makes of one agent; the table of the module says more."""
 
-    observation: Any = NOTHING
-    action: Any = NOTHING
-    reward: Any = None
-    infos: Mapping[str, Any] | None = None
-    extra_model_outputs: Mapping[str, Any] | None = None
-    terminated: bool = False
-    truncated: bool = False
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What one environment step makes of one agent: at most one of `starts`, `completed` and `replaces_observation`."""
-
-    # The agent is seen for the first time.
-    starts: bool = False
-    # A step to store: it has its next observation now, or (then the last one is repeated) will never get one.
-    completed: PendingStep | None = None
-    repeats_observation: bool = False
-    # The agent did not act on its last observation and is shown another: the new one takes its place.
-    replaces_observation: bool = False
-    # What is pending afterwards.
-    pending: PendingStep | None = None
-    # A reward for the step before, since the agent has ended and will not act again.
-    reward_after_end: Any = None
-    # A reward that belongs to no action at all.
-    early_reward: Any = None
-    # What the info of the new observation is, or (if there is none) is added to the last one.
-    infos: Mapping[str, Any] | None = None
+    ABSENT = auto()
+    STARTS = auto()
+    WAITS = auto()
+    COMPLETES = auto()
+    REPEATS = auto()
+    REPLACES = auto()
+    ENDS = auto()
+    HAS_ENDED = auto()
 
 
-def advance(
-    pending: PendingStep | None, data: AgentData, *, known: bool, missing_final_observation: MissingFinalObservation
-) -> Outcome:
-    """Return what an environment step with `data` makes of an agent.
+# A situation is a sum of these. Where the agent stands:
+NEW: Final = 0  # it has had no observation
+IS_KNOWN: Final = 1  # it has an observation that it has not acted on
+HAS_ACTED: Final = 2  # it has an observation, and its action is pending
+IS_DONE: Final = 4  # it has ended, in this chunk or before
+# What the step has for it:
+SHOWN: Final = 8
+ACTS: Final = 16
+PAID: Final = 32
+INFORMED: Final = 64
+HAS_OUTPUTS: Final = 128
+TERMINATES: Final = 256
+TRUNCATES: Final = 512
+# What the episode allows:
+MAY_REPEAT: Final = 1024  # `missing_final_observation="repeat"`
+MAY_ADD: Final = 2048  # `rewards_after_done="add"`
 
-    Args:
-        pending: What is pending for it.
-        data: What the step holds for it.
-        known: Whether it had an observation before.
-        missing_final_observation: What to do when an agent that has acted is truncated without a last observation.
+_NAMES = {SHOWN: "observation", ACTS: "action", HAS_OUTPUTS: "extra model outputs", PAID: "reward", INFORMED: "infos"}
+
+
+@cache
+def rule_for(situation: int) -> Rule:
+    """Return the rule that holds in a situation.
+
+    >>> rule_for(IS_KNOWN + SHOWN + ACTS + PAID), rule_for(HAS_ACTED)
+    (<Rule.COMPLETES: 4>, <Rule.WAITS: 3>)
 
     Raises:
-        EpisodeError: If the agent acts without an observation or twice on the same one, or has no reward for an action that
-            was answered at once, or has no final observation.
+        EpisodeError: If the agent acts without an observation or twice on the same one, has no reward for an action that
+            was answered at once, has no final observation, or has something after its end.
     """
-    before = PendingStep() if pending is None else pending
-    _check_action(before, data, known)
-    step = PendingStep(
-        *(
-            (before.action, before.extra_model_outputs)
-            if data.action is NOTHING
-            else (data.action, data.extra_model_outputs)
-        ),
-        reward=added(before.reward, data.reward),
-        infos=merged(before.infos, data.infos),
-    )
-    if data.observation is NOTHING:
-        return _without_observation(step, data, known, missing_final_observation)
-    return _with_observation(step, data, known)
-
-
-def _with_observation(step: PendingStep, data: AgentData, known: bool) -> Outcome:
-    if not known:
-        return Outcome(starts=True, early_reward=step.reward, infos=step.infos)
-    if step.has_action:
-        step.reward = 0.0 if step.reward is None else step.reward
-        return Outcome(completed=step, infos=step.infos)
-    if data.terminated or data.truncated:
-        return Outcome(replaces_observation=True, reward_after_end=step.reward, infos=step.infos)
-    return Outcome(replaces_observation=True, pending=_waiting(step.reward, None), infos=step.infos)
-
-
-def _without_observation(
-    step: PendingStep, data: AgentData, known: bool, missing_final_observation: MissingFinalObservation
-) -> Outcome:
-    if not known:  # and so has nothing that could end
-        return Outcome(pending=_waiting(None, step.infos), early_reward=step.reward)
-    if not (data.terminated or data.truncated):
-        return Outcome(pending=step if step.has_action else _waiting(step.reward, step.infos))
-    if not step.has_action:
-        return Outcome(reward_after_end=step.reward, infos=step.infos)
-    if not data.terminated and missing_final_observation == "error":
+    if situation & IS_DONE:
+        _check_after_end(situation)
+        return Rule.HAS_ENDED
+    _check_action(situation)
+    if not situation & (IS_KNOWN | HAS_ACTED):  # and so has nothing that could end
+        return Rule.STARTS if situation & SHOWN else Rule.ABSENT
+    has_action = situation & (HAS_ACTED | ACTS)
+    if situation & SHOWN:
+        return Rule.COMPLETES if has_action else Rule.REPLACES
+    if not situation & (TERMINATES | TRUNCATES):
+        return Rule.WAITS
+    if not has_action:
+        return Rule.ENDS
+    if not situation & (TERMINATES | MAY_REPEAT):
         raise EpisodeError(
             "found a truncation after an action without a last observation, which the value of the last state is computed "
             "from; expected that observation. Let the environment return it, or make the episode with "
             '`missing_final_observation="repeat"` '
             "to take the agent's previous one."
         )
-    step.reward = 0.0 if step.reward is None else step.reward
-    return Outcome(completed=step, repeats_observation=True, infos=step.infos)
+    return Rule.REPEATS
 
 
-def _waiting(reward: Any, infos: Mapping[str, Any] | None) -> PendingStep | None:
-    return None if reward is None and not infos else PendingStep(reward=reward, infos=infos)
+def completes_at_once(parts: int) -> bool:
+    """Tell whether a free agent, with an observation and nothing pending, completes a step by these parts.
+
+    That leaves it free again, so the same holds for any number of steps with the same parts.
+
+    >>> completes_at_once(SHOWN + ACTS + PAID), completes_at_once(ACTS + PAID)
+    (True, False)
+    """
+    return rule_for(IS_KNOWN | parts) is Rule.COMPLETES
 
 
-def _check_action(before: PendingStep, data: AgentData, known: bool) -> None:
-    if data.action is NOTHING:
-        if data.extra_model_outputs:
+def _check_after_end(situation: int) -> None:
+    given = [_NAMES[part] for part in (SHOWN, ACTS, HAS_OUTPUTS) if situation & part]
+    late = [_NAMES[part] for part in (PAID, INFORMED) if situation & part]
+    if given or (late and not situation & MAY_ADD):
+        hint = (
+            "Use another agent id for an agent that comes back."
+            if given
+            else 'Make the episode with `rewards_after_done="add"` to add such rewards to the agent\'s last step, and such '
+            "infos to its last info; or leave them out."
+        )
+        raise EpisodeError(f"found {' and '.join(given + late)} after its end, expected nothing. {hint}")
+
+
+def _check_action(situation: int) -> None:
+    if not situation & ACTS:
+        if situation & HAS_OUTPUTS:
             raise EpisodeError(
                 "found extra model outputs of an agent without an action, expected them together with the action that they "
                 "were computed for. Leave them out, or pass the action."
             )
         return
-    if not known:
+    if not situation & (IS_KNOWN | HAS_ACTED):
         raise EpisodeError(
             "found an action of an agent that has had no observation, expected an observation first. "
             "Only an agent with an observation that it has not acted on can act."
         )
-    if before.has_action:
+    if situation & HAS_ACTED:
         raise EpisodeError(
             "found a second action on the same observation, expected an observation in between. "
             "Only an agent with an observation that it has not acted on can act."
         )
-    if data.observation is not NOTHING and data.reward is None:
+    if situation & SHOWN and not situation & PAID:
         raise EpisodeError(
             "found an action and the observation that followed it but no reward, expected one. "
             "Pass `rewards` with 0.0 if there is none."

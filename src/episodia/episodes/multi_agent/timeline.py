@@ -1,7 +1,7 @@
-"""Which environment step is which step of one agent.
+"""The environment's clock, and the timelines that say which of its ticks are steps of one agent.
 
-The environment's clock ticks for all agents together; an agent has an observation only at some of its ticks. A timeline
-lists those ticks, one for each observation that the agent's own episode stores, the lookback included:
+The clock ticks for all agents together; an agent has an observation only at some of its ticks. A timeline lists those
+ticks, one for each observation that the agent's own episode stores, the lookback included:
 
     environment step     0   1   2   3   4   5
     the agent observes   x           x   x          Timeline([0, 3, 4])
@@ -13,7 +13,11 @@ An action and its reward stand at the environment step of the observation that t
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final, final
+from dataclasses import asdict, dataclass, replace
+from time import perf_counter
+from typing import Any, Final, final
+
+from episodia.episodes.single_agent import weights_versions as versions
 
 SKIPPED: Final = "S"
 
@@ -81,3 +85,89 @@ class Timeline:
         for position in self.positions_between(start, stop):
             entries[self.env_steps[position] - start] = first_agent_t + position
         return entries
+
+
+@final
+@dataclass(slots=True)
+class Clock:
+    """The environment steps of a multi-agent episode or of a chunk of it.
+
+    Attributes:
+        env_t_started: The environment step at which the chunk begins, after its lookback.
+        env_t: The current environment step.
+        env_lookback: The number of environment steps before `env_t_started` that the chunk can look back to.
+        was_reset: Whether the episode has been reset.
+        start_time: The wall-clock time of the reset or the cut; None if it is not known.
+        last_step_time: The wall-clock time of the last step; None before the first.
+        weights_versions: Which version of the weights was in use from which environment step on.
+
+    >>> clock = Clock(env_t=7)
+    >>> clock.cut(lookback=3)
+    Clock(env_t_started=7, env_t=7, env_lookback=3, was_reset=False, start_time=None, last_step_time=None, weights_versions=())
+    """
+
+    env_t_started: int = 0
+    env_t: int = 0
+    env_lookback: int = 0
+    was_reset: bool = False
+    start_time: float | None = None
+    last_step_time: float | None = None
+    weights_versions: versions.Versions = ()
+
+    @property
+    def first_env_t(self) -> int:
+        """The first environment step that is stored, the lookback included."""
+        return self.env_t_started - self.env_lookback
+
+    @property
+    def duration_s(self) -> float:
+        """The seconds from the reset, or the cut, to the last step; 0.0 if they are not known."""
+        if self.start_time is None or self.last_step_time is None:
+            return 0.0
+        return self.last_step_time - self.start_time
+
+    @property
+    def weights_version(self) -> int | None:
+        """The version of the weights in use now; None if it is not known."""
+        return versions.version_at(self.weights_versions, self.env_t)
+
+    def use_version(self, version: int) -> None:
+        """Let `version` be in use from the current environment step on."""
+        self.weights_versions = versions.with_version(self.weights_versions, self.env_t, version)
+
+    def tick(self, steps: int = 1) -> None:
+        """Advance by `steps` environment steps, now."""
+        self.env_t += steps
+        self.last_step_time = perf_counter()
+
+    def fork(self) -> Clock:
+        """Return an equal clock that runs on its own."""
+        return replace(self)
+
+    def cut(self, lookback: int) -> Clock:
+        """Return the clock of the chunk that begins now, with up to `lookback` environment steps of the past."""
+        kept = min(lookback, self.env_t - self.first_env_t)
+        seen = versions.between(self.weights_versions, self.env_t - kept, self.env_t + 1)
+        return Clock(self.env_t, self.env_t, kept, self.was_reset, self.last_step_time, None, seen)
+
+    def part(self, start: int, stop: int, lookback: int) -> Clock:
+        """Return the clock of the environment steps from `start` to `stop`, with up to `lookback` steps of the past."""
+        kept = min(lookback, start - self.first_env_t)
+        # The version that is set at the last environment step is for the action that follows.
+        seen = versions.between(self.weights_versions, start - kept, stop + (stop == self.env_t))
+        return Clock(start, stop, kept, self.was_reset, self.start_time, self.last_step_time, seen)
+
+    def joined(self, other: Clock) -> Clock:
+        """Return the clock of this chunk and of the chunk with the clock `other`, which continues it."""
+        seen = versions.joined(self.weights_versions, other.weights_versions, self.env_t)
+        last = self.last_step_time if other.last_step_time is None else other.last_step_time
+        return replace(self, env_t=other.env_t, last_step_time=last, weights_versions=seen)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the clock as plain data."""
+        return {**asdict(self), "weights_versions": [list(entry) for entry in self.weights_versions]}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Clock:
+        """Return the clock that `get_state` described."""
+        return cls(**{**state, "weights_versions": tuple((t, version) for t, version in state["weights_versions"])})

@@ -151,6 +151,7 @@ class SingleAgentEpisode:
             (agent_id, module_id, multi_agent_episode_id),
             (as_space(observation_space, "observation_space"), as_space(action_space, "action_space")),
         )
+        self._set_history((), {})
         self.is_terminated = as_flag(terminated)
         self.is_truncated = as_flag(truncated)
         self.t = self.t_started = 0 if t_started is None else as_count("t_started", t_started, f"episode {self.id_!r}")
@@ -168,7 +169,6 @@ class SingleAgentEpisode:
         self.id_ = id_
         self.agent_id, self.module_id, self.multi_agent_episode_id = ids
         self._observation_space, self._action_space = spaces
-        self._set_history((), {})
 
     def _set_history(
         self,

@@ -39,6 +39,8 @@ def between(versions: Versions, start: int, stop: int) -> Versions:
     >>> between(((0, 1), (5, 2), (9, 3)), 6, 8)
     ((6, 2),)
     """
+    if not versions:
+        return ()
     if len(versions) == 1 and versions[0][0] <= start:  # nearly always
         return ((start, versions[0][1]),)
     first = version_at(versions, start)

@@ -1,4 +1,4 @@
-"""What every action distribution offers, and what is checked about its inputs.
+"""The base of all action distributions, and the checks of their inputs.
 
 Axes: inputs are `[..., n]`, where `...` are the axes of the batch, `[B]` or `[B, T]`. Actions are `[..., *shape]` with the
 shape that one action has in its space. Log-probability, entropy and divergence are `[...]`.
@@ -36,11 +36,11 @@ class ActionDistribution(ABC):
         """Draw one action per row, without gradients.
 
         Args:
-            generator: Where the randomness comes from; None takes torch's global generator.
+            generator: The source of randomness; None takes torch's global generator.
         """
 
     def sample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Item, Tensor]:
-        """Draw one action per row, and return the log-probabilities along with them."""
+        """Draw one action per row, and return these actions and their log-probabilities."""
         actions = self.sample(generator)
         return actions, self.logp(actions)
 
@@ -79,15 +79,15 @@ class ActionDistribution(ABC):
 
 
 class DistributionSpec(ABC):
-    """What has to be known to make distributions out of a module's outputs. It never changes.
+    """An immutable description from which distributions are made of a module's outputs.
 
-    It stands where RLlib has a distribution class: `module.get_train_action_dist_cls().from_logits(inputs)`.
+    It takes the place of a distribution class of RLlib: `module.get_train_action_dist_cls().from_logits(inputs)`.
     """
 
     @property
     @abstractmethod
     def num_inputs(self) -> int:
-        """How many numbers per row a module has to put out."""
+        """How many numbers per row a module must return."""
 
     @abstractmethod
     def from_logits(self, logits: Tensor, action_mask: Item = None) -> ActionDistribution:
@@ -103,11 +103,11 @@ class DistributionSpec(ABC):
         """
 
     def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Item, Tensor]:
-        """Return what `from_logits(logits).sample_with_logp(generator)` returns; kinds may have a shorter way to it."""
+        """Return the same as `from_logits(logits).sample_with_logp(generator)`; subclasses may compute it faster."""
         return self.from_logits(logits).sample_with_logp(generator)
 
     def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Item, np.ndarray]:
-        """Return what `sampled` returns as arrays, which is what environments and episodes take."""
+        """Return the results of `sampled` as arrays, for environments and episodes."""
         actions, logp = self.sampled(logits, generator)
         return map_batch(_as_array, actions), _as_array(logp)
 
@@ -158,7 +158,7 @@ class Deterministic(ActionDistribution):
         return _log_of(self._agrees(self._actions))
 
     def kl(self, other: ActionDistribution) -> Tensor:
-        """Return how surprising the actions are under `other`; 0 or inf if that is deterministic, too."""
+        """Return minus the log-probability of the actions under `other`; 0 or inf if that is deterministic as well."""
         return -other.logp(self._actions)
 
     def _agrees(self, actions: Item) -> Tensor:
@@ -206,14 +206,14 @@ def checked_inputs(spec: DistributionSpec, logits: object) -> Tensor:
     if not isinstance(logits, Tensor) or not logits.dim() or logits.shape[-1] != spec.num_inputs:
         raise ModuleError(
             f"{spec}: found inputs {describe(logits)}, expected a tensor [..., {spec.num_inputs}]. "
-            "Let the module put out that many numbers per row, `dist_for(action_space).num_inputs`."
+            "Let the module return that many numbers per row, `dist_for(action_space).num_inputs`."
         )
-    # Half precision is for matrix products: sums of exponentials lose too much in it.
+    # Sums of exponentials lose too much in half precision.
     return logits if logits.dtype in _FULL_PRECISION else logits.float()
 
 
 def checked_actions(spec: DistributionSpec, actions: Item, shape: tuple[int, ...]) -> Tensor:
-    """Return `actions`, if they are a tensor of exactly `shape`; a shape that only broadcasts would give wrong rows."""
+    """Return `actions`, if they are a tensor of exactly `shape`; broadcasting would give wrong rows."""
     if not isinstance(actions, Tensor) or actions.shape != shape:
         raise ModuleError(
             f"{spec}: found actions {describe(actions)}, expected a tensor {list(shape)}, one action for each row of the "
@@ -233,7 +233,7 @@ def another_kind(spec: DistributionSpec, other: object) -> ModuleError:
 
 
 def check_unmasked(spec: DistributionSpec, action_mask: Item) -> None:
-    """Refuse a mask where there are no single actions to mask."""
+    """Reject a mask for actions that cannot be masked."""
     if action_mask is not None:
         raise ModuleError(
             f"{spec}: found an action mask, expected None: only Discrete and MultiDiscrete actions can be masked. "
@@ -242,7 +242,7 @@ def check_unmasked(spec: DistributionSpec, action_mask: Item) -> None:
 
 
 def check_finite(spec: DistributionSpec, inputs: Tensor) -> None:
-    """Refuse NaN and infinite inputs."""
+    """Reject NaN and infinite inputs."""
     # A finite sum has finite terms: one cheap reduction for the usual case.
     if not math.isfinite(inputs.sum().item()) and not bool(torch.isfinite(inputs).all()):
         raise not_finite(spec, inputs, ~torch.isfinite(inputs))
@@ -259,7 +259,7 @@ def not_finite(spec: DistributionSpec, inputs: Tensor, bad: Tensor) -> ModuleErr
 
 
 def describe(value: object) -> str:
-    """Say in a few words what `value` is, for messages.
+    """Return a short description of `value`, for messages.
 
     >>> describe(torch.zeros(2, 3))
     'float32[2, 3]'

@@ -56,7 +56,7 @@ class CategoricalSpec(DistributionSpec):
         normalised = torch.log_softmax(logits, -1)
         classes = draw(normalised, generator)
         logp = normalised.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
-        # A row that is not finite is NaN as a whole, and so is whatever was drawn in it.
+        # In a row that is not finite everything is NaN, also the draw.
         if math.isnan(logp.sum().item()):
             raise _unusable(self, logits)
         return actions_of(self, classes), logp
@@ -171,14 +171,14 @@ def draw(log_probabilities: Tensor, generator: torch.Generator | None, *, keepdi
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:
-    """Return the entropy of each row; what cannot happen adds nothing, to the gradient neither."""
+    """Return the entropy of each row; impossible classes add nothing to it and to its gradient."""
     # 0 · -inf is NaN, so impossible classes are taken out before the product.
     finite = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0.0)
     return -(log_probabilities.exp() * finite).sum(-1)
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Return KL(p ‖ q) of each row; what p cannot do adds nothing."""
+    """Return KL(p ‖ q) of each row; classes that are impossible under p add nothing."""
     impossible = log_p == -torch.inf
     difference = log_p.masked_fill(impossible, 0.0) - log_q.masked_fill(impossible, 0.0)
     return (log_p.exp() * difference).sum(-1)
@@ -205,5 +205,5 @@ def outside(spec: DistributionSpec, actions: Tensor) -> ModuleError:
     """Return the error for actions that the space does not have."""
     return ModuleError(
         f"{spec}: found actions between {int(actions.min())} and {int(actions.max())}, some of them outside of the action "
-        "space. Pass actions of this space, counted from its `start`; rows that are padding need one, too."
+        "space. Pass actions of this space, counted from its `start`; rows that are padding need one as well."
     )

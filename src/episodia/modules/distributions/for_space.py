@@ -1,4 +1,4 @@
-"""Which distribution belongs to which action space."""
+"""The distribution of each action space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from episodia.spaces import short_name
 
 
 def dist_for(space: Space[Any], *, squashed: bool = False) -> DistributionSpec:
-    """Return what makes action distributions for `space` out of a module's outputs.
+    """Return the spec that makes action distributions for `space` of a module's outputs.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of these, to any depth.
@@ -29,7 +29,7 @@ def dist_for(space: Space[Any], *, squashed: bool = False) -> DistributionSpec:
             `SquashedGaussianSpec`.
 
     Raises:
-        ModuleError: For any other space, or if `squashed` is no flag.
+        ModuleError: For any other space, or if `squashed` is not a bool.
 
     >>> spec = dist_for(spaces.Discrete(3, start=1))
     >>> distribution = spec.from_logits(torch.tensor([[0.0, 0.0, 9.0]]), action_mask=torch.tensor([[1, 1, 0]]))
@@ -91,7 +91,7 @@ def _torch_dtype(space: Space[Any], path: str) -> torch.dtype:
 
 
 def _unsupported(space: Space[Any], path: str) -> ModuleError:
-    remedy = "Use one of these, or write a module that puts out `actions` itself."
+    remedy = "Use one of these, or write a module that returns `actions` itself."
     if isinstance(space, spaces.Box):
         remedy = "For whole numbers, use MultiDiscrete(nvec, start=low)."
     return ModuleError(

@@ -125,7 +125,7 @@ class _Layout(NamedTuple):
 def _layout(sizes: tuple[int, ...], starts: tuple[int, ...], device: torch.device) -> _Layout:
     """Return index tensors, made once for each action space and device."""
     widths = torch.tensor(sizes, dtype=torch.int64)
-    # torch finds no largest entry of none, even where no choice asks for it.
+    # Without choices, `max` needs a default.
     classes = torch.arange(max(sizes, default=1))
     missing = classes >= widths.unsqueeze(-1)
     sources = (widths.cumsum(0) - widths).unsqueeze(-1) + classes

@@ -29,7 +29,7 @@ _LARGEST = 1.0 - 2.0**-20
 class SquashedGaussianSpec(DistributionSpec):
     """Distributions for a bounded `Box` of floats; inputs are those of `GaussianSpec`, and tanh is applied to what is drawn.
 
-    Actions are between -1 and 1, whatever the bounds of the space are: `NormalizeAndClipActions`, which is in the default
+    Actions are between -1 and 1 for any bounds of the space: `NormalizeAndClipActions`, which is in the default
     pipelines, spreads them over the bounds.
 
     >>> spec = SquashedGaussianSpec((2,))

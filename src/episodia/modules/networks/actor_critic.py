@@ -1,4 +1,4 @@
-"""What the actor-critics of this library have in common."""
+"""The base of the actor-critics of this library."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from episodia.types import Batch, Item
 class ActorCritic(nn.Module, ABC):
     """A `torch.nn.Module` that acts and estimates values: a `DistributionModule` and a `ValueModule`.
 
-    Forward passes compute what torch is set to: call them under `torch.no_grad()` where no gradients are needed. They compute
-    in the dtype of the weights, which `double()` and its like change, whatever observations and states come in.
+    Call forward passes under `torch.no_grad()` if you need no gradients. They compute in the dtype of the weights, which
+    `double()` and similar methods change, for observations and states of any dtype.
 
     Args:
-        observation_space: What observations in a batch are made of.
-        action_space: Which actions there are, see `dist_for`.
+        observation_space: The space of the observations in a batch.
+        action_space: The space of the actions, see `dist_for`.
         squashed: See `dist_for`.
 
     Raises:
-        ModuleError: If there is no distribution of such actions, or nothing to be drawn.
+        ModuleError: If the action space has no distribution, or no elements.
     """
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], *, squashed: bool = False) -> None:
@@ -42,10 +42,10 @@ class ActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
-        """Return what is asked for, and compute nothing else.
+        """Return the requested columns, and compute nothing else.
 
         Args:
-            batch: With observations; for stateful modules also with `state_in`.
+            batch: A batch with observations; for stateful modules also with `state_in`.
             actor: Whether to return `action_dist_inputs`.
             critic: Whether to return `vf_preds` and `embeddings`.
 
@@ -58,7 +58,7 @@ class ActorCritic(nn.Module, ABC):
         return self.forward(batch, critic=False)
 
     def forward_exploration(self, batch: Batch) -> Batch:
-        """Return the same as `forward_inference`: what differs is that actions are drawn then."""
+        """Return the same as `forward_inference`; exploration draws actions from it."""
         return self.forward(batch, critic=False)
 
     def forward_train(self, batch: Batch) -> Batch:
@@ -79,7 +79,7 @@ class ActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """Return what the module was made with beside its spaces, as JSON values: arguments of its class."""
+        """Return the arguments of the module's class other than its spaces, as JSON values."""
 
     def get_inference_action_dist_cls(self) -> DistributionSpec:
         """Return `distribution`."""
@@ -95,7 +95,7 @@ class ActorCritic(nn.Module, ABC):
 
 
 def needed(batch: Batch, column: str, writer: str) -> Item:
-    """Return a column that the module cannot do without; `writer` is what usually puts it into a batch."""
+    """Return a column that the module needs; `writer` is the piece that usually adds it, for messages."""
     try:
         return batch[column]
     except (KeyError, IndexError, TypeError):

@@ -111,7 +111,7 @@ class DefaultActorCritic(ActorCritic):
         self.critic_head = linear(width, 1, 1.0, generator)
 
     def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
-        """Return what is asked for, see `ActorCritic.forward`."""
+        """Return the requested columns, see `ActorCritic.forward`."""
         of_actor, of_critic, state = self._embeddings(batch, actor, critic)
         outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
         # `self.actor_head` would search three dicts at every step of a runner.

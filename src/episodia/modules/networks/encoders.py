@@ -25,11 +25,11 @@ MOST_CLASSES = 2**22
 
 
 def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) -> Features:
-    """Return what turns batches of observations of `space` into `[..., num_features]`.
+    """Return the features that turn batches of observations of `space` into `[..., num_features]`.
 
     Args:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, to any depth.
-        box: What makes the features of a Box, out of the space and its place; None takes its numbers as they are.
+        box: Called with a Box and its path, returns its features; None takes the plain numbers.
 
     Raises:
         ModuleError: For spaces whose observations have no fixed size, or no elements at all.
@@ -41,8 +41,8 @@ def flat_features(space: Space[Any] | None, box: MakeBoxFeatures | None = None) 
     features = _features(space, "observation_space", box or floats)
     if not features.num_features:
         raise ModuleError(
-            f"observation_space: found {space}, whose observations have no elements, expected some. Write a module of your "
-            "own, or give the environment something to show."
+            f"observation_space: found {space}, whose observations have no elements, expected some. Write your own module, "
+            "or extend the observation space."
         )
     return features
 
@@ -57,7 +57,7 @@ class Features(nn.Module):
         self.dtype = torch.get_default_dtype()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        # What `double` and its like do to weights, of which most features have none.
+        # Most features have no weights, so the dtype is tracked here.
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch gives it no types
 
@@ -66,7 +66,7 @@ MakeBoxFeatures = Callable[[spaces.Box, str], Features]
 
 
 def floats(space: spaces.Box, path: str) -> Features:
-    """Return the features that are the numbers of `space` as they are."""
+    """Return features that are the plain numbers of `space`."""
     return _Floats(path, tuple(space.shape))
 
 
@@ -105,7 +105,7 @@ class _Floats(Features):
         self.num_features = math.prod(shape)
 
     def forward(self, observations: Tensor) -> Tensor:
-        # What is no tensor has another dtype, or none.
+        # Objects other than tensors may lack a dtype; `leading_axes` rejects them.
         if getattr(observations, "dtype", None) is self.dtype and observations.shape[-1:] == self._flat_shape:
             return observations
         lead = leading_axes(observations, self._shape, self._path)
@@ -124,15 +124,15 @@ class _OneHot(Features):
         if self.num_features > MOST_CLASSES:
             raise ModuleError(
                 f"{path}: found {self.num_features:,} classes, expected at most {MOST_CLASSES:,}: each of them is a number "
-                "in a one-hot vector. Write a module of your own, with an `nn.Embedding` for example, or let a connector make "
-                "numbers of them."
+                "in a one-hot vector. Write your own module, for example with an `nn.Embedding`, or encode them in a "
+                "connector."
             )
         starts, sizes = np.array(choices, np.int64).reshape(-1, 2).T
         # NumPy, since on the meta device torch would load half a second of code for this.
         sources = np.arange(len(sizes)).repeat(sizes)
         firsts = sizes.cumsum() - sizes
         values = np.arange(self.num_features) + (starts - firsts)[sources]
-        # They follow the module to its device, and are no weights.
+        # Buffers follow the module to its device; these are not saved.
         self.register_buffer("sources", torch.as_tensor(sources), persistent=False)
         self.register_buffer("values", torch.as_tensor(values), persistent=False)
 
@@ -180,7 +180,7 @@ class _Joined(Features):
 
 
 def leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch.Size:
-    """Return the axes before those of one observation, which has to have `shape`."""
+    """Return the axes before those of one observation, whose shape must be `shape`."""
     axes = observations.dim() - len(shape) if isinstance(observations, Tensor) else -1
     if axes < 0 or observations.shape[axes:] != shape:
         raise ModuleError(
@@ -193,7 +193,7 @@ def leading_axes(observations: Item, shape: tuple[int, ...], path: str) -> torch
 
 # --- Images ---------------------------------------------------------------------------------------------------------
 
-# The smallest side of an image that is convolved; smaller ones are as well off as plain numbers.
+# The smallest side of an image that is convolved; smaller ones are taken as plain numbers.
 _SMALLEST_SIDE = 8
 _NUM_IMAGE_FEATURES = 256
 
@@ -205,24 +205,24 @@ class _Filters(NamedTuple):
     padding: int
 
 
-# From this side on, the filters that are usual for screens of games; below, small ones.
+# From this side on, the usual filters for screens of games; below, small ones.
 _LARGE_SIDE = 36
 _LARGE = (_Filters(32, 8, 4, 0), _Filters(64, 4, 2, 0), _Filters(64, 3, 1, 0))
 _SMALL = (_Filters(16, 3, 2, 1), _Filters(32, 3, 2, 1))
 
 
 def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> Features:
-    """Return what turns batches of observations into vectors, with an encoder for each leaf of `space`.
+    """Return an encoder of batches of observations into vectors, with a part for each leaf of `space`.
 
     Images, `[height, width, channels]` or `[channels, height, width]`, go through convolutions: Boxes of three axes, or of two
-    if they are bytes. Two equal axes beside each other are height and width; where that does not decide it, there are no more
-    channels than rows. Of stacked images, which have a fourth axis before or behind these, each channel of each frame is a
+    if they are bytes. Two equal neighbouring axes are height and width; if that is ambiguous, channels are not more than
+    rows. Of stacked images, which have a fourth axis before or behind these, each channel of each frame is a
     channel. Bytes are scaled to [0, 1]: divided by the largest bound of their space, which is 255 for pixels. Classes become
     one-hot, all other numbers stay as they are. The vectors of all leaves are joined.
 
     Args:
         space: See `flat_features`.
-        generator: Where the initial weights of convolutions come from; None takes torch's global generator.
+        generator: The source of the initial weights of convolutions; None takes torch's global generator.
 
     Raises:
         ModuleError: See `flat_features`.
@@ -235,7 +235,7 @@ def encoder_for(space: Space[Any], generator: torch.Generator | None = None) -> 
 
 
 def _box_encoder(space: spaces.Box, path: str, generator: torch.Generator | None) -> Features:
-    # Not always 255: of bytes that are flags or small counts hardly anything would be left.
+    # The largest bound instead of 255, so that flags and small counts stay visible.
     scale = 1.0 / max(int(space.high.max(initial=0)), 1) if space.dtype == np.uint8 else 1.0
     height = _height_axis(space)
     if height is not None:
@@ -245,7 +245,7 @@ def _box_encoder(space: spaces.Box, path: str, generator: torch.Generator | None
 
 
 def _height_axis(space: spaces.Box) -> int | None:
-    """Return the axis of the rows of an image, right before that of its columns; None if `space` does not look like one."""
+    """Return the axis of the rows of an image, right before that of its columns; None if `space` is not an image."""
     shape = space.shape
     axes = [0] if len(shape) == 2 and space.dtype == np.uint8 else []
     if len(shape) in (3, 4):
@@ -285,9 +285,9 @@ class ImageEncoder(Features):
     Args:
         shape: The shape of an image.
         height: The axis of its rows, right before that of its columns; all others are channels.
-        scale: What pixels are multiplied by.
-        path: Where the image is in an observation, for messages.
-        generator: Where the initial weights come from.
+        scale: The factor of the pixels.
+        path: The path of the image in an observation, for messages.
+        generator: The source of the initial weights.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class ImageEncoder(Features):
         super().__init__()
         self._shape, self._scale, self._path = shape, scale, path
         channel_axes = [axis for axis in range(len(shape)) if axis not in (height, height + 1)]
-        # With the axis of rows of the batch in front.
+        # The axis of the batch comes first.
         self._order = (0, *(axis + 1 for axis in (*channel_axes, height, height + 1)))
         channels, sides = math.prod(shape[axis] for axis in channel_axes), shape[height : height + 2]
         self._size = (channels, *sides)

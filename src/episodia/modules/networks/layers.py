@@ -36,7 +36,7 @@ class Tower(nn.Sequential):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return what the last layer makes of what the others make of `inputs`."""
+        """Return `inputs` after all layers."""
         layers: Any = self._modules
         for layer in layers.values():
             inputs = passed(layer, inputs)
@@ -68,8 +68,8 @@ _PLAIN = frozenset({nn.Linear, nn.Tanh, Tower})
 
 
 def is_hooked(layer: nn.Module) -> bool:
-    """Tell whether somebody wants to know of calls of `layer` or of all modules, or has replaced its `forward`."""
-    # torch has no public way to ask for them.
+    """Tell whether `layer` or all modules have hooks, or whether its `forward` was replaced."""
+    # torch has no public method for this question.
     fields = vars(layer)
     return bool(
         "forward" in fields
@@ -85,7 +85,7 @@ def is_hooked(layer: nn.Module) -> bool:
 
 
 def can_step(cell: nn.LSTM | nn.GRU) -> bool:
-    """Tell whether `one_step` computes what `cell` does: it is a plain layer that nobody has hooked into."""
+    """Tell whether `one_step` equals a call of `cell`: it is a plain layer without hooks."""
     return type(cell) in _CELLS and not is_hooked(cell)
 
 
@@ -95,7 +95,7 @@ def one_step(cell: nn.LSTM | nn.GRU, inputs: Tensor, state: Item) -> Item:
     Args:
         cell: One layer in one direction.
         inputs: `[B, features]`.
-        state: The state before, as the result is: each part `[B, cell_size]`.
+        state: The state before the step, in the form of the result: each part `[B, cell_size]`.
     """
     # Weights of the inputs and of the state, then their biases: the order in which such a layer makes them.
     return _CELLS[type(cell)](inputs, state, *vars(cell)["_parameters"].values())
@@ -109,7 +109,7 @@ _CELLS: dict[type[nn.Module], Any] = {nn.LSTM: torch.lstm_cell, nn.GRU: torch.gr
 # Keeps the size of activations under tanh.
 HIDDEN_GAIN = math.sqrt(2.0)
 
-# 1 GiB. One-hot vectors of a large space, or a slip in a size, would otherwise take all memory there is.
+# 1 GiB. Without a limit, a large one-hot space or a mistyped size could take all memory.
 MOST_WEIGHTS = 2**28
 
 
@@ -145,10 +145,10 @@ def recurrent_layer(kind: str, inputs: int, cell_size: int, generator: torch.Gen
         kind: `"lstm"` or `"gru"`.
         inputs: The number of features per step.
         cell_size: The number of units.
-        generator: Where the weights come from.
+        generator: The source of the weights.
 
     Raises:
-        ModuleError: If there is no such kind of layer.
+        ModuleError: If `kind` is unknown.
     """
     checked_choice(ModuleError, "memory", "recurrent", kind, RECURRENT)
     return _filled(RECURRENT[kind](inputs, cell_size, batch_first=True, device="meta"), 1.0, generator)
@@ -160,9 +160,9 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def _filled(layer: Layer, gain: float, generator: torch.Generator | None) -> Layer:
-    """Return `layer`, made without memory, with orthogonal weights and biases of 0; on the meta device it stays without.
+    """Return `layer`, made on the meta device, with orthogonal weights and biases of 0.
 
-    Otherwise torch would draw weights of its own first, from the global generator.
+    A layer made elsewhere would first draw weights from the global generator.
     """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ModuleError(
@@ -186,16 +186,16 @@ def _check_weights(layer: nn.Module) -> None:
     if most > MOST_WEIGHTS:
         raise ModuleError(
             f"network: found a layer with {most:,} weights ({layer}), expected at most {MOST_WEIGHTS:,}. Choose smaller "
-            "sizes; or, where a space has so many classes or numbers, write a module of your own, with an `nn.Embedding` for "
-            "example."
+            "sizes; or, for a space with that many classes or numbers, write your own module, for example with an "
+            "`nn.Embedding`."
         )
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return `sizes`, if layers can have them.
+    """Return `sizes` as a tuple.
 
     Raises:
-        ModuleError: If they cannot.
+        ModuleError: If they are not positive integers.
     """
     if not isinstance(sizes, (list, tuple)):
         remedy = f"({sizes!r},)" if is_whole(sizes) else "(64, 64)"
@@ -206,7 +206,7 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_size(name: str, size: int) -> int:
-    """Return `size`, if a layer can have it."""
+    """Return `size` as an integer, see `check_sizes`."""
     if not is_whole(size) or size < 1:
         raise ModuleError(
             f"`{name}`: found {size!r}, expected positive integers. Pass the number of units of each layer."

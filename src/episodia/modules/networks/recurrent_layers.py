@@ -35,9 +35,9 @@ def _dtype(cell: Cell) -> torch.dtype:
 
 
 def unrolled(cell: Cell, encoded: Tensor, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
-    """Return what the layer puts out at each step, and the state after the last valid one.
+    """Return the outputs of the layer at each step, and the state after the last valid one.
 
-    Nothing at a padded step reaches a valid one; outputs at padded steps mean nothing.
+    Padded steps never reach a valid one; outputs at padded steps mean nothing.
 
     Args:
         cell: The layer.
@@ -46,13 +46,13 @@ def unrolled(cell: Cell, encoded: Tensor, state: Item, seq_lens: Item) -> tuple[
         seq_lens: How many steps of each sequence are valid; None if all are.
 
     Raises:
-        ModuleError: If something has another shape.
+        ModuleError: If an argument has the wrong shape.
     """
     state = _checked(cell, encoded, state)
     lengths = _lengths(seq_lens, encoded)
     if lengths is None:
         return _stepped(cell, encoded, state) if encoded.shape[1] == 1 else _unpadded(cell, encoded, state)
-    # Packing leaves padded steps out, and refuses sequences without any valid step.
+    # Packing leaves padded steps out, and rejects sequences without valid steps.
     packed = pack_padded_sequence(encoded, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
     packed_outputs, after = cell(packed, _stacked(cell, state))
     outputs, _ = pad_packed_sequence(packed_outputs, batch_first=True, total_length=encoded.shape[1])
@@ -62,7 +62,7 @@ def unrolled(cell: Cell, encoded: Tensor, state: Item, seq_lens: Item) -> tuple[
 
 
 def _stepped(cell: Cell, encoded: Tensor, state: StateTensors) -> tuple[Tensor, StateTensors]:
-    """Do what `unrolled` does with sequences of one step, as they are while acting."""
+    """Return the same as `unrolled` for sequences of one step, which is how modules act."""
     if not can_step(cell):
         return _unpadded(cell, encoded, state)
     if isinstance(cell, nn.LSTM):
@@ -78,12 +78,12 @@ def _unpadded(cell: Cell, encoded: Tensor, state: StateTensors) -> tuple[Tensor,
 
 
 def outputs_of(cell: Cell, encoded: Tensor, state: Item) -> Tensor:
-    """Return what the layer puts out at each step.
+    """Return the outputs of the layer at each step.
 
-    Such a layer never looks ahead: without a need for the last state, padding can be computed along.
+    The layer never looks ahead, so that padding needs no care if the last state is not needed.
 
     Raises:
-        ModuleError: If something has another shape.
+        ModuleError: If an argument has the wrong shape.
     """
     state = _checked(cell, encoded, state)
     outputs: Tensor = cell(encoded, _stacked(cell, state))[0]
@@ -100,7 +100,7 @@ def _named(cell: Cell, after: Any) -> StateTensors:
 
 
 def _checked(cell: Cell, encoded: Tensor, state: Any) -> StateTensors:
-    """Return `state` in the dtype of the weights, if it fits; through a pipeline it comes as float32."""
+    """Return `state` in the dtype of the weights; pipelines deliver float32."""
     if encoded.dim() != 3:
         raise ModuleError(
             f"recurrent module: found observations with {encoded.dim() - 1} leading axes, expected [B, T, ...]. "
@@ -126,7 +126,7 @@ def _stacked(cell: Cell, state: StateTensors) -> Any:
 
 
 def _lengths(seq_lens: Any, encoded: Tensor) -> Tensor | None:
-    """Return the lengths on the CPU, where packing wants them, or None if no sequence is padded."""
+    """Return the lengths on the CPU, as packing needs them, or None if no sequence is padded."""
     if seq_lens is None:
         return None
     rows, steps = encoded.shape[:2]
@@ -134,6 +134,6 @@ def _lengths(seq_lens: Any, encoded: Tensor) -> Tensor | None:
     if lengths.shape != (rows,) or bool(((lengths < 0) | (lengths > steps)).any()):
         raise ModuleError(
             f"recurrent module: found seq_lens {lengths.tolist()}, expected {rows} numbers from 0 to {steps}, the number of "
-            "valid steps of each sequence. Let the piece that pads write them."
+            "valid steps of each sequence. Correct the piece that pads, which writes them."
         )
     return None if bool((lengths == steps).all()) else lengths

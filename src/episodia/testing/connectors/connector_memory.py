@@ -15,7 +15,8 @@ from episodia.errors import ConnectorStateError
 from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import LEARNER, open_places, pipeline_of, rows_of, run
 from episodia.testing.connectors.connector_subject import Subject
-from episodia.testing.law_checking import NotApplicableError, pickled_copy, require_importable
+from episodia.testing.law_checking import NotApplicableError
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 
 Episodes = Sequence[SingleAgentEpisode]
 

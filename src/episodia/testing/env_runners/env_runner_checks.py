@@ -27,7 +27,8 @@ from episodia.testing.env_runners.env_runner_subject import (
     stage,
 )
 from episodia.testing.fakes import TAG, fake_action, fake_tag
-from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, pickled_copy, results_in
+from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, results_in
+from episodia.testing.pickled_copies import pickled_copy
 
 Calls = Sequence[int]
 

@@ -22,17 +22,7 @@ from episodia.errors import NonFiniteError
 from episodia.learners import AlgorithmConfig
 from episodia.learners.minibatches import taken
 from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
-from episodia.testing.law_checking import (
-    CheckResult,
-    Family,
-    Law,
-    NotApplicableError,
-    described,
-    pickled_copy,
-    require_importable,
-    results_in,
-    shorter,
-)
+from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter
 from episodia.testing.learners.learner_subject import (
     LearnerSubject,
     changed_weights,
@@ -45,6 +35,7 @@ from episodia.testing.learners.learner_subject import (
     weights_of,
 )
 from episodia.testing.modules.module_memory import global_seed
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 from episodia.trees import map_batch
 from episodia.types import ModuleBatch
 

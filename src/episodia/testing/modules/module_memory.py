@@ -18,7 +18,7 @@ from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import Module
 from episodia.testing.comparing import compare_batches
-from episodia.testing.law_checking import NotApplicableError, pickled_copy, require_importable
+from episodia.testing.law_checking import NotApplicableError
 from episodia.testing.modules.module_subject import (
     ACTING,
     LAST_BITS,
@@ -36,6 +36,7 @@ from episodia.testing.modules.module_subject import (
     some_rows,
     without_padding,
 )
+from episodia.testing.pickled_copies import pickled_copy, require_importable
 from episodia.trees import describe, leaves, map_batch
 
 Episodes = Sequence[SingleAgentEpisode]
