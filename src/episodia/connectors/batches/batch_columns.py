@@ -36,7 +36,7 @@ class ModuleRows(NamedTuple):
     """The columns of one module, and the episodes that their rows belong to. What is written into them is in the batch."""
 
     module_id: Any
-    columns: MutableMapping[Any, Any]
+    columns: Any  # a dict, or what has the methods of one
     rows: EpisodeList
 
 
@@ -70,7 +70,7 @@ def mapped_rows(run: Run) -> list[ModuleRows]:
         BatchError: If there are several modules, and the batch is not grouped by them yet.
     """
     found = rows_of_modules(run)
-    if found and type(found[0].columns) is _ColumnsOfModule:
+    if found and not isinstance(found[0].columns, dict):
         if not run.batch:
             return []
         raise BatchError(

@@ -109,6 +109,8 @@ def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
         BatchError: If it is made of tensors, or if there is not one item for each agent that acts.
     """
     found = outputs.columns[column]
+    if type(found) is np.ndarray and found.ndim:
+        return found
     if is_collected(found) or (isinstance(found, list) and found):
         rows = EpisodeList.of(episodes)
         if outputs.module_id is not None:

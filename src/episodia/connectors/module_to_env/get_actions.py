@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ class GetActions(ColumnPiece):
 
     def _work_for_arrays(self, run: Run) -> None:
         """Draw arrays instead of tensors, where that can be done and takes less time."""
-        columns, module = run.batch, run.rl_module
+        columns, module = run.batch, cast(Any, run.rl_module)
         is_plain = run.explore and self._generator is None and columns.keys().isdisjoint(_NOT_PLAIN)
         key = self.action_mask_key
         if is_plain and (key is None or not run.episodes.has_in_observations(key)):

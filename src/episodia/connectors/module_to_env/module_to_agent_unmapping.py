@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+import numpy as np
+
 from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.episodes_of_rows import needed_rows
@@ -52,12 +54,14 @@ class ModuleToAgentUnmapping(ColumnPiece):
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
             rows = needed_rows(run.shared_data, outputs.module_id)
-            last = max((position for position, _ in rows), default=-1)
+            last = max([position for position, _ in rows], default=-1)
             for column, data in outputs.columns.items():
-                items = rows_of(data)
+                items = list(data) if type(data) is np.ndarray else rows_of(data)
                 if len(items) != len(rows) or last >= count:
                     raise _other_rows(outputs, column, len(rows), last, count)
-                dicts = unmapped.setdefault(column, [{} for _ in range(count)])
+                dicts = unmapped.get(column)
+                if dicts is None:
+                    dicts = unmapped[column] = [{} for _ in range(count)]
                 for (position, agent), item in zip(rows, items, strict=True):
                     dicts[position][agent] = item
         run.replace(unmapped)

@@ -65,6 +65,12 @@ def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.clip(values.astype(np.float64), low, np.nextafter(2.0**bits, 0.0)).astype(wide)
 
 
+def _is_kept(space: Space[Any], actions: object) -> bool:
+    """Tell whether these are actions of a space without bounds, which stay as they are."""
+    is_unbounded = isinstance(space, ARRAY_SPACES) and not isinstance(space, spaces.Box)
+    return is_unbounded and type(actions) is np.ndarray and actions.ndim > 0 and actions.shape[1:] == space.shape
+
+
 @final
 class NormalizeAndClipActions(ColumnPiece):
     """Writes `actions_for_env`: what the module put out, brought into the bounds of the action space.
@@ -120,15 +126,13 @@ class NormalizeAndClipActions(ColumnPiece):
     def compile(self, layout: Layout) -> Step:
         """Return `work`; in a shorter form for runners whose actions have no bounds."""
         space = self.input_action_space
-        if layout.episodes is not LiveEpisodes or isinstance(space, spaces.Box) or not isinstance(space, ARRAY_SPACES):
+        if layout.episodes is not LiveEpisodes or space is None:
             return self.work
-        shape = space.shape
 
         def work_without_bounds(run: Run) -> None:
             columns = run.batch
             actions = columns.get(Columns.ACTIONS)
-            # The rest of `work` is for batches that are made by other pieces than the default ones.
-            if type(actions) is not np.ndarray or actions.shape[1:] != shape or Columns.ACTIONS_FOR_ENV in columns:
+            if Columns.ACTIONS_FOR_ENV in columns or not _is_kept(space, actions):
                 self.work(run)
             elif self.normalize_actions or self.clip_actions:
                 columns[Columns.ACTIONS_FOR_ENV] = actions
@@ -144,7 +148,10 @@ class NormalizeAndClipActions(ColumnPiece):
             needed_column(outputs, column, "the module or `GetActions`")
             actions = gathered(outputs, column, run.episodes)
             parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
-            outputs.columns[Columns.ACTIONS_FOR_ENV] = change_actions(parts, self._in_bounds, actions)
+            is_kept = len(parts) == 1 and _is_kept(parts[0].space, actions)
+            outputs.columns[Columns.ACTIONS_FOR_ENV] = (
+                actions if is_kept else change_actions(parts, self._in_bounds, actions)
+            )
 
     def _in_bounds(self, space: Space[Any], actions: np.ndarray, _: Any) -> np.ndarray:
         if not isinstance(space, spaces.Box):

@@ -22,13 +22,19 @@ class TensorToNumpy(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Turn all columns of all modules into arrays."""
-        batch = run.batch
-        for name, column in batch.items():
-            if type(column) is Tensor and column.is_cpu and not column.requires_grad:
-                batch[name] = column.numpy() if column.dtype is not bfloat16 else as_array(column)
-            elif type(column) is not np.ndarray:
-                batch[name] = map_batch(as_array, column)
-                run.module_outputs = None
+        if run.module_outputs is None:
+            _convert(run.batch)
+        else:
+            for outputs in run.module_outputs:
+                _convert(outputs.columns)
+
+
+def _convert(columns: dict[Any, Any]) -> None:
+    for name, column in columns.items():
+        if type(column) is Tensor and column.is_cpu and not column.requires_grad and column.dtype is not bfloat16:
+            columns[name] = column.numpy()
+        elif type(column) is not np.ndarray:
+            columns[name] = map_batch(as_array, column)
 
 
 def as_array(leaf: Item) -> Any:

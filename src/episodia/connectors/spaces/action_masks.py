@@ -59,7 +59,7 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
         return observations[key]
     if isinstance(episodes, LiveEpisodes) and not episodes.has_in_observations(key):
         return None
-    if isinstance(episodes, LiveAgents) and not episodes.has_in_observations(outputs.module_id, key):
+    if isinstance(episodes, LiveAgents) and not episodes.module_has_in_observations(outputs.module_id, key):
         return None
     first = _first_episode(outputs.module_id, episodes, shared_data)
     # One look decides whether the observations of all rows are worth collecting.

@@ -104,7 +104,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         """Return the agents' episodes as they are; see `EpisodeList.agents_for_reading`."""
         return self._own_rows
 
-    def has_in_observations(self, module_id: Any, key: str) -> bool:
+    def module_has_in_observations(self, module_id: Any, key: str) -> bool:
         """Tell whether the last observations of a module's agents are dicts with the key `key`."""
         group = self._live_groups.get(module_id)
         return group is not None and group.has_in_observations(key)

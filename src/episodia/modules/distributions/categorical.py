@@ -50,8 +50,8 @@ class CategoricalSpec(DistributionSpec):
     def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw one action per row, see `DistributionSpec.sampled`: runners come by here at every step."""
         if logits.is_cpu and not logits.requires_grad:
-            actions, logp = self.sampled_arrays(logits, generator)
-            return torch.from_numpy(actions), torch.from_numpy(logp)
+            arrays = self.sampled_arrays(logits, generator)
+            return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
         logits = checked_inputs(self, logits)
         normalised = torch.log_softmax(logits, -1)
         classes = draw(normalised, generator)
