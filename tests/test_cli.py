@@ -14,7 +14,7 @@ import pytest
 from episodia import SingleAgentEpisode, cli
 from episodia.checkpoints import load_state
 from episodia.cli import collect_verb as collecting
-from episodia.cli import drawing
+from episodia.cli import collect_verb as drawing
 from episodia.cli import train_verbs as training
 from episodia.learners import ClipByNorm
 from episodia.training import load_training, train

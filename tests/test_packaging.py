@@ -16,7 +16,7 @@ import episodia
 
 ROOT = Path(__file__).resolve().parent.parent
 # The one file that may: its bytes are those of an object that it has just pickled itself.
-PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "law_checking.py"
+PICKLED_COPIES = ROOT / "src" / "episodia" / "testing" / "pickled_copies.py"
 SOURCES = sorted({*(ROOT / "src" / "episodia").rglob("*.py")} - {PICKLED_COPIES})
 PACKAGES = [
     "checkpoints",

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from episodia.checkpoints.checkpoint_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
-from episodia.checkpoints.leaves import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
+from episodia.checkpoints.tensor_file import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
 from episodia.errors import CheckpointError
 
 _MARK = "$"

@@ -58,6 +58,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _connectors(options: argparse.Namespace) -> int:
-    from episodia.connectors.plugins import command_line  # noqa: PLC0415  # imports torch
+    from episodia.connectors.plugins import listing as command_line  # noqa: PLC0415  # imports torch
 
     return command_line.list_connectors() if options.verb == "connectors" else command_line.new_connector(options)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from episodia.cli.drawing import SPARK_WIDTH, sparkline
+from episodia.cli.collect_verb import SPARK_WIDTH, sparkline
 from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
 from episodia.errors import EnvError, EpisodiaError, TrainingError
 

@@ -2,8 +2,7 @@
 
 from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations
-from episodia.connectors.batches.batch_items import BatchedNdArray
-from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.batch_items import BatchedNdArray, as_ragged
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
@@ -14,17 +13,19 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.flatten_observations import FlattenObservations
 from episodia.connectors.env_to_module.frame_stacking import FrameStacking
 from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
-from episodia.connectors.env_to_module.multi_agent_observation_preprocessor import MultiAgentObservationPreprocessor
-from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
-from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
-from episodia.connectors.env_to_module.single_agent_observation_preprocessor import (
+from episodia.connectors.env_to_module.observation_preprocessors import (
+    MultiAgentObservationPreprocessor,
     ObservationPreprocessor,
     SingleAgentObservationPreprocessor,
 )
+from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
+from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
 from episodia.connectors.env_to_module.write_observations_to_episodes import WriteObservationsToEpisodes
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
-from episodia.connectors.learner.add_infos_from_episodes_to_train_batch import AddInfosFromEpisodesToTrainBatch
+from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import (
+    AddColumnsFromEpisodesToTrainBatch,
+    AddInfosFromEpisodesToTrainBatch,
+)
 from episodia.connectors.learner.add_loss_mask import AddLossMask
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
     AddNextObservationsFromEpisodesToTrainBatch,
@@ -36,8 +37,8 @@ from episodia.connectors.learner.n_step_returns import NStepReturns
 from episodia.connectors.learner.reward_transforms import ClipRewards, ScaleRewards, SignRewards
 from episodia.connectors.learner.standardize import Standardize
 from episodia.connectors.module_to_env.action_decoder import ActionDecoder
+from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
 from episodia.connectors.module_to_env.get_actions import GetActions
 from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
 from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
@@ -45,7 +46,6 @@ from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch imp
 from episodia.connectors.module_to_env.reward_shaper import RewardShaper
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 from episodia.connectors.module_to_env.un_batch_to_individual_items import UnBatchToIndividualItems
-from episodia.connectors.module_to_env.uniform_noise import UniformNoise
 from episodia.connectors.pipelines.explaining import Explanation
 from episodia.connectors.pipelines.pipeline_kinds import (
     ConnectorPipelineV2,
@@ -57,9 +57,8 @@ from episodia.connectors.pipelines.pipeline_state import check_state
 from episodia.connectors.plugins.entry_points import load_connector
 from episodia.connectors.plugins.piece_codec import register_connector
 from episodia.connectors.views.add_views import AddViews
-from episodia.connectors.views.view import View
+from episodia.connectors.views.view import View, ViewRequirement
 from episodia.connectors.views.view_detection import ColumnReport, detect_columns
-from episodia.connectors.views.view_requirement import ViewRequirement
 from episodia.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 
 __all__ = [

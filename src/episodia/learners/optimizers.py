@@ -13,7 +13,7 @@ from torch.nn import Parameter
 
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.algorithms.coefficients import check_within
 from episodia.schedules import Schedule, as_schedule
 from episodia.trees import map_batch
 

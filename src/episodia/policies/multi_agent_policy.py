@@ -20,9 +20,9 @@ from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of, usable_device
-from episodia.policies import policy_codec
-from episodia.policies.multi_agent_policy_codec import AgentToModule, decoded_policies, encoded_policies
+from episodia.policies import saved_policy as policy_codec
 from episodia.policies.policy_snapshot import NOT_RECORDED, Snapshot, acting_copy, as_scalars, checked_reward
+from episodia.policies.saved_multi_agent_policy import AgentToModule, decoded_policies, encoded_policies
 from episodia.trees import private
 from episodia.types import State
 

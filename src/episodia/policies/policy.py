@@ -18,7 +18,7 @@ from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PolicyError
 from episodia.modules import Module
 from episodia.modules.devices import device_of, usable_device
-from episodia.policies import policy_codec
+from episodia.policies import saved_policy as policy_codec
 from episodia.policies.policy_snapshot import (
     NOT_RECORDED,
     Snapshot,

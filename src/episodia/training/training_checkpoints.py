@@ -8,7 +8,8 @@ from typing import Any
 
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.errors import EpisodiaError, TrainingError
-from episodia.policies import Policy, policy_codec
+from episodia.policies import Policy
+from episodia.policies import saved_policy as policy_codec
 from episodia.training.training import Training
 from episodia.training.training_checks import check_setup
 from episodia.training.training_setup import Setup, check_same_setup

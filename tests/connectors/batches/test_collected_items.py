@@ -9,7 +9,7 @@ import torch
 from drives import drive
 from episodia import EpisodeList, MultiAgentEpisode
 from episodia.connectors.batches.batch_columns import split_by_module
-from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.errors import BatchError
 

@@ -13,8 +13,10 @@ from episodia.connectors import ConnectorV2, Kind
 from episodia.connectors.batches.batch_columns import add_column
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
-from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
-from episodia.connectors.learner.add_infos_from_episodes_to_train_batch import AddInfosFromEpisodesToTrainBatch
+from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import (
+    AddColumnsFromEpisodesToTrainBatch,
+    AddInfosFromEpisodesToTrainBatch,
+)
 from episodia.connectors.learner.add_loss_mask import AddLossMask
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
     AddNextObservationsFromEpisodesToTrainBatch,

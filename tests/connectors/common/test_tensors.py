@@ -13,8 +13,10 @@ from episodia import Columns
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.common.numpy_to_tensor import NumpyToTensor, as_tensor
-from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
-from episodia.connectors.learner.add_infos_from_episodes_to_train_batch import AddInfosFromEpisodesToTrainBatch
+from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import (
+    AddColumnsFromEpisodesToTrainBatch,
+    AddInfosFromEpisodesToTrainBatch,
+)
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 
 CPU = torch.device("cpu")

@@ -11,8 +11,8 @@ from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapp
 from episodia.connectors.env_to_module.flatten_observations import FlattenObservations
 from episodia.connectors.env_to_module.frame_stacking import FrameStacking
 from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
-from episodia.connectors.env_to_module.multi_agent_observation_preprocessor import MultiAgentObservationPreprocessor
-from episodia.connectors.env_to_module.single_agent_observation_preprocessor import (
+from episodia.connectors.env_to_module.observation_preprocessors import (
+    MultiAgentObservationPreprocessor,
     ObservationPreprocessor,
     SingleAgentObservationPreprocessor,
 )

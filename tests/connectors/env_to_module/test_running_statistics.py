@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia.connectors.env_to_module.running_statistics import Moments, merged_tables
+from episodia.connectors.env_to_module.mean_std_filter import Moments, merged_tables
 from episodia.errors import ShapeError
 
 SHARDS = st.lists(st.integers(0, 40), min_size=1, max_size=12)

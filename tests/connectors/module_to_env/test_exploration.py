@@ -9,9 +9,8 @@ import pytest
 from gymnasium import spaces
 
 from episodia import Columns, EpisodiaError
+from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
-from episodia.connectors.module_to_env.uniform_noise import UniformNoise
 from episodia.connectors.pipelines.pipeline_state import check_state
 from episodia.schedules import PiecewiseLinearSchedule
 from module_columns import ACTION_SPACES, UNIT, Acting, module_actions, row, same

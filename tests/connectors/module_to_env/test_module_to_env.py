@@ -9,12 +9,11 @@ from episodia import Columns
 from episodia.connectors import ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import row_owners
 from episodia.connectors.defaults import module_to_env
+from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
 from episodia.connectors.module_to_env.get_actions import GetActions
 from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
-from episodia.connectors.module_to_env.uniform_noise import UniformNoise
 from episodia.episodes import EpisodeList
 from episodia.modules import dist_for
 from module_columns import ACTION_SPACES, Acting, row, started_match

@@ -5,8 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from episodia import Columns, EpisodiaError
-from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
-from episodia.connectors.module_to_env.uniform_noise import UniformNoise
+from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from module_columns import ACTION_SPACES, UNEVEN, UNIT, WHOLE_BOXES, leaf_spaces, leaves_of, module_actions
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from episodia.connectors import ConnectorPipelineV2, LearnerConnectorPipeline
-from episodia.connectors.pipelines import tracing
+from episodia.connectors.pipelines import explaining as tracing
 from episodia.errors import ConnectorError
 from shown_html import Shown
 from tiny_connectors import AddObservations, Call, Tiny, run, walk

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from episodia.connectors import ConnectorPipelineV2, EnvToModulePipeline, Explanation, LearnerConnectorPipeline
-from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.errors import ConnectorError, PipelineError
 from tiny_connectors import AddObservations, Call, Count, Tiny, run, walk
 

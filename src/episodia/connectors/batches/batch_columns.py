@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
-from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from episodia.connectors.batches.batch_descriptions import describe_column
-from episodia.connectors.batches.row_items import is_nested_batch, rows_of
+from episodia.connectors.batches.batch_descriptions import describe_column, is_nested_batch, rows_of
 from episodia.connectors.pipelines.current_run import current_run, owner_of
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged

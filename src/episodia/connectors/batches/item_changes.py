@@ -8,8 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from episodia.connectors.batches.batch_descriptions import describe_column, is_collected
-from episodia.connectors.batches.row_items import is_nested_batch, is_tensor, rows_of, stacked
+from episodia.connectors.batches.batch_descriptions import (
+    describe_column,
+    is_collected,
+    is_nested_batch,
+    is_tensor,
+    rows_of,
+    stacked,
+)
 from episodia.connectors.pipelines.current_run import Owner, current_run, mark, owners_of_stretches
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError

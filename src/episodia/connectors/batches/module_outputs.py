@@ -1,28 +1,112 @@
-"""What modules put out, module by module.
-
-A batch on its way from a module to the environment is `{column: data}` for one module, and `{module_id: {column: data}}` for
-several. Pieces that work on whole columns treat both alike with what is here.
-"""
+"""Modules that parts of a batch belong to, their outputs, and the episodes that the rows of outputs belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+from torch import nn
 
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.batches.batch_descriptions import describe_batch, describe_column, is_collected
-from episodia.connectors.batches.collected_items import as_ragged
-from episodia.connectors.batches.module_lookup import module_of
-from episodia.connectors.batches.row_items import is_made_of_tensors
+from episodia.connectors.batches.batch_descriptions import (
+    describe_batch,
+    describe_column,
+    is_collected,
+    is_made_of_tensors,
+)
+from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.pipelines.current_run import Run
-from episodia.episodes import EpisodeList
-from episodia.errors import BatchError
-from episodia.modules.protocol import Modules
+from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import BatchError, PipelineError
+from episodia.modules.protocol import Module, Modules
 from episodia.trees import leaves
-from episodia.types import Item, ModuleID
+from episodia.types import AgentID, Item, ModuleID
+
+
+def is_container(rl_module: Modules) -> TypeGuard[Mapping[Any, Any]]:
+    """Tell whether `rl_module` is several modules by their ids: a mapping, or what has its methods, such as `nn.ModuleDict`."""
+    return callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__")
+
+
+def members(rl_module: Modules) -> dict[Any, Any]:
+    """Return the modules of a container by their ids; a single module under the name of its class.
+
+    >>> members({"left": 1, "right": 2}), members(3)
+    ({'left': 1, 'right': 2}, {'int': 3})
+    """
+    if is_container(rl_module):
+        return {module_id: rl_module[module_id] for module_id in rl_module.keys()}  # noqa: SIM118  # a protocol, not a dict
+    return {type(rl_module).__name__: rl_module}
+
+
+def module_of(rl_module: Modules, module_id: ModuleID) -> Any:
+    """Return the module that `module_id` names in a container, None if it has no such; a single module serves all ids."""
+    if not is_container(rl_module):
+        return rl_module
+    return rl_module[module_id] if module_id in rl_module else None  # noqa: SIM401  # `nn.ModuleDict` has no `get`
+
+
+def is_stateful(module: Module | None) -> bool:
+    """Tell whether a module is recurrent; one that does not say so is not."""
+    stateful = getattr(module, "is_stateful", False)
+    return bool(stateful() if callable(stateful) else stateful)
+
+
+def needed_module(piece: str, rl_module: Modules) -> Any:
+    """Return the module or container that a piece was given, and cannot do without.
+
+    Raises:
+        PipelineError: If there is none.
+    """
+    if rl_module is None:
+        raise PipelineError(
+            f"{piece}: found `rl_module=None`, expected the module that the batch is for. Call the pipeline, or `explain`, "
+            "with `rl_module=`."
+        )
+    return rl_module
+
+
+def learns(rl_module: Modules, module_id: ModuleID) -> bool:
+    """Tell whether a loss may be computed for `module_id`.
+
+    Not for the members of a container that are frozen, have no weights that want gradients, or are not there at all: rules and
+    opponents. A single module is there to learn.
+
+    >>> learns(object(), "left"), learns({"right": object()}, "left"), learns({"left": nn.Linear(1, 1)}, "left")
+    (True, False, True)
+    """
+    if not is_container(rl_module):
+        return True
+    module = module_of(rl_module, module_id)
+    if module_id in getattr(rl_module, "frozen", ()) or not isinstance(module, nn.Module):
+        return False
+    return any(weight.requires_grad for weight in module.parameters())
+
+
+def check_some_known(rl_module: Modules, episodes: EpisodeList) -> None:
+    """Refuse a container that has none of the modules which acted in `episodes`.
+
+    One that has some of them is all right: rules and frozen opponents need not be in the container of who learns.
+
+    Raises:
+        BatchError: If it has none; naming the modules, their agents and the remedy.
+    """
+    groups = {module_id: rows for module_id, rows in episodes.groups().items() if len(rows)}
+    if not groups or not is_container(rl_module) or any(module_id in rl_module for module_id in groups):
+        return
+    agents = {
+        module_id: sorted({str(agent) for _, agent in rows.row_owners() if agent is not None})
+        for module_id, rows in groups.items()
+    }
+    found = ", ".join(f"{module_id!r} (agents: {', '.join(ids) or 'none named'})" for module_id, ids in agents.items())
+    raise BatchError(
+        f"found episodes of the modules {found}, and a container of the modules {list(rl_module.keys())}; expected one of the "
+        "first among the second. Add it to the container, or correct the mapping from agents to modules."
+    )
+
 
 # Columns for the module or the environment; all others are results that episodes keep.
 NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
@@ -123,3 +207,56 @@ def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
 def place_of(outputs: ModuleOutputs, column: str) -> str:
     """Return where a column is, for messages."""
     return f"column {column!r}" if outputs.module_id is None else f"module {outputs.module_id!r}, column {column!r}"
+
+
+def memorized_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]] | None:
+    """Return `(position of the episode, agent id)` for each row of a module; None if nobody has noted that.
+
+    >>> memorized_rows({"memorized_map_structure": {"left": [(0, "a"), (1, "a")]}}, "left")
+    [(0, 'a'), (1, 'a')]
+    """
+    noted = (shared_data or {}).get(ROW_OWNERS)
+    return noted.get(module_id) if isinstance(noted, dict) else None
+
+
+def needed_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]]:
+    """Return what `memorized_rows` returns, if there is such a note.
+
+    Raises:
+        BatchError: If there is none.
+    """
+    rows = memorized_rows(shared_data, module_id)
+    if rows is None:
+        noted = (shared_data or {}).get(ROW_OWNERS)
+        found = f"rows of {list(noted)}" if isinstance(noted, dict) else "none"
+        raise BatchError(
+            f"module {module_id!r}: found no note to whom its rows belong in `shared_data[{ROW_OWNERS!r}]` ({found}), "
+            "expected one for each module. Put `AgentToModuleMapping` into the env-to-module pipeline, and pass the same "
+            "`shared_data` to both pipelines."
+        )
+    return rows
+
+
+def episodes_of_rows(
+    module_id: ModuleID, episodes: Sequence[Any], shared_data: dict[Any, Any] | None
+) -> list[SingleAgentEpisode]:
+    """Return the single-agent episode, or the agent's episode, that each row of a module belongs to.
+
+    Raises:
+        BatchError: If rows of a module cannot be told apart.
+    """
+    if module_id is None:
+        return list(episodes)
+    return [agent_episode(episodes[position], agent) for position, agent in needed_rows(shared_data, module_id)]
+
+
+def agent_episode(episode: SingleAgentEpisode | MultiAgentEpisode, agent: AgentID) -> SingleAgentEpisode:
+    """Return the episode of an agent in a multi-agent episode; a single-agent episode is its own."""
+    if not isinstance(episode, MultiAgentEpisode):
+        return episode
+    if agent not in episode.agent_episodes:
+        raise BatchError(
+            f"episode {episode.id_!r}: found a row of the agent {agent!r}, expected one of its agents, "
+            f"{list(episode.agent_episodes)}. Pass the episodes that the env-to-module pipeline was given, in the same order."
+        )
+    return episode.agent_episodes[agent]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from episodia.connectors.batches.row_items import is_tensor
+from episodia.connectors.batches.batch_descriptions import is_tensor
 from episodia.episodes import Ragged
 from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
 from episodia.trees import map_batch

@@ -8,7 +8,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
-from episodia.connectors.batches.module_lookup import module_of, needed_module
+from episodia.connectors.batches.module_outputs import module_of, needed_module
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode

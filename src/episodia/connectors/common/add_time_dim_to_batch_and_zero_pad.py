@@ -10,8 +10,8 @@ from gymnasium import Space
 from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, mapped_rows
-from episodia.connectors.batches.collected_items import as_ragged
-from episodia.connectors.batches.module_lookup import module_of, needed_module
+from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.module_outputs import module_of, needed_module
 from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run

@@ -8,9 +8,8 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.batch_descriptions import is_collected
-from episodia.connectors.batches.collected_items import as_ragged
-from episodia.connectors.batches.row_items import is_nested_batch, is_tensor
+from episodia.connectors.batches.batch_descriptions import is_collected, is_nested_batch, is_tensor
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run, mark
 from episodia.episodes import EpisodeList, Ragged

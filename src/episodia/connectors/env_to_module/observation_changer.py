@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
-from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled

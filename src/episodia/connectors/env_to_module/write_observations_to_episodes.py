@@ -8,8 +8,8 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, has_column, rows_of_modules
-from episodia.connectors.batches.collected_items import as_ragged
-from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.batches.batch_descriptions import rows_of
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, SingleAgentEpisode

@@ -1,4 +1,4 @@
-"""Adds actions, rewards, both flags, and all extra model outputs but states; columns that are there already stay."""
+"""Actions, rewards, flags, extra model outputs and infos, from the episodes into the batch of a learner."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, final
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.batch_columns import (
-    rows_of_modules,
-)
+from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
+from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.spaces import empty_batch
@@ -63,3 +62,17 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
                 # Other modules may have other ones.
                 if name not in skipped and name not in columns:
                     columns[name] = rows.flat(name)
+
+
+@final
+class AddInfosFromEpisodesToTrainBatch(ColumnPiece):
+    """Adds the info dict that came with each step's observation, as objects."""
+
+    reads = frozenset[str]()
+    writes = frozenset({Columns.INFOS})
+    lookback = 0
+    kind = Kind.CAUSAL
+
+    def work(self, run: Run) -> None:
+        """Add the infos."""
+        add_to_run(run, Columns.INFOS, lambda rows: rows.flat(Columns.INFOS))

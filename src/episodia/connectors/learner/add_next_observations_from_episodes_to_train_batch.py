@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
-from episodia.connectors.batches.collected_items import as_ragged
+from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind

@@ -11,7 +11,7 @@ from episodia.arguments import checked_number
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.target_columns import flat_column, made_column
+from episodia.connectors.learner.value_estimates import flat_column, made_column
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError

@@ -12,11 +12,16 @@ from episodia import returns
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.module_lookup import check_some_known, module_of
+from episodia.connectors.batches.module_outputs import check_some_known, module_of
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
-from episodia.connectors.learner.target_columns import ends, flat_column, made_column
-from episodia.connectors.learner.value_estimates import check_values, values_and_bootstraps
+from episodia.connectors.learner.value_estimates import (
+    check_values,
+    ends,
+    flat_column,
+    made_column,
+    values_and_bootstraps,
+)
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run

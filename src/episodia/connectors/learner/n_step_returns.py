@@ -13,7 +13,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.kinds import Kind
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import check_tracks
-from episodia.connectors.learner.target_columns import ends, flat_column, made_column, track_of
+from episodia.connectors.learner.value_estimates import ends, flat_column, made_column, track_of
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run

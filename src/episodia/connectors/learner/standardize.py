@@ -9,10 +9,10 @@ from gymnasium import Space
 from episodia import returns
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.collected_items import as_ragged
-from episodia.connectors.batches.module_lookup import learns
+from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.module_outputs import learns
 from episodia.connectors.kinds import Kind
-from episodia.connectors.learner.target_columns import flat_column, made_column
+from episodia.connectors.learner.value_estimates import flat_column, made_column
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 

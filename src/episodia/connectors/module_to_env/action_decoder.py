@@ -8,9 +8,8 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors.batches.episodes_of_rows import episodes_of_rows
-from episodia.connectors.batches.module_outputs import check_arrays, needed_column, outputs_of_modules
-from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.batches.batch_descriptions import rows_of
+from episodia.connectors.batches.module_outputs import check_arrays, episodes_of_rows, needed_column, outputs_of_modules
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import SingleAgentEpisode

@@ -7,10 +7,8 @@ from typing import final
 import numpy as np
 
 from episodia.connectors.batches.batch_columns import Batch
-from episodia.connectors.batches.batch_descriptions import describe_column
-from episodia.connectors.batches.episodes_of_rows import needed_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
-from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.batches.batch_descriptions import describe_column, rows_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, needed_rows, outputs_of_modules, place_of
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run

@@ -6,8 +6,7 @@ from typing import Any, final
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
-from episodia.connectors.batches.module_lookup import is_stateful
-from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, is_stateful, outputs_of_modules, place_of
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece

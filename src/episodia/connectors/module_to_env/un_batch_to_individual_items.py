@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from episodia.connectors.batches.batch_descriptions import describe_column
-from episodia.connectors.batches.episodes_of_rows import episodes_of_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs, outputs_of_modules, place_of
-from episodia.connectors.batches.row_items import rows_of
+from episodia.connectors.batches.batch_descriptions import describe_column, rows_of
+from episodia.connectors.batches.module_outputs import ModuleOutputs, episodes_of_rows, outputs_of_modules, place_of
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run, owner_of

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from episodia.columns import Columns
-from episodia.connectors.batches.module_lookup import is_container, is_stateful, members
+from episodia.connectors.batches.module_outputs import is_container, is_stateful, members
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.piece_lookup import Place, leaves
 from episodia.errors import PipelineError

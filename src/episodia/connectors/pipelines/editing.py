@@ -9,8 +9,7 @@ from weakref import ref
 
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.build_checks import check_pipeline
-from episodia.connectors.pipelines.piece_lookup import walk
-from episodia.connectors.pipelines.piece_names import checked_name, names_for
+from episodia.connectors.pipelines.piece_lookup import checked_name, names_for, walk
 from episodia.errors import PipelineError
 
 if TYPE_CHECKING:

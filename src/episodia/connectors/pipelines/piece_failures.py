@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from episodia.connectors.batches.batch_descriptions import columns_of, describe_batch
 from episodia.connectors.pipelines.current_run import Run, mark_of
-from episodia.connectors.pipelines.piece_names import SEPARATOR
+from episodia.connectors.pipelines.piece_lookup import SEPARATOR
 from episodia.errors import ConnectorError
 
 if TYPE_CHECKING:

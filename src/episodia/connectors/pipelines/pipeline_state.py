@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from episodia.connectors.pipelines.piece_lookup import walk
-from episodia.connectors.pipelines.piece_names import SEPARATOR
+from episodia.connectors.pipelines.piece_lookup import SEPARATOR, walk
 from episodia.errors import ConnectorStateError
 
 if TYPE_CHECKING:

@@ -1,12 +1,16 @@
-"""What connectors are installed, as text: shipped ones and plugins, with what each reads and writes."""
+"""Installed connectors as text: shipped ones and plugins; and the verbs of the command line that show them."""
 
 from __future__ import annotations
 
+import sys
+from argparse import Namespace
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.plugins.entry_points import Registry
+from episodia.connectors.plugins.entry_points import Registry, registry
+from episodia.connectors.plugins.new_package import write_package
 from episodia.errors import PluginError
 
 _HEADERS = ("connector", "from", "reads", "writes", "lookback")
@@ -70,3 +74,23 @@ def _columns(declared: Any) -> str:
 
 def _steps(declared: Any) -> str:
     return str(declared) if isinstance(declared, int) else "by its arguments"
+
+
+EXIT_OK = 0
+EXIT_PROBLEMS = 1
+
+
+def list_connectors() -> int:
+    """Show the installed connectors; return 1 if a plugin is broken or a name is claimed twice."""
+    listing = installed(registry())
+    sys.stdout.write(f"{listing}\n")
+    return EXIT_PROBLEMS if listing.problems else EXIT_OK
+
+
+def new_connector(options: Namespace) -> int:
+    """Write a package with a connector called `options.name` into `options.out`, and show what to do next."""
+    files = write_package(options.name, Path(options.out))
+    root = files[0].parent
+    sys.stdout.write("".join(f"{path}\n" for path in files))
+    sys.stdout.write(f'\nNext:\n  cd {root}\n  python -m pip install -e ".[test]"\n  python -m pytest\n')
+    return EXIT_OK

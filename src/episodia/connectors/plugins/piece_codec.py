@@ -22,14 +22,13 @@ from episodia.connectors.env_to_module.frame_stacking import FrameStacking
 from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
 from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
 from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
+from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.module_to_env.gaussian_noise import GaussianNoise
 from episodia.connectors.module_to_env.get_actions import GetActions
 from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
 from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
 from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
-from episodia.connectors.module_to_env.uniform_noise import UniformNoise
 from episodia.connectors.piece_arguments import setting_names
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.connectors.batches.episodes_of_rows import agent_episode, episodes_of_rows, memorized_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs
-from episodia.connectors.batches.row_items import is_tensor
+from episodia.connectors.batches.batch_descriptions import is_tensor
+from episodia.connectors.batches.module_outputs import ModuleOutputs, agent_episode, episodes_of_rows, memorized_rows
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes

@@ -8,8 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.connectors.batches.episodes_of_rows import memorized_rows
-from episodia.connectors.batches.module_outputs import ModuleOutputs
+from episodia.connectors.batches.module_outputs import ModuleOutputs, memorized_rows
 from episodia.errors import BatchError
 from episodia.spaces import ARRAY_SPACES, short_name
 from episodia.trees import describe, map_batch

@@ -12,7 +12,7 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
-from episodia.connectors.batches.module_lookup import is_container, members
+from episodia.connectors.batches.module_outputs import is_container, members
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
@@ -20,9 +20,8 @@ from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.editing import outermost_of, set_pieces
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
-from episodia.connectors.views.view import View
+from episodia.connectors.views.view import View, space_of_view
 from episodia.connectors.views.view_plan import Gather, Reader, compiled
-from episodia.connectors.views.view_spaces import space_of_view
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.columns.filling import Fills
 from episodia.episodes.lists.list_columns import COMPUTED

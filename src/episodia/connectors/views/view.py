@@ -1,4 +1,4 @@
-"""A view: which steps of which column a module wants to see beside each step."""
+"""A view: the steps of a column that a module sees beside each step; also in RLlib's spelling."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, final
 
 import numpy as np
+from gymnasium import Space, spaces
 
 from episodia.arguments import is_whole
 from episodia.columns import Columns
+from episodia.episodes.columns.filling import item_near_zero, spread
 from episodia.episodes.lists.list_columns import IDS
 from episodia.errors import PipelineError
+from episodia.spaces import short_name, structure_of
 from episodia.trees import describe, equal
 from episodia.types import Item
 
@@ -158,3 +161,104 @@ def _range_of(source: str | None, text: str) -> range:
         f"View of {source!r}: found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is "
         "not below its first, such as '-50:-1'. Write it like that, or pass a list of integers."
     )
+
+
+def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes a `View`
+    data_col: str | None = None,
+    space: Space[Any] | None = None,
+    shift: int | str | Sequence[int] = 0,
+    used_for_training: bool = True,
+    used_for_compute_actions: bool = True,
+    batch_repeat_value: int = 1,
+) -> View:
+    """Return the `View` that RLlib's class of this name describes.
+
+    Args:
+        data_col: The source; by default the column of the view's own name.
+        space: What items look like. Steps that are not there are filled with its item that is closest to zeros.
+        shift: An integer, a list of integers, or a range such as `"-50:-1"`, whose ends both count; `"-50:-1:2"` takes every
+            second one of it.
+        used_for_training: Whether learners see it.
+        used_for_compute_actions: Whether it is seen at the moment of acting.
+        batch_repeat_value: See `every` of `View`.
+
+    Raises:
+        PipelineError: If `space` is none, or an argument is not what `View` expects.
+
+    >>> ViewRequirement("obs", shift="-3:0")
+    View('obs', shift=range(-3, 1))
+    >>> ViewRequirement("actions", shift=1, used_for_compute_actions=False)
+    View('actions', shift=1, infer=False)
+    """
+    if space is not None and not isinstance(space, Space):
+        raise PipelineError(
+            f"ViewRequirement of {data_col!r}: found `space={space!r}`, expected a space of gymnasium, or None. Pass such "
+            "a space."
+        )
+    return View(
+        data_col,
+        shift=shift,
+        fill=None if space is None else item_near_zero(space),
+        train=used_for_training,
+        infer=used_for_compute_actions,
+        every=batch_repeat_value,
+    )
+
+
+def space_of_view(
+    view: View, observation_space: Space[Any] | None, action_space: Space[Any] | None
+) -> Space[Any] | None:
+    """Return the space of one row of `view`, None if it is not known.
+
+    Raises:
+        PipelineError: If rows are windows of what cannot be stacked.
+
+    >>> space_of_view(View("obs", shift=range(-3, 1)), spaces.Discrete(5), None)
+    MultiDiscrete([5 5 5 5])
+    """
+    known = {Columns.OBS: observation_space, Columns.ACTIONS: action_space}
+    space = None if view.agent is not None else known.get(str(view.source))
+    if space is None:
+        return None
+    fill = None if view.fill is None else spread(structure_of(space), view.fill)
+    return _mapped(space, fill, len(view.shifts) if view.is_window else None)
+
+
+def _mapped(space: Space[Any], fill: Item, count: int | None) -> Space[Any]:
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict(
+            {key: _mapped(child, None if fill is None else fill[key], count) for key, child in space.spaces.items()}
+        )
+    if isinstance(space, spaces.Tuple):
+        fills = (None,) * len(space.spaces) if fill is None else fill
+        return spaces.Tuple([_mapped(child, part, count) for child, part in zip(space.spaces, fills, strict=True)])
+    if isinstance(space, spaces.Box):
+        return _box(space, fill, count)
+    if count is None:
+        return space
+    if isinstance(space, spaces.Discrete):
+        return spaces.MultiDiscrete([space.n] * count, dtype=_integers(space), start=[space.start] * count)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(
+            np.stack([space.nvec] * count), dtype=_integers(space), start=np.stack([space.start] * count)
+        )
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary([count, *(space.shape or ())])
+    raise PipelineError(
+        f"found a window over {short_name(space)}, expected a space of arrays, or Dicts and Tuples of these. Show one step "
+        "only."
+    )
+
+
+def _integers(space: Any) -> Any:
+    return np.dtype(space.dtype).type
+
+
+def _box(space: spaces.Box, fill: Item, count: int | None) -> spaces.Box:
+    low, high = space.low, space.high
+    if fill is not None:
+        # Rows before the first step are filled with it.
+        low, high = np.minimum(low, fill).astype(low.dtype), np.maximum(high, fill).astype(high.dtype)
+    if count is not None:
+        low, high = np.stack([low] * count), np.stack([high] * count)
+    return spaces.Box(low, high, dtype=space.dtype)

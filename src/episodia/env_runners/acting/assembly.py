@@ -9,9 +9,8 @@ from gymnasium.vector import VectorEnv
 
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline, defaults
-from episodia.env_runners.acting.acting import Actor
+from episodia.env_runners.acting.acting import Actor, RandomActions
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
-from episodia.env_runners.acting.random_batches import RandomActions
 from episodia.env_runners.acting.runner_pipelines import (
     Pieces,
     action_space_of,

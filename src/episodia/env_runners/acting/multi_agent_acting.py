@@ -12,11 +12,7 @@ import torch
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors import (
-    EnvToModulePipeline,
-    ModuleToAgentUnmapping,
-    ModuleToEnvPipeline,
-)
+from episodia.connectors import EnvToModulePipeline, ModuleToAgentUnmapping, ModuleToEnvPipeline
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
@@ -24,7 +20,7 @@ from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.action_masks import masks_in_infos
-from episodia.env_runners.acting.random_batches import pieces_for_random_actions, random_items
+from episodia.env_runners.acting.acting import pieces_for_random_actions, random_items
 from episodia.env_runners.acting.runner_pipelines import decoder_of, real_range_of, shapers_of
 from episodia.env_runners.rollout.multi_agent_lane import Choice
 from episodia.env_runners.runner_metrics import RunnerMetrics

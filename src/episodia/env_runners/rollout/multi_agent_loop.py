@@ -13,7 +13,7 @@ from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import MultiAgentTotals
 from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
-from episodia.env_runners.rollout.observation_checks import BoundsWatch, cannot_act_on, check_finite, is_finite
+from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, cannot_act_on, check_finite, is_finite
 from episodia.env_runners.rollout.returned_chunks import Harvest
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
 from episodia.env_runners.runner_metrics import RunnerMetrics

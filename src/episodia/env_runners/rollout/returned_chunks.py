@@ -12,7 +12,7 @@ from episodia.connectors import RewardShaper
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals, MultiAgentTotals, Summary, summaries
-from episodia.env_runners.rollout.observation_checks import BoundsWatch, is_finite
+from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, is_finite
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder

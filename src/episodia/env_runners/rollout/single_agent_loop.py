@@ -18,7 +18,7 @@ from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.horizons import Horizons, check_resets_lanes
-from episodia.env_runners.rollout.observation_checks import cannot_act_on, lanes_not_finite
+from episodia.env_runners.rollout.nan_and_bounds_checks import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, SampleMode
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for

@@ -18,15 +18,7 @@ from episodia.episodes.display.episode_tables import buffer_text
 from episodia.errors import EpisodeError, EpisodeIndexError
 from episodia.space_codec import decode_space, encode_space
 from episodia.space_rules import SpaceRules, rules_of
-from episodia.spaces import (
-    as_space,
-    empty_batch,
-    filled_array,
-    filled_item,
-    one_hot,
-    one_hot_space,
-    structure_of,
-)
+from episodia.spaces import as_space, empty_batch, filled_array, filled_item, one_hot, one_hot_space, structure_of
 from episodia.stacking import joined_rows, stack, unstack
 from episodia.trees import (
     PLAIN_DTYPES,

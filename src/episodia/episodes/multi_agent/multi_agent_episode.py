@@ -15,8 +15,8 @@ from episodia.columns import DEFAULT_MODULE_ID
 from episodia.episodes.columns.indexing import Index, as_count, as_flag, with_int_bounds
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import total_of
-from episodia.episodes.display import multi_agent_plots
-from episodia.episodes.display import multi_agent_tables as multi_agent_display
+from episodia.episodes.display import multi_agent_display
+from episodia.episodes.display import multi_agent_display as multi_agent_plots
 from episodia.episodes.multi_agent import joint_stacking, multi_agent_state
 from episodia.episodes.multi_agent import multi_agent_construction as construction
 from episodia.episodes.multi_agent import multi_agent_stepping as stepping

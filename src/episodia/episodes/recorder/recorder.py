@@ -21,7 +21,8 @@ from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
-from episodia.episodes.recorder.recorder_steps import (
+from episodia.episodes.recorder.vector_infos import InfoEntry, VectorInfos
+from episodia.episodes.recorder.vector_step_writer import (
     Flags,
     Lanes,
     StepInput,
@@ -32,7 +33,6 @@ from episodia.episodes.recorder.recorder_steps import (
     observed,
     stepped,
 )
-from episodia.episodes.recorder.vector_infos import InfoEntry, VectorInfos
 from episodia.episodes.single_agent import weights_versions as versions
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError

@@ -13,8 +13,7 @@ from torch import Tensor
 from episodia.arguments import checked_choice, checked_each, checked_whole
 from episodia.connectors import ConnectorV2, Schedule
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import Coefficient
-from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.algorithms.coefficients import Coefficient, check_within
 from episodia.learners.gradients.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.modules.protocol import Module

@@ -15,8 +15,7 @@ from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient
-from episodia.learners.algorithms.config_checks import check_positive, check_within
+from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient, check_positive, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 from episodia.modules.protocol import Module

@@ -13,8 +13,7 @@ from episodia.columns import Columns
 from episodia.connectors import ComputeReturnsToGo, ConnectorV2, Schedule, Standardize
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
-from episodia.learners.algorithms.coefficients import Coefficient
-from episodia.learners.algorithms.config_checks import check_within
+from episodia.learners.algorithms.coefficients import Coefficient, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.modules.protocol import Module
 from episodia.types import Batch

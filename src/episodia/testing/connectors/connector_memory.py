@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from episodia.connectors import ConnectorV2, check_state
-from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import ConnectorStateError
 from episodia.testing.comparing import compare_batches

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from episodia.checkpoints import load_state, save_state
 from episodia.columns import Columns
-from episodia.connectors.batches.fingerprints import fingerprint
-from episodia.connectors.batches.tracked_batch import TrackedBatch
+from episodia.connectors.batches.tracked_batch import TrackedBatch, fingerprint
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import NonFiniteError
 from episodia.learners import AlgorithmConfig

@@ -12,8 +12,7 @@ from torch import nn
 
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors import GetActions
-from episodia.connectors.batches.fingerprints import fingerprint
-from episodia.connectors.batches.tracked_batch import TrackedBatch
+from episodia.connectors.batches.tracked_batch import TrackedBatch, fingerprint
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import ActorCritic, Module

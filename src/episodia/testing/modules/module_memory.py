@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from episodia.columns import Columns
-from episodia.connectors.batches.fingerprints import fingerprint
+from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import Module

@@ -1,4 +1,4 @@
-"""Replaces the newest observation of each episode by what `preprocess` makes of it, also of another shape or dtype."""
+"""Bases of pieces that change the newest observation of each running episode, in the episode itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
-from episodia.episodes import SingleAgentEpisode
+from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import BatchError, PipelineError
 from episodia.types import Item
 
 
@@ -60,3 +61,48 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
 
 #: RLlib's older name.
 ObservationPreprocessor = SingleAgentObservationPreprocessor
+
+
+class MultiAgentObservationPreprocessor(ColumnPiece):
+    """Replaces the newest observations of each multi-agent episode by what `preprocess` makes of all of them together.
+
+    Everything else is as in `SingleAgentObservationPreprocessor`.
+    """
+
+    reads = frozenset[str]()
+    writes_to_episodes = True
+    writes = frozenset[str]()
+
+    @abstractmethod
+    def preprocess(self, observations: dict[Any, Any], episode: MultiAgentEpisode) -> dict[Any, Any]:
+        """Return the observations that take the place of `observations`; agents that are left out keep theirs.
+
+        Args:
+            observations: The observation of each agent that has just got one.
+            episode: Where they come from.
+        """
+
+    def work(self, run: Run) -> None:
+        """Preprocess the newest observations in the episodes; the batch stays as it is.
+
+        Raises:
+            BatchError: If observations are in the batch already, or if `preprocess` returns some for an agent that the
+                episode does not have.
+            PipelineError: In a learner pipeline, or for single-agent episodes.
+        """
+        check_place(self.name, run.batch, run.episodes)
+        for episode in run.episodes:
+            if not isinstance(episode, MultiAgentEpisode):
+                raise PipelineError(
+                    f"{self.name}: found {type(episode).__name__}, expected a MultiAgentEpisode. Derive from "
+                    "`SingleAgentObservationPreprocessor` instead."
+                )
+            new = self.preprocess(observations=episode.get_observations(-1), episode=episode)
+            unknown = [agent for agent in new if agent not in episode.agent_episodes]
+            if unknown:
+                raise BatchError(
+                    f"{self.name}: found observations for the agents {unknown} after preprocessing, expected some of "
+                    f"{list(episode.agent_episodes)}. Return a dict with the ids that `observations` has."
+                )
+            for agent, observation in new.items():
+                write_newest(episode.agent_episodes[agent], observation)

@@ -1,4 +1,4 @@
-"""Adds normal noise to the real-valued parts of actions while exploring, and clips the sum to the range of actions."""
+"""Gaussian and uniform noise on real-valued actions."""
 
 from __future__ import annotations
 
@@ -74,3 +74,49 @@ def is_real(space: Space[Any], actions: np.ndarray) -> bool:
 def with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return `actions` plus `noise`, within `bounds`."""
     return within(actions + noise, *bounds).astype(actions.dtype, copy=False)
+
+
+@final
+class UniformNoise(Exploration):
+    """Adds noise between -amplitude and amplitude, all values equally probable; otherwise like `GaussianNoise`.
+
+    Args:
+        amplitude: The largest change, in the units of `real_range`: a number, or a schedule of the steps so far.
+        real_range: See `Exploration`.
+        seed: For the piece's random generator.
+
+    >>> from gymnasium.spaces import Box
+    >>> piece = UniformNoise(input_action_space=Box(-2.0, 2.0, (1,)), amplitude=0.1, seed=0)
+    >>> batch = {"actions": np.array([[0.0], [1.0]])}
+    >>> piece(rl_module=None, batch=batch, episodes=[], explore=True)["actions"].round(3)
+    array([[0.027],
+           [0.954]])
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Space[Any] | None = None,
+        input_action_space: Space[Any] | None = None,
+        *,
+        amplitude: float | Schedule,
+        real_range: Range | None = (-1.0, 1.0),
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        schedule = schedule_within("amplitude", amplitude, 0.0, math.inf)
+        super().__init__(
+            input_observation_space, input_action_space, schedule=schedule, real_range=real_range, seed=seed, name=name
+        )
+
+    @property
+    def amplitude(self) -> Schedule:
+        """The schedule of the largest noise."""
+        return self.schedule
+
+    def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
+        def noisy(space: Space[Any], leaf: np.ndarray, _: Any) -> np.ndarray:
+            if not is_real(space, leaf):
+                return leaf
+            return with_noise(leaf, amount * self._rng.uniform(-1.0, 1.0, leaf.shape), self._ranges(space))
+
+        return change_actions(parts, noisy, actions)
