@@ -112,7 +112,7 @@ def test_agents_with_spaces_and_statistics_of_their_own_act_on_what_they_were_sh
 
 @pytest.mark.parametrize("kind", ["simultaneous", "turns", "random"])
 @pytest.mark.parametrize("explore", [False, True])
-def test_default_pipelines_act_the_same_with_and_without_a_short_cut(kind, explore):
+def test_default_pipelines_act_the_same_with_and_without_a_plugin_that_does_nothing(kind, explore):
     samples, names = [], ("env_to_module", "module_to_env")
     for custom in ([], [Nothing]):
         make, _ = makers(kind=kind, longest=12, tells_infos=kind != "simultaneous")

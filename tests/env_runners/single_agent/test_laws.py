@@ -226,12 +226,11 @@ def test_runners_without_a_seed_play_different_episodes_that_can_be_played_again
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("explore", [True, False])
 @pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
-def test_the_short_cut_gives_what_the_whole_pipelines_give(env, explore, kind):
+def test_pieces_that_change_nothing_change_no_episode(env, explore, kind):
     made = gym.make(env)
     module = kind(made.observation_space, made.action_space, generator=torch.Generator().manual_seed(2))
     samples = []
     for pieces in ((), (FlattenObservations(),)):
-        # A piece that changes nothing is in the way of the short cut.
         with SingleAgentEnvRunner(env, module, num_envs=3, seed=1, env_to_module=pieces) as runner:
             if pieces:
                 runner.module_to_env.append(Idle())
