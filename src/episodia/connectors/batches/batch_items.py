@@ -11,7 +11,7 @@ from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors.batches.batch_descriptions import describe_column, is_collected, is_tensor, stacked
 from episodia.connectors.pipelines.current_run import mark, owner_of
 from episodia.episodes import EpisodeList
-from episodia.episodes.lists.ragged import Ragged, offsets_of
+from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
 from episodia.trees import batch_length, leaves, map_batch
@@ -102,7 +102,8 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
         items: list[Any] = []
         batch[column] = items if key is None else {key: items}
         return items
-    if isinstance(found, dict) and key is not None and all(isinstance(other, tuple) for other in found):
+    # All keys are alike: whoever writes such a column writes it with this function.
+    if isinstance(found, dict) and key is not None and isinstance(next(iter(found), key), tuple):
         return found.setdefault(key, [])  # type: ignore[no-any-return]  # the lists of a collected column
     if isinstance(found, list) and key is None:
         return found
@@ -118,7 +119,7 @@ def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> 
             column,
             episode,
         )
-    return owner_of(episode).key
+    return (episode.id_,) if episode.agent_id is None else owner_of(episode).key
 
 
 def _refused(message: str, column: str, episode: SingleAgentEpisode | None) -> BatchError:
@@ -181,6 +182,10 @@ def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
 
 
 def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> Ragged:
+    if rows.is_current:
+        items = _one_each(column, rows)
+        if items:
+            return Ragged(stacked(items), counted(len(items) + 1))
     counts = rows.row_counts
     batches = {key: _batch_of(items) for key, items in column.items() if items}
     keys = [_key_in(batches, episode) for episode in rows.agent_episodes]
@@ -204,6 +209,17 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
         _check_shares(batches, {key: taken[key] for key in keys if key is not None})
     values = map_batch(lambda *leaves_: _joined(leaves_), *parts) if parts else np.empty(0)
     return _fitted(values, counts, found, column)
+
+
+def _one_each(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> list[Any] | None:
+    """Return the only item of each episode, the usual case at the present moment; None if it is another case."""
+    episodes = rows.agent_episodes
+    if len(column) != len(episodes):
+        return None
+    found = [column.get((episode.id_,) if episode.agent_id is None else owner_of(episode).key) for episode in episodes]
+    if any(items is None or len(items) != 1 or _is_batch(items[0]) for items in found):
+        return None
+    return [items[0] for items in found if items is not None]
 
 
 def _check_shares(batches: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, ...], int]) -> None:
@@ -246,6 +262,8 @@ def _batch_of(items: list[Any]) -> Any:
 
 
 def _is_batch(item: Item) -> bool:
+    if type(item) is np.ndarray:
+        return False
     first = next(leaves(item), (None, None))[1]
     return isinstance(first, BatchedNdArray)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from episodia.connectors.batches.batch_descriptions import describe_column, is_nested_batch, rows_of
-from episodia.connectors.pipelines.current_run import current_run, owner_of
+from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
@@ -36,28 +36,28 @@ def single_agent_episode_iterator(
     [('walk', 5), ('run', 6)]
     """
     found = _agent_episodes(episodes, agents_that_stepped_only)
-    pairs: Iterable[tuple[SingleAgentEpisode, Any]]
+    run = current_run() or Run({}, None, None, None, None, None, {})
     if zip_with_batch_column is None:
-        pairs = ((episode, episode) for episode in found)
-    else:
-        pairs = _zipped(episodes, list(found), zip_with_batch_column)
-    run = current_run()
-    for episode, item in pairs:
-        if run is not None:
+        for episode in found:
             run.at_episode = episode
-        yield episode if zip_with_batch_column is None else (episode, item)
+            yield episode
+    else:
+        for episode, item in _zipped(episodes, found, zip_with_batch_column):
+            run.at_episode = episode
+            yield episode, item
     # Not reached when the loop is left by an exception: whoever reports that finds the episode then.
-    if run is not None:
-        run.at_episode = None
+    run.at_episode = None
 
 
-def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> Iterator[SingleAgentEpisode]:
+def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleAgentEpisode]:
+    found: list[SingleAgentEpisode] = []
     for episode in episodes:
         if isinstance(episode, MultiAgentEpisode):
             stepped = episode.get_agents_that_stepped() if stepped_only else episode.agent_ids
-            yield from (single for agent, single in episode.agent_episodes.items() if agent in stepped)
+            found += [single for agent, single in episode.agent_episodes.items() if agent in stepped]
         else:
-            yield episode
+            found.append(episode)
+    return found
 
 
 def _zipped(episodes: Any, found: list[SingleAgentEpisode], column: Any) -> Iterator[tuple[SingleAgentEpisode, Any]]:

@@ -115,8 +115,12 @@ Table = dict[tuple[Any, str], Moments]
 
 _TABLES = ("synced", "delta", "pending")
 _SMALLEST = 1e-8
-# Sums of squares up to this size can be added up for ever.
-_LARGEST_SQUARE = 1e250
+# The sums of squares of numbers up to this size can be added up for ever.
+_LARGEST = 1e100
+# So many bytes of rows are kept before their moments are taken.
+_MOST_SEEN_BYTES = 2**20
+# The paths of what is not nested.
+_ONLY_LEAF = frozenset({""})
 
 
 @final
@@ -196,6 +200,10 @@ class MeanStdFilter(ObservationChanger):
         # The mean, and what to divide by.
         self._scales = {key: (moments.mean, moments.std() + _SMALLEST) for key, moments in committed.items()}
         self._synced, self._delta, self._pending, self._version = synced, delta, pending, version
+        # Rows that are seen and not yet in `_pending`: moments of many rows take little more time than of a few.
+        self._seen: list[tuple[tuple[Any, str], np.ndarray]] = []
+        self._num_seen_bytes = 0
+        self._shapes = {key: moments.mean.shape for key, moments in {**committed, **pending}.items()}
 
     @property
     def version(self) -> int:
@@ -204,17 +212,18 @@ class MeanStdFilter(ObservationChanger):
 
     def commit(self) -> None:
         """Normalise from now on by what was seen up to now; the version is one higher."""
+        self._fold()
         self._restore(self._synced, merged_tables([self._delta, self._pending]), {}, self._version + 1)
 
     # --- Observations -----------------------------------------------------------------------------------------------
 
     def work(self, run: Run) -> None:
         """Normalise the observations in the batch, and note those of the present moment, all of them or none."""
-        before = self._pending
+        before = self._pending, self._seen.copy(), self._shapes
         try:
             super().work(run)
         except BaseException:
-            self._pending = before
+            self._pending, self._seen, self._shapes = before
             raise
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
@@ -236,42 +245,57 @@ class MeanStdFilter(ObservationChanger):
         """Return `column` normalised; at the present moment its rows are noted."""
         check_finite(self.name, Columns.OBS, column, rows)
         filtered = self._filtered_paths(column.values, part.space)
+        notes = rows.is_current and self.update_stats
         paths = iter([path for path, _ in leaves(column.values)])
 
         def normalised(leaf: np.ndarray) -> np.ndarray:
             key = part.label, next(paths)
             if key[1] not in filtered:
                 return leaf
-            self._check_shape(leaf, key)
+            if notes:
+                self._note(key, leaf)
+            else:
+                self._check_shape(leaf, key)
             return self._normalised(leaf, key)
 
-        result = column.with_values(map_batch(normalised, column.values))
-        if rows.is_current and self.update_stats:
-            self._note({(part.label, path): leaf for path, leaf in leaves(column.values) if path in filtered})
-        return result
+        return column.with_values(map_batch(normalised, column.values))
 
-    def _note(self, seen: Mapping[tuple[Any, str], np.ndarray]) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            moments = {key: Moments.of(leaf) for key, leaf in seen.items()}
-            squares = {key: new.m2 + np.square(new.mean) for key, new in moments.items()}
-        for (_, path), square in squares.items():
-            if not square.max(initial=0.0) <= _LARGEST_SQUARE:  # also if one of them is NaN
-                raise too_large(self.name, f"the column {Columns.OBS!r}{path}", "their variance")
-        self._pending = merged_tables([self._pending, moments])
+    def _note(self, key: tuple[Any, str], rows: np.ndarray) -> None:
+        """Keep rows until the next commit, if their squares can be added up."""
+        self._check_shape(rows, key)
+        # The squares of float32 cannot get too large.
+        if rows.dtype != np.float32 and not np.abs(rows).max(initial=0) <= _LARGEST:
+            raise too_large(self.name, f"the column {Columns.OBS!r}{key[1]}", "their variance")
+        if key not in self._shapes:
+            self._shapes = {**self._shapes, key: rows.shape[1:]}
+        self._seen.append((key, rows.copy()))
+        self._num_seen_bytes += rows.nbytes
+        if self._num_seen_bytes > _MOST_SEEN_BYTES:
+            self._fold()
 
-    def _filtered_paths(self, values: Item, space: Space[Any] | None) -> set[str]:
+    def _fold(self) -> None:
+        """Let the moments of all rows that are seen be in `_pending`."""
+        by_key: dict[tuple[Any, str], list[np.ndarray]] = {}
+        for key, rows in self._seen:
+            by_key.setdefault(key, []).append(rows)
+        moments = {key: Moments.of(np.concatenate(rows)) for key, rows in by_key.items()}
+        self._pending, self._seen = merged_tables([self._pending, moments]), []
+        self._num_seen_bytes = 0
+
+    def _filtered_paths(self, values: Item, space: Space[Any] | None) -> Collection[str]:
         if space is None:
             return {path for path, leaf in leaves(values) if leaf.dtype.kind == "f"}
+        if type(values) is np.ndarray and isinstance(space, spaces.Box) and values.shape[1:] == space.shape:
+            return _ONLY_LEAF
         return {path for path, leaf, _ in paired(self.name, space, values) if isinstance(leaf, spaces.Box)}
 
     def _check_shape(self, leaf: np.ndarray, key: tuple[Any, str]) -> None:
-        for table in (self._synced, self._delta, self._pending):
-            if key in table and table[key].mean.shape != leaf.shape[1:]:
-                raise BatchError(
-                    f"{self.name}: found observations{key[1]} of the shape {list(leaf.shape[1:])}, expected "
-                    f"{list(table[key].mean.shape)}, as those that were seen before. Agents of different spaces need "
-                    "`multi_agent=True`."
-                )
+        if self._shapes.get(key, leaf.shape[1:]) != leaf.shape[1:]:
+            raise BatchError(
+                f"{self.name}: found observations{key[1]} of the shape {list(leaf.shape[1:])}, expected "
+                f"{list(self._shapes[key])}, as those that were seen before. Agents of different spaces need "
+                "`multi_agent=True`."
+            )
 
     def _normalised(self, leaf: np.ndarray, key: tuple[Any, str]) -> np.ndarray:
         values = leaf
@@ -280,7 +304,7 @@ class MeanStdFilter(ObservationChanger):
             values = leaf - mean if self.de_mean_to_zero else leaf
             values = values / std if self.de_std_to_one else values
         if self.clip_by_value is not None:
-            values = np.clip(values, -self.clip_by_value, self.clip_by_value)
+            values = np.minimum(np.maximum(values, -self.clip_by_value), self.clip_by_value)
         return values.astype(np.float32, copy=False)
 
     # --- State ------------------------------------------------------------------------------------------------------
@@ -293,6 +317,7 @@ class MeanStdFilter(ObservationChanger):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Return the version and the three tables, each a list of the statistics of one leaf of one agent."""
+        self._fold()
         tables = (self._synced, self._delta, self._pending)
         encoded = {name: _encoded(table) for name, table in zip(_TABLES, tables, strict=True)}
         return {"version": self._version, **encoded}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, write_newest
+from episodia.connectors.env_to_module.write_observations_to_episodes import check_place, forget_other_spaces
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
@@ -53,10 +53,16 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
             PipelineError: In a learner pipeline.
         """
         check_place(self.name, run.batch, run.episodes)
-        for episode in self.single_agent_episode_iterator(run.episodes):
-            run.at_episode = episode
-            new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
-            write_newest(episode, new)
+        written: list[SingleAgentEpisode] = []
+        try:
+            for episode in self.single_agent_episode_iterator(run.episodes):
+                run.at_episode = episode
+                new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
+                episode.set_observations(new_data=new, at_indices=-1)
+                written.append(episode)
+        finally:
+            forget_other_spaces(written)
+        run.at_episode = None
 
 
 #: RLlib's older name.
@@ -105,4 +111,5 @@ class MultiAgentObservationPreprocessor(ColumnPiece):
                     f"{list(episode.agent_episodes)}. Return a dict with the ids that `observations` has."
                 )
             for agent, observation in new.items():
-                write_newest(episode.agent_episodes[agent], observation)
+                episode.agent_episodes[agent].set_observations(new_data=observation, at_indices=-1)
+            forget_other_spaces([episode.agent_episodes[agent] for agent in new])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
-from gymnasium import Space
+import numpy as np
+from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, has_column, rows_of_modules
@@ -14,7 +16,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.lists.episode_list import Episodes
-from episodia.errors import BatchError, EpisodeError, PipelineError
+from episodia.errors import BatchError, EpisodiaError, PipelineError
 from episodia.space_rules import rules_of
 from episodia.stacking import stack
 from episodia.types import Item
@@ -54,27 +56,45 @@ class WriteObservationsToEpisodes(ColumnPiece):
         for _, columns, rows in rows_of_modules(run):
             if Columns.OBS in columns:
                 column = as_ragged(columns[Columns.OBS], rows)
-                for episode, observation in zip(rows.agent_episodes, rows_of(column.values), strict=True):
-                    write_newest(episode, observation)
+                written = rows.agent_episodes
+                for episode, observation in zip(written, rows_of(column.values), strict=True):
+                    episode.set_observations(new_data=observation, at_indices=-1)
+                forget_other_spaces(written)
 
 
-def write_newest(episode: SingleAgentEpisode, observation: Item) -> None:
-    """Put `observation` in the place of the newest one.
+def forget_other_spaces(written: Sequence[SingleAgentEpisode]) -> None:
+    """Let episodes forget their observation space, if the newest observation, which was written, does not belong to it.
 
-    If it does not belong to the space that the episode knows, the episode forgets that space: the environment goes on with
-    observations of the old one, and what is stored are those of another.
+    The environment goes on with observations of that space, and what is stored are those of another.
     """
-    episode.set_observations(new_data=observation, at_indices=-1)
-    space = episode.observation_space
-    if space is not None and not _belongs(space, episode.get_observations(-1)):
-        episode.observation_space = None
+    by_space: dict[int, list[SingleAgentEpisode]] = {}
+    for episode in written:
+        if episode.observation_space is not None:
+            by_space.setdefault(id(episode.observation_space), []).append(episode)
+    for episodes in by_space.values():
+        space = episodes[0].observation_space
+        if space is not None:
+            for position in _positions_outside(space, [episode.get_observations(-1) for episode in episodes]):
+                episodes[position].observation_space = None
 
 
-def _belongs(space: Space[Any], item: Item) -> bool:
+def _positions_outside(space: Space[Any], items: list[Item]) -> list[int]:
+    """Return the positions of the items that do not belong to `space`; most often all of them do."""
+    if _belong(space, items):
+        return []
+    if isinstance(space, spaces.Box) and all(type(item) is np.ndarray and item.shape == space.shape for item in items):
+        rows = np.stack(items)
+        if rows.dtype == space.dtype:
+            outside = (rows < space.low) | (rows > space.high)
+            return np.flatnonzero(outside.reshape(len(rows), -1).any(axis=1)).tolist()
+    return [position for position, item in enumerate(items) if not _belong(space, [item])]
+
+
+def _belong(space: Space[Any], items: list[Item]) -> bool:
     rules = rules_of(space)
     try:
-        rules.check_bounds(stack([rules.admit(item)], rules.objects))
-    except EpisodeError:
+        rules.check_bounds(stack([rules.admit(item) for item in items], rules.objects))
+    except EpisodiaError:
         return False
     return True
 

@@ -25,9 +25,6 @@ from episodia.modules import DistributionSpec
 from episodia.trees import map_batch
 from episodia.types import State
 
-# With one of these, actions are not just drawn: they are there, or some of them are not allowed.
-_NOT_PLAIN = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
-
 
 @final
 class GetActions(ColumnPiece):
@@ -68,6 +65,8 @@ class GetActions(ColumnPiece):
         self.seed = seed = checked_seed(PipelineError, self.name, seed)
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
+        # To ask for the class of an object takes longer than to find that it is the same object again.
+        self._last_spec: DistributionSpec | None = None
 
     @property
     def is_stateful(self) -> bool:
@@ -77,19 +76,21 @@ class GetActions(ColumnPiece):
     def compile(self, layout: Layout) -> Step:
         """Return `work`; in a shorter form for runners, if arrays are made of all tensors right after it."""
         is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, TensorToNumpy)
-        return self._work_for_arrays if is_followed else self.work
+        return self._draw_arrays if is_followed and self._generator is None else self.work
 
-    def _work_for_arrays(self, run: Run) -> None:
-        """Draw arrays instead of tensors, where that can be done and takes less time."""
-        columns, module = run.batch, cast(Any, run.rl_module)
-        is_plain = run.explore and self._generator is None and columns.keys().isdisjoint(_NOT_PLAIN)
-        key = self.action_mask_key
-        if is_plain and (key is None or not run.episodes.has_in_observations(key)):
-            made_by = module.get_exploration_action_dist_cls()
-            if Columns.ACTION_DIST_INPUTS in columns and isinstance(made_by, DistributionSpec):
+    def _draw_arrays(self, run: Run) -> None:
+        """Draw arrays instead of tensors, where nothing else has to be done."""
+        columns, key = run.batch, self.action_mask_key
+        is_drawn = run.explore and Columns.ACTION_DIST_INPUTS in columns and Columns.ACTIONS not in columns
+        is_free = Columns.ACTION_MASK not in columns and (key is None or not run.episodes.has_in_observations(key))
+        if is_drawn and is_free:
+            made_by = cast(Any, run.rl_module).get_exploration_action_dist_cls()
+            if made_by is self._last_spec or isinstance(made_by, DistributionSpec):
+                self._last_spec = made_by
                 actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
                 columns[Columns.ACTIONS] = actions
-                columns.setdefault(Columns.ACTION_LOGP, logp)
+                if Columns.ACTION_LOGP not in columns:
+                    columns[Columns.ACTION_LOGP] = logp
                 return
         self.work(run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from torch import Tensor, bfloat16
+from torch import Tensor
 
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
@@ -22,19 +22,16 @@ class TensorToNumpy(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Turn all columns of all modules into arrays."""
-        if run.module_outputs is None:
-            _convert(run.batch)
-        else:
-            for outputs in run.module_outputs:
-                _convert(outputs.columns)
-
-
-def _convert(columns: dict[Any, Any]) -> None:
-    for name, column in columns.items():
-        if type(column) is Tensor and column.is_cpu and not column.requires_grad and column.dtype is not bfloat16:
-            columns[name] = column.numpy()
-        elif type(column) is not np.ndarray:
-            columns[name] = map_batch(as_array, column)
+        parts = run.module_outputs
+        for columns in (run.batch,) if parts is None else [part.columns for part in parts]:
+            for name, column in columns.items():
+                if type(column) is Tensor:
+                    try:
+                        columns[name] = column.numpy()
+                    except (RuntimeError, TypeError):
+                        columns[name] = _copied_array(column)
+                elif type(column) is not np.ndarray:
+                    columns[name] = map_batch(as_array, column)
 
 
 def as_array(leaf: Item) -> Any:

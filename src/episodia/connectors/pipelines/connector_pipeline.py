@@ -23,6 +23,7 @@ from episodia.connectors.pipelines.pipeline_display import pipeline_html
 from episodia.connectors.pipelines.plan import Layout, Plan
 from episodia.connectors.pipelines.space_flow import MaybeSpace
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes
+from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
 from episodia.spaces import short_name
@@ -116,7 +117,11 @@ class ConnectorPipelineV2(ConnectorV2):
             if self._trace is None:
                 return self._traced(plan, run)
         plan(run)
-        return unwrapped(run.batch)
+        batch = run.batch
+        for column in batch.values():
+            if type(column) is Ragged or type(column) is dict:
+                return unwrapped(batch)
+        return batch
 
     def _traced(self, plan: Plan, run: Run) -> dict[str, Any]:
         """Run `plan`, and keep what flowed between the pieces, to be drawn later."""

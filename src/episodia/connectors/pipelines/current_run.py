@@ -156,9 +156,6 @@ def mark_of(error: Exception) -> tuple[str | None, Any]:
     return getattr(error, "_episodia_mark", (None, None))
 
 
-_NOT_PLAIN = (Ragged, dict)
-
-
 def copied(batch: AnyBatch | None) -> dict[str, Any]:
     """Return a batch that pieces can change without changing the caller's: new dicts for columns and modules.
 
@@ -177,11 +174,6 @@ def copied(batch: AnyBatch | None) -> dict[str, Any]:
 
 def unwrapped(batch: dict[str, Any]) -> dict[str, Any]:
     """Return a batch in which whole stretches are plain arrays or tensors of their steps, also inside of modules."""
-    for column in batch.values():
-        if type(column) in _NOT_PLAIN:
-            break
-    else:
-        return batch
     return {
         key: {name: _plain(part) for name, part in column.items()} if type(column) is dict else _plain(column)
         for key, column in batch.items()

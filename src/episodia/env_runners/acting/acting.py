@@ -132,24 +132,20 @@ class Actor:
 
     def act(self, episodes: LiveEpisodes, stepper: Stepper, explore: bool) -> Chosen:
         """Return what the module chooses."""
-        metrics, started = self.metrics, perf_counter()
-        outputs = self._outputs(explore)
+        metrics, shared, started = self.metrics, self._shared, perf_counter()
+        outputs = dict(self._outputs(explore))
         between = perf_counter()
         metrics.forward_time_s += between - started
-        chosen = self._chosen(self._back(outputs, episodes, stepper, explore))
+        masks, ignored = stepper.action_masks, stepper.ignored
+        if masks is not None and Columns.ACTION_MASK not in outputs:
+            # With the time axis of all other columns, if they have one.
+            outputs[Columns.ACTION_MASK] = masks[:, None] if shared.get(ADDED_TIME_AXIS) else masks
+        if ignored:
+            shared[IGNORED_ROWS] = ignored
+        run = Run(outputs, episodes, self.module, explore, shared, None, {"generator": self.generator})
+        chosen = self._chosen(self.module_to_env.run(run))
         metrics.module_to_env_time_s += perf_counter() - between
         return chosen
-
-    def _back(self, outputs: dict[str, Any], episodes: LiveEpisodes, stepper: Stepper, explore: bool) -> dict[str, Any]:
-        """Return what the module-to-env pipeline makes of `outputs`."""
-        if stepper.action_masks is not None and Columns.ACTION_MASK not in outputs:
-            # With the time axis of all other columns, if they have one.
-            has_time_axis = self._shared.get(ADDED_TIME_AXIS)
-            outputs[Columns.ACTION_MASK] = stepper.action_masks[:, None] if has_time_axis else stepper.action_masks
-        if stepper.ignored:
-            self._shared[IGNORED_ROWS] = stepper.ignored
-        run = Run(dict(outputs), episodes, self.module, explore, self._shared, None, {"generator": self.generator})
-        return self.module_to_env.run(run)
 
     def _outputs(self, explore: bool) -> dict[str, Any]:
         batch = self._batch
