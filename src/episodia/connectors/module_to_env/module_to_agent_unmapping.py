@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import final
 
 import numpy as np
@@ -12,10 +13,17 @@ from episodia.connectors.batches.module_outputs import ModuleOutputs, needed_row
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.errors import BatchError
 
 # Where the batch is found as it was before, in the data that both pipelines of a runner share.
 MAPPED_BATCH = "_mapped_batch"
+
+# Where a runner says there which columns it wants; it finds all others in the batch as it was before.
+WANTED_COLUMNS = "_wanted_columns"
+
+# Where it is said there that only these columns were unmapped.
+HAS_ONLY_WANTED = "_has_only_wanted_columns"
 
 
 @final
@@ -39,8 +47,21 @@ class ModuleToAgentUnmapping(ColumnPiece):
     kind = Kind.CAUSAL
     is_stateful = False
 
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; as the last step, only for the columns that the caller wants, if it says so."""
+        return self._work_at_the_end if layout.is_last else self.work
+
+    def _work_at_the_end(self, run: Run) -> None:
+        wanted = (run.shared_data or {}).get(WANTED_COLUMNS)
+        self._unmap(run, wanted)
+        if wanted is not None and run.shared_data is not None:
+            run.shared_data[HAS_ONLY_WANTED] = True
+
     def work(self, run: Run) -> None:
         """Make a list of each column."""
+        self._unmap(run, None)
+
+    def _unmap(self, run: Run, wanted: Collection[str] | None) -> None:
         unmapped: Batch = {}
         if run.shared_data is not None:
             run.shared_data[MAPPED_BATCH] = run.batch
@@ -54,7 +75,10 @@ class ModuleToAgentUnmapping(ColumnPiece):
             rows = needed_rows(run.shared_data, outputs.module_id)
             last = max([position for position, _ in rows], default=-1)
             for column, data in outputs.columns.items():
-                items = list(data) if type(data) is np.ndarray else rows_of(data)
+                is_array = type(data) is np.ndarray
+                if wanted is not None and column not in wanted and is_array and len(data) == len(rows):
+                    continue
+                items = list(data) if is_array else rows_of(data)
                 if len(items) != len(rows) or last >= count:
                     raise _other_rows(outputs, column, len(rows), last, count)
                 dicts = unmapped.get(column)

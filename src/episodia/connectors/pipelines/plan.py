@@ -31,11 +31,13 @@ class Layout:
         episodes: The class of the list of episodes. Of `LiveEpisodes` it is known that they have one row each, that there are
             some, and that all belong to one module.
         next_piece: The piece that comes next in the pipeline, if that has a column form; None otherwise.
+        is_last: Whether no piece comes after the one that is compiled, also in the pipelines around it.
     """
 
     rl_module: Any
     episodes: type[Any]
     next_piece: ConnectorV2 | None = None
+    is_last: bool = True
 
 
 class Watching(Protocol):
@@ -97,8 +99,10 @@ def _compiled(pieces: Sequence[ConnectorV2], layout: Layout) -> list[Step | None
     """Return the column form of each piece, from the last to the first: each is told which piece comes next."""
     steps: list[Step | None] = []
     next_piece: ConnectorV2 | None = None
+    is_last: bool = True
     for piece in reversed(pieces):
-        steps.append(column_form(piece, replace(layout, next_piece=next_piece)))
+        is_last = layout.is_last and not steps
+        steps.append(column_form(piece, replace(layout, next_piece=next_piece, is_last=is_last)))
         next_piece = None if steps[-1] is None else piece
     return steps[::-1]
 

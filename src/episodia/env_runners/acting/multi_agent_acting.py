@@ -15,7 +15,7 @@ from episodia.columns import Columns
 from episodia.connectors import EnvToModulePipeline, ModuleToAgentUnmapping, ModuleToEnvPipeline
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
-from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
+from episodia.connectors.module_to_env.module_to_agent_unmapping import HAS_ONLY_WANTED, MAPPED_BATCH, WANTED_COLUMNS
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
@@ -31,6 +31,8 @@ from episodia.modules import MultiModule
 from episodia.modules.random_actions import Range
 from episodia.stacking import stack
 from episodia.trees import SCALAR_TYPES, map_batch, private
+
+_ACTIONS = frozenset({Columns.ACTIONS, Columns.ACTIONS_FOR_ENV})
 
 SpaceOf = Callable[[int, Any], Space[Any]]
 
@@ -165,8 +167,16 @@ class MultiAgentActor:
 
     def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
         """Return what the module-to-env pipeline makes of `outputs`."""
+        self._shared[WANTED_COLUMNS] = _ACTIONS
         run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
-        return _choices(self._through(self.module_to_env, run), len(agents))
+        choices = _choices(self._through(self.module_to_env, run), len(agents))
+        if HAS_ONLY_WANTED not in self._shared:
+            return choices
+        mapped = self._shared[MAPPED_BATCH]
+        return [
+            Choice(choice.actions, choice.for_env, _Extras(mapped, agents, position, choice.extras))
+            for position, choice in enumerate(choices)
+        ]
 
     def _through(self, pipeline: ConnectorPipelineV2, run: Run) -> dict[Any, Any]:
         """Return what `pipeline` makes of the batch, and call `on_look` before a piece gets hold of an episode."""
@@ -249,6 +259,35 @@ def _choices(made: dict[str, Any], count: int) -> list[Choice]:
         columns = {name: dicts[position] for name, dicts in stored.items()}
         choices.append(Choice(chosen, _received(for_env[position]), partial(_extras, chosen, columns)))
     return choices
+
+
+@final
+class _Extras:
+    """The extra model outputs of one episode's agents, looked up when they are asked for: most steps are stored without."""
+
+    __slots__ = ("_agents", "_mapped", "_others", "_position")
+
+    def __init__(
+        self, mapped: dict[Any, Any], agents: LiveAgents, position: int, others: Callable[[], dict[Any, Any]]
+    ) -> None:
+        self._mapped = mapped
+        self._agents = agents
+        self._position = position
+        self._others = others
+
+    def __call__(self) -> dict[Any, dict[str, Any]]:
+        """Return `{agent: {name: output}}`."""
+        extras = self._others()
+        for module_id, owners in self._agents.owners_by_module().items():
+            for row, (position, agent) in enumerate(owners):
+                if position == self._position:
+                    stored = {
+                        name: column[row]
+                        for name, column in self._mapped.get(module_id, {}).items()
+                        if name not in NOT_RECORDED and type(column) is np.ndarray
+                    }
+                    extras[agent] = {**stored, **extras.get(agent, {})}
+        return extras
 
 
 def _extras(agents: Iterable[Any], columns: dict[str, dict[Any, Any]]) -> dict[Any, dict[str, Any]]:
