@@ -66,7 +66,7 @@ class GetActions(ColumnPiece):
         self.action_mask_key = action_mask_key
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
         # To ask for the class of an object takes longer than to find that it is the same object again.
-        self._last_spec: DistributionSpec | None = None
+        self._last_spec: Any = None
 
     @property
     def is_stateful(self) -> bool:
