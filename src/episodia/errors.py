@@ -1,6 +1,6 @@
-"""The exceptions of the library: one root, and under it the builtin that a Python user would catch.
+"""Exceptions of the library: one root class; each exception also derives from the builtin that a Python user would catch.
 
-Every message says where it happened, what was found, what was expected, and what to do about it. An operation that raises
+Every message says where the error happened, what was found, what was expected, and what to do. An operation that raises
 leaves the object as it was before the call.
 """
 
@@ -10,15 +10,15 @@ class EpisodiaError(Exception):
 
 
 class UnknownArgumentError(EpisodiaError, TypeError):
-    """A class or function was given a keyword argument that it does not know; the message proposes the nearest name."""
+    """A class or function got an unknown keyword argument; the message suggests the closest name."""
 
 
 class EpisodeError(EpisodiaError, ValueError):
-    """An episode was asked for something that its state or the given data does not allow."""
+    """An operation does not fit the state of an episode, or its arguments are invalid."""
 
 
 class SpaceError(EpisodeError):
-    """A value does not belong to the space that was declared for it."""
+    """A value is not an item of its declared space."""
 
 
 class ShapeError(EpisodeError):
@@ -26,11 +26,11 @@ class ShapeError(EpisodeError):
 
 
 class ReturnsError(EpisodiaError, ValueError):
-    """An estimator was given arrays that do not fit together, or a parameter outside of its range."""
+    """An estimator got arrays that do not fit together, or a parameter outside its range."""
 
 
 class EpisodeIndexError(EpisodiaError, IndexError):
-    """An index points outside of what is stored, or the number of items does not match the indices."""
+    """An index is outside the stored items, or the number of items does not match the indices."""
 
 
 class IndexTypeError(EpisodeIndexError, TypeError):
@@ -38,7 +38,7 @@ class IndexTypeError(EpisodeIndexError, TypeError):
 
 
 class EpisodeKeyError(EpisodiaError, KeyError):
-    """A name (of an extra model output, of an agent) is not known."""
+    """The name of an extra model output or of an agent is unknown."""
 
     def __str__(self) -> str:
         # KeyError would show the repr of its message.
@@ -46,7 +46,7 @@ class EpisodeKeyError(EpisodiaError, KeyError):
 
 
 class DroppedHistoryError(EpisodeIndexError):
-    """A window reaches further back than the lookback of a chunk, into steps that the episode had."""
+    """A window reaches further back than the lookback of a chunk, into steps that were dropped."""
 
     def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
         super().__init__(
@@ -57,23 +57,23 @@ class DroppedHistoryError(EpisodeIndexError):
 
 
 class NotYetError(EpisodeKeyError):
-    """A column was asked for at the present moment, and only the next step will add it."""
+    """A column has no item for the current step yet; the next step adds it."""
 
 
 class ModuleError(EpisodiaError, ValueError):
-    """A module or the distribution of its actions was given something that it cannot work with."""
+    """A module or an action distribution got an invalid argument."""
 
 
 class BatchError(EpisodiaError, ValueError):
-    """A batch does not have the column, or not in the form, that a connector asked for."""
+    """A batch lacks a column that a connector needs, or has it in another form."""
 
 
 class PipelineError(EpisodiaError, ValueError):
-    """A connector pipeline cannot be built or changed like this: its pieces do not fit together."""
+    """A connector pipeline cannot be built or changed: an argument is invalid, or its pieces do not fit together."""
 
 
 class PieceLookupError(PipelineError, KeyError, IndexError):
-    """No piece of a pipeline, or more than one, answers to a name, a class or an index."""
+    """No piece, or more than one piece, matches a name, a class or an index."""
 
     def __str__(self) -> str:
         # KeyError would show the repr of its message.
@@ -81,7 +81,7 @@ class PieceLookupError(PipelineError, KeyError, IndexError):
 
 
 class PluginError(PipelineError):
-    """A plugin cannot be imported, is not a connector, or has the name of another one."""
+    """A plugin cannot be imported, is not a connector, or has the name of another connector."""
 
 
 class ConnectorStateError(EpisodiaError, ValueError):
@@ -89,50 +89,50 @@ class ConnectorStateError(EpisodiaError, ValueError):
 
 
 class LearnerError(EpisodiaError, ValueError):
-    """A learner, or a part of one, was given something that it cannot work with."""
+    """A learner, or a part of a learner, got an invalid argument."""
 
 
 class NonFiniteError(EpisodiaError, ArithmeticError):
-    """A loss or a gradient has become NaN or infinite, or what a piece adds up is it already."""
+    """A loss, a gradient or the input of a running statistic is NaN or infinite."""
 
 
 class SubjectError(EpisodiaError, ValueError, TypeError):
-    """A check was given something that cannot be checked, or options that do not fit what is checked."""
+    """A check got an object that cannot be checked, or options that do not fit the object."""
 
 
 class EnvRunnerError(EpisodiaError, ValueError):
-    """An env runner was given something that it cannot work with."""
+    """An env runner got an invalid argument."""
 
 
 class EnvError(EpisodiaError, RuntimeError):
-    """An environment failed, and cannot be made anew, or not once more; `__cause__` is what it raised."""
+    """An environment failed and cannot be rebuilt, or not again; `__cause__` is the original exception."""
 
 
 class CheckpointError(EpisodiaError, ValueError):
-    """A checkpoint cannot be written or read: something in it cannot be stored, is damaged, missing, or foreign."""
+    """A checkpoint cannot be written or read: a part cannot be stored, is damaged, is missing, or does not belong to it."""
 
 
 class PolicyError(EpisodiaError, ValueError):
-    """A policy was given something that it cannot work with."""
+    """A policy got an invalid argument."""
 
 
 class MissingExtraError(EpisodiaError, ImportError):
-    """Something needs a package that is not installed; the message names the extra that brings it."""
+    """A required package is not installed; the message names the extra that installs it."""
 
 
 class ConnectorError(EpisodiaError, RuntimeError):
-    """A connector piece failed while a pipeline ran; `__cause__` is what it raised.
+    """A connector piece failed while a pipeline ran; `__cause__` is the original exception.
 
-    Whatever a piece raises reaches the caller of the pipeline as this one type, so that an `except KeyError` around a
-    pipeline never mistakes a broken piece for something else. Only exceptions that are no errors, such as
-    KeyboardInterrupt, pass untouched.
+    All errors of a piece reach the caller of the pipeline as this type, so that an `except KeyError` around a pipeline never
+    catches the error of a broken piece. Exceptions that do not derive from `Exception`, such as KeyboardInterrupt, pass
+    unchanged.
 
     Attributes:
         piece: The name of the piece, with the names of the pipelines around it: `inner/Flatten`.
-        place: Its index, after the indices of the pipelines around it.
-        column: The batch column that was being worked on, if that is known.
-        episode_id: The id of the episode that was being worked on, if that is known.
-        detail: What happened, without the place.
+        place: The index of the piece, after the indices of the pipelines around it.
+        column: The batch column that the piece was working on, if known.
+        episode_id: The id of the episode that the piece was working on, if known.
+        detail: The message without the place.
     """
 
     def __init__(
@@ -154,4 +154,4 @@ class ConnectorError(EpisodiaError, RuntimeError):
 
 
 class TrainingError(EpisodiaError, ValueError):
-    """A training cannot be set up, saved or resumed like this."""
+    """A training cannot be set up, saved or resumed."""

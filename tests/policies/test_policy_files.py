@@ -154,9 +154,7 @@ def test_a_name_stands_for_one_class():
         ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.networks.default_actor_critic"
     ):
         register_module("MLPActorCritic")(Counting)
-    with pytest.raises(
-        PipelineError, match=r"'GetActions', which stands for episodia.connectors.module_to_env.get_actions"
-    ):
+    with pytest.raises(PipelineError, match=r"'GetActions', the name of episodia.connectors.module_to_env.get_actions"):
         register_connector("GetActions")(Shift)
     assert register_module("tests.Counting")(Counting) is Counting
 

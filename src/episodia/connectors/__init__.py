@@ -1,4 +1,4 @@
-"""Connectors: pieces and pipelines that make batches of episodes right before a module needs them."""
+"""Connectors: pieces and pipelines that turn episodes into batches right before a module needs them."""
 
 from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations

@@ -1,4 +1,4 @@
-"""The contract of a connector piece: how it is called, what it declares, and its state."""
+"""Base class of connector pieces: their call, their declarations and their state."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ if TYPE_CHECKING:
     from episodia.connectors.pipelines.plan import Layout, Step
 
 
-MYPY = False  # mypy takes it for true, other type checkers do not
+MYPY = False  # mypy treats it as True, other type checkers do not
 Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Getter(Protocol[Value_co]):
-    """A descriptor that gives a value: a property, for example."""
+    """A descriptor that returns a value, such as a property."""
 
     def __get__(self, instance: Any, owner: Any = None, /) -> Value_co: ...
 
 
-# What a class declares: a value, or a property that gives one.
+# A declaration of a class: a value, or a property that returns the value.
 Declared: TypeAlias = Value_co | Getter[Value_co]
 
 
 class ConnectorV2(SpaceFlow, ABC):
     """A piece of a pipeline: it takes a batch and the episodes that it comes from, and returns the changed batch.
 
-    Subclasses implement `__call__`, and declare what they do. A piece that declares nothing works too; pipelines check less.
+    Subclasses implement `__call__`, and declare what they do. A piece without declarations works too; pipelines check less.
 
     Attributes:
-        reads: The batch columns that the piece needs; None if that is not declared.
-        writes: The batch columns that the piece creates or changes; None if that is not declared. A piece that only gives
-            columns another form (lists to arrays, arrays to tensors) writes nothing.
-        fills: The columns among `writes` that the piece makes itself where no earlier piece has; it may stand at either side
-            of another writer of these, since it leaves, or changes, what it finds.
-        alters: The columns among `writes` to which the piece gives other values where it finds them; None for those that it
-            does not fill. They may not come after a forward-looking piece that has read them.
-        lookback: How many steps before the first row of a chunk the piece reads from the episode; 1 if not declared.
-        kind: On which other rows a row depends, for the laws that the piece has to obey.
-        is_stateful: Whether the piece keeps something from one call to the next.
-        writes_to_episodes: Whether the piece may write into the episodes. Runners let such pieces see the last observation of
-            an episode, too, on which no module acts. True if not declared.
+        reads: The batch columns that the piece needs; None if not declared.
+        writes: The batch columns that the piece creates or changes; None if not declared. A piece that only converts
+            columns (lists to arrays, arrays to tensors) writes nothing.
+        fills: The columns among `writes` that the piece creates only if they are missing. The piece may stand before or
+            after another writer of these columns, since it keeps or changes existing columns.
+        alters: The columns among `writes` whose existing values the piece changes; None for all columns that it does not
+            fill. The piece must not stand after a forward-looking piece that reads these columns.
+        lookback: The number of steps before the first row of a chunk that the piece reads; 1 if not declared.
+        kind: The rows that a row depends on, which decides the laws that the piece has to obey.
+        is_stateful: Whether the piece keeps data between calls.
+        writes_to_episodes: Whether the piece may write into the episodes. Runners also call such pieces for the last
+            observation of an episode, on which no module acts. True if not declared.
 
-    Each of them is an attribute of the class or of the piece, or a property.
+    Each declaration is an attribute of the class or of the piece, or a property.
 
     >>> class AddSpeed(ConnectorV2):
     ...     reads, writes, lookback = frozenset(), frozenset({"speed"}), 0
@@ -104,7 +104,7 @@ class ConnectorV2(SpaceFlow, ABC):
     _given_name: str | None = None
     _pipeline_name: str | None = None
     _owners: tuple[ref[ConnectorPipelineV2], ...] = ()
-    # What a pipeline consists of; None for everything that is no pipeline.
+    # The pieces of a pipeline; None for a piece that is not a pipeline.
     _pieces: tuple[ConnectorV2, ...] | None = None
 
     def __init__(
@@ -119,15 +119,15 @@ class ConnectorV2(SpaceFlow, ABC):
 
         Args:
             input_observation_space: The space of the observations that reach the piece. A pipeline that knows its spaces
-                replaces it by what leaves the piece before.
-            input_action_space: The same for actions.
-            name: The name by which the piece is found in its pipeline; by default that of its class.
+                replaces it with the output space of the previous piece.
+            input_action_space: The space of the actions that reach the piece.
+            name: The name of the piece in its pipeline; the name of its class by default.
             **kwargs: Arguments that a subclass names in its own constructor and passes on, as plugins for RLlib do; and
                 `as_learner_connector`, `multi_agent` and `rl_module_specs`, which RLlib passes. They are ignored here.
 
         Raises:
-            PipelineError: If a space is not a space of gymnasium, or the name is not a name.
-            UnknownArgumentError: If `kwargs` has another argument: most often a misspelt one.
+            PipelineError: If a space is not a gymnasium space, or the name is invalid.
+            UnknownArgumentError: If `kwargs` has an unknown argument, such as a misspelt one.
         """
         check_left_over(type(self), kwargs)
         self._given_name = None if name is None else checked_name(name)
@@ -149,29 +149,29 @@ class ConnectorV2(SpaceFlow, ABC):
         metrics: object = None,
         **kwargs: Any,
     ) -> AnyBatch:
-        """Return what the piece makes of `batch`, which it may change in place.
+        """Return the changed batch; `batch` may be changed in place.
 
         Args:
             rl_module: The module that the pipeline serves.
             batch: The columns so far.
-            episodes: The episodes that the batch is made of: a sequence, and in pipelines an `EpisodeList`. What an
-                env-to-module piece writes into them stays there; what a learner piece writes, only later pieces see.
+            episodes: The episodes that the batch is made of: a sequence, and in pipelines an `EpisodeList`. Changes by
+                env-to-module pieces persist; only later pieces of the pipeline see the changes by learner pieces.
             explore: Whether the actions explore.
             shared_data: A dict that the pieces of a runner's pipelines share.
-            metrics: Where to log to, if there is such a thing.
-            **kwargs: Whatever else the caller of the pipeline passes on.
+            metrics: An optional logger of metrics.
+            **kwargs: Further arguments of the pipeline call.
         """
 
     def compile(self, layout: Layout) -> Step | None:
-        """Return a function that does the work of the piece on whole columns; None lets pipelines call the piece.
+        """Return a function that does the work of the piece on whole columns, or None: pipelines then call the piece.
 
-        Pipelines ask once, before their first run for a module and a layout. A subclass that overrides `__call__` is called
-        in any case. See `episodia.connectors.pipelines.column_piece` for the way in which shipped pieces do it.
+        Pipelines compile once for each module and layout, before the first run. A subclass that overrides `__call__` is
+        always called. For examples, see `episodia.connectors.pipelines.column_piece`.
         """
         return None
 
     def commit(self) -> None:
-        """Let what the piece has collected since the last commit take effect; runners call it at the end of a sample."""
+        """Apply the data that the piece has collected since the last commit; runners call it at the end of a sample."""
         # A piece that collects nothing has nothing to commit.
         return
 
@@ -179,9 +179,9 @@ class ConnectorV2(SpaceFlow, ABC):
 
     @property
     def name(self) -> str:
-        """By which the piece is found and its state is kept; the name of its class if none was given.
+        """The name of the piece in its pipeline and in states; the name of its class by default.
 
-        Setting it raises a `PipelineError` if it is no name, or if a neighbour in a pipeline has it.
+        Setting it raises a `PipelineError` if the name is invalid, or if another piece of the pipeline has it.
         """
         return self._given_name or self._pipeline_name or type(self).__name__
 
@@ -193,7 +193,7 @@ class ConnectorV2(SpaceFlow, ABC):
         self._given_name = name
 
     def _pipelines(self) -> list[ConnectorPipelineV2]:
-        """Return the pipelines that the piece is in and that still exist."""
+        """Return the existing pipelines that contain the piece."""
         return [pipeline for owner in self._owners if (pipeline := owner()) is not None]
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class ConnectorV2(SpaceFlow, ABC):
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy belongs to no pipeline; a copied pipeline takes its pieces in again.
+        # A copy belongs to no pipeline; a copied pipeline becomes the owner of its pieces.
         return {key: value for key, value in vars(self).items() if key != "_owners"}
 
     def check_place(self, pipeline: ConnectorPipelineV2) -> None:
@@ -216,7 +216,7 @@ class ConnectorV2(SpaceFlow, ABC):
     def check_module(self, rl_module: Modules) -> None:
         """Raise a `PipelineError` if the piece cannot work with `rl_module`: a module, several by their ids, or None.
 
-        Called when the pipeline around it is told its module, at the latest in its first run. By default every module is good.
+        Called when the pipeline gets its module, at the latest in its first run. By default a piece works with every module.
         """
         return
 
@@ -229,35 +229,35 @@ class ConnectorV2(SpaceFlow, ABC):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what the piece remembers, as JSON values and NumPy arrays; empty if it remembers nothing.
+        """Return the state of the piece, as JSON values and NumPy arrays; empty if it has no state.
 
         Args:
-            components: Of a pipeline: only the pieces of these names.
-            not_components: Of a pipeline: not the pieces of these names.
+            components: For pipelines: the names of the pieces to include.
+            not_components: For pipelines: the names of the pieces to exclude.
             **kwargs: Ignored here.
         """
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Let the piece remember what `state`, made by `get_state`, says."""
-        # A piece without memory has nothing to restore.
+        """Restore a state that `get_state` returned."""
+        # A piece without state has nothing to restore.
         return
 
     def reset_state(self) -> None:
-        """Let the piece forget everything."""
-        # A piece without memory has nothing to forget.
+        """Reset the state of the piece."""
+        # A piece without state has nothing to reset.
         return
 
     def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return one state that stands for what several copies of the piece have seen.
+        """Return one state that combines the states of several copies of the piece.
 
         Raises:
-            ConnectorStateError: If there is something to merge and the piece does not say how.
+            ConnectorStateError: If there are states, and the piece does not implement merging.
         """
         if any(states):
             raise ConnectorStateError(
-                f"piece {self.name!r}: found {len(states)} states to merge, but {type(self).__name__} does not say how. "
-                "Expected a method `merge_states(states)`. Implement it; if one state is as good as another, return the first."
+                f"piece {self.name!r}: found {len(states)} states to merge, but {type(self).__name__} does not implement "
+                "merging. Expected a method `merge_states(states)`. Implement it; if all states are equal, return the first."
             )
         return {}
 

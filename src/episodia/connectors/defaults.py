@@ -1,6 +1,6 @@
-"""The three default pipelines: what happens to a time step unless someone says otherwise.
+"""The three default pipelines: env-to-module, module-to-env and learner.
 
-Each is a list. Change it with the editing methods of the pipeline, or build one from a list of your own.
+Each is a list of pieces. Change it with the editing methods of the pipeline, or build a pipeline from your own list.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def env_to_module(
     """Return the pipeline from the running episodes to the batch that a module acts on.
 
     Args:
-        observation_space: Of the environment; for many agents a Dict of their spaces.
-        action_space: Of the environment.
-        custom: Pieces to put in front.
+        observation_space: The observation space of the environment; with several agents a Dict of their spaces.
+        action_space: The action space of the environment.
+        custom: Pieces to put at the front.
         multi_agent: Whether to group rows by module.
         stateful: Whether a module is recurrent.
-        device: Where tensors go.
-        module: The module, or modules by their ids, whose `views` are added and with which the pieces are to work.
+        device: The device of the tensors.
+        module: The module, or modules by their ids, whose `views` are added and with which all pieces must work.
 
     Raises:
         PipelineError: If pieces, spaces and module do not fit together.
@@ -89,17 +89,17 @@ def module_to_env(
     normalize_actions: bool = True,
     clip_actions: bool = False,
 ) -> ModuleToEnvPipeline:
-    """Return the pipeline from what a module returned to the actions that the environment receives.
+    """Return the pipeline from the outputs of a module to the actions that the environment receives.
 
     Args:
-        observation_space: Of the environment.
-        action_space: Of the environment.
-        custom: Pieces that see actions as NumPy arrays, before they are scaled and clipped. An `ActionDecoder` among them takes
-            the place of that.
-        multi_agent: Whether rows are grouped by module and go back to agents.
+        observation_space: The observation space of the environment.
+        action_space: The action space of the environment.
+        custom: Pieces that see actions as NumPy arrays, before scaling and clipping. An `ActionDecoder` among them replaces
+            scaling and clipping.
+        multi_agent: Whether rows are grouped by module and have to be mapped back to agents.
         stateful: Whether a module is recurrent.
-        normalize_actions: Scale actions from [-1, 1] to the bounds of their space.
-        clip_actions: Clip actions to the bounds of their space.
+        normalize_actions: Whether to scale actions from [-1, 1] to the bounds of their space.
+        clip_actions: Whether to clip actions to the bounds of their space.
 
     Raises:
         PipelineError: If pieces and spaces do not fit together.
@@ -139,15 +139,15 @@ def learner(  # noqa: PLR0913  # each is an independent choice
     """Return the pipeline from episodes to the batch that a loss is computed on.
 
     Args:
-        observation_space: Of the environment.
-        action_space: Of the environment.
-        custom: Pieces to put in front; what they write into episodes, later pieces see, and nobody else.
-        targets: Pieces that compute what the loss aims at, such as `GeneralAdvantageEstimation`.
+        observation_space: The observation space of the environment.
+        action_space: The action space of the environment.
+        custom: Pieces to put at the front. Only later pieces of the pipeline see their changes to episodes.
+        targets: Pieces that compute the targets of the loss, such as `GeneralAdvantageEstimation`.
         stateful: Whether a module is recurrent.
-        max_seq_len: How long the sequences are that recurrent modules learn from.
-        burn_in: How many steps before each of these warm up the state.
-        device: Where tensors go.
-        module: The module, or modules by their ids, whose `views` are added and with which the pieces are to work.
+        max_seq_len: The length of the sequences that recurrent modules learn from.
+        burn_in: The number of steps before each sequence that warm up the state.
+        device: The device of the tensors.
+        module: The module, or modules by their ids, whose `views` are added and with which all pieces must work.
 
     Raises:
         PipelineError: If pieces, spaces and module do not fit together.
@@ -175,13 +175,13 @@ def learner(  # noqa: PLR0913  # each is an independent choice
 
 
 def _pieces(where: str, name: str, value: Item) -> list[Any]:
-    """Return what is in `value` as a list; that these are pieces is checked by the pipeline that gets them.
+    """Return the items of `value` as a list; the pipeline checks that they are pieces.
 
     Raises:
-        PipelineError: If it is a single piece, which a pipeline is too, or no collection.
+        PipelineError: If `value` is a single piece (a pipeline is a piece, too) or not a collection.
     """
     if isinstance(value, (str, bytes, ConnectorV2)) or not isinstance(value, Iterable):
         raise PipelineError(
-            f"{where}: found `{name}={value!r}`, expected a list of pieces. Pass `{name}=[...]`, also for a single one."
+            f"{where}: found `{name}={value!r}`, expected a list of pieces. Pass `{name}=[...]`, also for a single piece."
         )
     return list(value)

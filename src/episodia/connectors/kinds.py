@@ -1,4 +1,4 @@
-"""What a piece does along the time axis, which decides the laws that it has to obey."""
+"""Kinds of pieces by their dependence on time, which decides the laws that a piece has to obey."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """How a row that a piece makes depends on other rows."""
+    """The rows that a row of a piece depends on."""
 
-    CAUSAL = "causal"  # On the row itself and on earlier steps: chunks give the rows of the whole episode.
+    CAUSAL = "causal"  # On the row itself and on earlier steps: chunks have the same rows as the whole episode.
     FORWARD_LOOKING = (
         "forward-looking"  # On later steps of the episode too: a chunk bootstraps at its last observation.
     )

@@ -1,4 +1,4 @@
-"""The arguments of connectors: which ones a class accepts, and which ones a piece was made with."""
+"""Constructor arguments of pieces: those that a class accepts, and those that a piece was created with."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from episodia.arguments import check_known
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
 
-# RLlib's own pipelines pass these to their pieces. They have no meaning for a piece here that does not name them: one piece
-# serves runners and learners, single and several agents, and finds the modules when it is called.
+# RLlib's own pipelines pass these to their pieces. A piece that does not name them ignores them: here one piece serves
+# runners and learners, one and several agents, and gets the modules when it is called.
 _RLLIB_ARGUMENTS: Final = frozenset({"as_learner_connector", "multi_agent", "rl_module_specs"})
-# Every piece has these; they are not settings of its own.
+# Arguments that every piece has; they are not settings.
 _COMMON: Final = frozenset({"input_observation_space", "input_action_space", "name"})
 _NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def constructor_of(cls: type) -> inspect.Signature:
     """Return the signature of the constructor of `cls`, without `self`."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this very class, whatever its subclasses take
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this class, not of its subclasses
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def setting_names(cls: type) -> list[str]:
-    """Return the arguments that the constructor of `cls` names, without those that every piece has."""
+    """Return the names of the constructor arguments of `cls`, without those that every piece has."""
     return [name for name in _named(cls) if name not in _COMMON]
 
 
 def checked_keywords(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to pass on to the constructor of `cls`: `given`, without what only RLlib's pieces know.
+    """Return the keywords to pass to the constructor of `cls`: `given` without the arguments that only RLlib's pieces know.
 
     Raises:
-        UnknownArgumentError: If the constructor takes only the arguments that it names, and `given` has another one.
+        UnknownArgumentError: If the constructor has no `**kwargs`, and `given` has an argument that it does not name.
     """
     if _takes_any(cls):
         return dict(given)
@@ -49,27 +49,28 @@ def checked_keywords(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def check_left_over(cls: type, given: Collection[str]) -> None:
     """Check the keywords that have reached the base class from the constructors of `cls`.
 
-    A constructor may pass its own arguments on, as RLlib's examples do: what any constructor of the class names is known.
+    A constructor may pass its own arguments on, as RLlib's examples do. So all arguments that any constructor of the class
+    names are accepted.
 
     Raises:
-        UnknownArgumentError: If none of them names one of `given`.
+        UnknownArgumentError: If `given` has an argument that no constructor names.
     """
     known = {name for base in cls.__mro__ if "__init__" in vars(base) for name in _named(base)}
     check_known(cls.__name__, set(given) - _RLLIB_ARGUMENTS, sorted(known))
 
 
 def settings_of(piece: ConnectorV2) -> dict[str, str]:
-    """Return the arguments with which `piece` can be rebuilt, as source code, without those that have their default.
+    """Return the arguments that rebuild `piece`, as source code, without arguments that have their default value.
 
-    An argument is read from the attribute of its name; an argument without such an attribute is left out, and so are the
-    spaces, which a pipeline sets.
+    The value of an argument is read from the attribute of the same name. Arguments without such an attribute are left out,
+    and so are the spaces, which a pipeline sets.
     """
     settings: dict[str, str] = {}
     for base in type(piece).__mro__:
         if "__init__" in vars(base):
             for name, parameter in _named(base).items():
                 value = getattr(piece, name, parameter.default)
-                # Compared as text: arrays have no single answer to `==`.
+                # Compared as text, because `==` of arrays returns an array.
                 if name not in _COMMON and _text(value) != _text(parameter.default):
                     settings.setdefault(name, _text(value))
             if not _takes_any(base):

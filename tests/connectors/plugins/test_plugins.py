@@ -118,7 +118,7 @@ def test_a_plugin_cannot_take_the_place_of_a_shipped_connector(install):
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones(install):
     install("windy", GOOD, Wind="AddWind")
 
-    with pytest.raises(PieceLookupError, match=r"'Gust': found none .*'FrameStacking'.*'Wind'") as error:
+    with pytest.raises(PieceLookupError, match=r"'Gust': found no connector .*'FrameStacking'.*'Wind'") as error:
         load_connector("Gust")
     assert isinstance(error.value, EpisodiaError)
     assert isinstance(error.value, KeyError)

@@ -98,7 +98,7 @@ def test_nothing_is_dropped_where_a_piece_does_not_say_what_it_reads():
 
 
 def test_a_column_that_is_not_there_is_an_error_that_names_it():
-    with pytest.raises(BatchError, match=r"loss asked for \['wind'\].*Declare a view"):
+    with pytest.raises(BatchError, match=r"loss requested \['wind'\].*Declare a view"):
         detect_columns(MLPActorCritic(*SPACES), reads("wind"))
 
 
@@ -106,7 +106,7 @@ def test_what_was_asked_for_in_vain_is_reported():
     report = detect_columns(MLPActorCritic(*SPACES), lambda _, batch: batch.get("weights"))
 
     assert report.missed["weights"] == ("loss",)
-    assert "not there: weights, asked for by loss" in str(report)
+    assert "missing: weights, requested by loss" in str(report)
 
 
 def test_recurrent_modules_keep_their_states_and_masks():

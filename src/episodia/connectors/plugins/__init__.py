@@ -1,1 +1,1 @@
-"""Connectors of other packages: finding them, listing them, and starting a new one."""
+"""Plugins: connectors of other packages. Finds them, lists them, and creates new ones."""

@@ -1,4 +1,4 @@
-"""Connectors that other packages bring along, found by entry point and imported when someone asks for them by name.
+"""Registry of connectors from other packages, found by entry point and imported when they are loaded by name.
 
 A package announces a connector in its `pyproject.toml`:
 
@@ -7,7 +7,7 @@ A package announces a connector in its `pyproject.toml`:
 AddSpeed = "my_package.speed:AddSpeed"
 ```
 
-The name is what it is asked for by; it need not be the name of the class.
+The connector is loaded by this name, which may differ from the name of the class.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.errors import PieceLookupError, PluginError
 
-#: The group of entry points that connectors are announced in.
+#: The entry point group in which packages announce connectors.
 GROUP = "episodia.connectors"
 
 
 @final
 @dataclass(frozen=True)
 class Plugin:
-    """A connector that a package announces. It is imported when it is loaded, not before.
+    """A connector that a package announces. `load` imports it.
 
     Attributes:
-        entry_point: What the package says.
+        entry_point: The entry point that the package declares.
     """
 
     entry_point: EntryPoint
 
     @property
     def name(self) -> str:
-        """By which it is asked for."""
+        """The name by which the connector is loaded."""
         return self.entry_point.name
 
     @property
     def package(self) -> str:
-        """The name and version of the package that it comes from."""
+        """The name and version of the package that announces the connector."""
         distribution = self.entry_point.dist
         return "an unknown package" if distribution is None else f"{distribution.name} {distribution.version}"
 
@@ -54,16 +54,16 @@ class Plugin:
         return f"{self.name!r} of {self.package} ({self.entry_point.value})"
 
     def load(self) -> type[ConnectorV2]:
-        """Import it and return the class.
+        """Import the connector and return its class.
 
         Raises:
-            PluginError: If it cannot be imported, or is no class of connectors; `__cause__` is what was raised.
+            PluginError: If the import fails, with the original exception as `__cause__`, or if it is not a connector class.
         """
         try:
             found = self.entry_point.load()
-        except (Exception, SystemExit) as error:  # an import runs code of others, which can raise anything, or exit
+        except (Exception, SystemExit) as error:  # an import runs foreign code, which may raise anything or exit
             raise PluginError(
-                f"plugin {self}: found {type(error).__name__} while it was imported ({error}), expected a connector class. "
+                f"plugin {self}: found {type(error).__name__} during its import ({error}), expected a connector class. "
                 "Correct or uninstall the package; all other connectors work without it."
             ) from error
         if not isinstance(found, type) or not issubclass(found, ConnectorV2):
@@ -75,9 +75,9 @@ class Plugin:
 
 @final
 class Registry:
-    """All connectors by name: those of this library, and those that plugins announce.
+    """All connectors by name: the connectors of this library and the announced plugins.
 
-    Nothing is imported, and no clash is complained about, until a name is asked for.
+    Plugins are imported, and name clashes are reported, only when a name is loaded.
 
     Args:
         announced: The entry points of all plugins.
@@ -93,24 +93,24 @@ class Registry:
 
     @cached_property
     def plugins(self) -> tuple[Plugin, ...]:
-        """All plugins, in the order of their names."""
-        # A package that can be found in two places of the path announces its connectors twice.
+        """All plugins, sorted by name."""
+        # A package that is on the path twice announces its connectors twice.
         unique = {(point.name, point.value, Plugin(point).package): Plugin(point) for point in self._announced}
         return tuple(unique[key] for key in sorted(unique))
 
     def clash_of(self, name: str) -> str:
-        """Return a sentence that names all who claim `name`, if there are several of them, else nothing."""
+        """Return a sentence that lists all connectors called `name` if there are several, otherwise an empty string."""
         claims = [str(plugin) for plugin in self.plugins if plugin.name == name]
         if name in self.shipped:
             claims.insert(0, f"{name!r} of episodia itself")
         return f"found {len(claims)} connectors of that name: {' and '.join(claims)}" if len(claims) > 1 else ""
 
     def load(self, name: str) -> type[ConnectorV2]:
-        """Return the connector class of that name; a plugin is imported now.
+        """Return the connector class called `name`; imports it if it is a plugin.
 
         Raises:
-            PluginError: If several claim the name, or the plugin is broken.
-            PieceLookupError: If there is none.
+            PluginError: If several connectors have the name, or the plugin is broken.
+            PieceLookupError: If no connector has the name.
         """
         clash = self.clash_of(name)
         if clash:
@@ -122,20 +122,20 @@ class Registry:
                 return plugin.load()
         known = sorted([*self.shipped, *(plugin.name for plugin in self.plugins)])
         raise PieceLookupError(
-            f"connector {name!r}: found none of that name, expected one of {known}. Install the package that has it; "
-            f"connectors are announced in the entry point group {GROUP!r}."
+            f"connector {name!r}: found no connector of that name, expected one of {known}. Install its package; "
+            f"packages announce connectors in the entry point group {GROUP!r}."
         )
 
 
 def _is_piece(found: Any) -> bool:
-    """Tell whether something can be made into a piece of a pipeline; bases of pieces cannot."""
+    """Return whether `found` is a concrete piece class: neither a base class nor a pipeline."""
     if not isinstance(found, type) or not issubclass(found, ConnectorV2):
         return False
     return not isabstract(found) and not issubclass(found, ConnectorPipelineV2)
 
 
 def registry() -> Registry:
-    """Return the connectors that are installed now.
+    """Return a registry of the connectors that are installed now.
 
     >>> registry().load("FrameStacking").__module__
     'episodia.connectors.env_to_module.frame_stacking'
@@ -144,11 +144,11 @@ def registry() -> Registry:
 
 
 def load_connector(name: str) -> type[ConnectorV2]:
-    """Return the installed connector class of that name, of this library or of a plugin.
+    """Return the connector class called `name`, from this library or an installed plugin.
 
     Raises:
-        PluginError: If several packages claim the name, or its plugin is broken.
-        PieceLookupError: If there is none.
+        PluginError: If several connectors have the name, or the plugin is broken.
+        PieceLookupError: If no connector has the name.
 
     >>> load_connector("FrameStacking")(num_frames=3).lookback
     2

@@ -1,4 +1,4 @@
-"""Installed connectors as text: shipped ones and plugins; and the verbs of the command line that show them."""
+"""Installed connectors as text, and the commands of the command line that list and create connectors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Listing(NamedTuple):
     """The installed connectors.
 
     Attributes:
-        rows: For each that works: its name, where it is from, what it reads and writes, and how far it looks back.
-        problems: A sentence for each that is broken, and for each name that several claim.
+        rows: For each working connector: its name, its package, the columns it reads and writes, and its lookback.
+        problems: One sentence for each broken plugin and for each name that several connectors have.
     """
 
     rows: list[tuple[str, ...]]
@@ -40,7 +40,7 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def installed(registry: Registry) -> Listing:
-    """Return what is installed; a plugin that cannot be imported is a problem, and hides no other one.
+    """Return the installed connectors. A plugin that cannot be imported is listed as a problem; the others stay listed.
 
     >>> rows, problems = installed(Registry([]))
     >>> [row for row in rows if row[0] == "ClipRewards"], problems
@@ -81,14 +81,14 @@ EXIT_PROBLEMS = 1
 
 
 def list_connectors() -> int:
-    """Show the installed connectors; return 1 if a plugin is broken or a name is claimed twice."""
+    """Print the installed connectors; return 1 if a plugin is broken or several connectors have one name."""
     listing = installed(registry())
     sys.stdout.write(f"{listing}\n")
     return EXIT_PROBLEMS if listing.problems else EXIT_OK
 
 
 def new_connector(options: Namespace) -> int:
-    """Write a package with a connector called `options.name` into `options.out`, and show what to do next."""
+    """Write a package with a connector called `options.name` into `options.out`, and print the next commands."""
     files = write_package(options.name, Path(options.out))
     root = files[0].parent
     sys.stdout.write("".join(f"{path}\n" for path in files))

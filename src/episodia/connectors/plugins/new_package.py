@@ -1,4 +1,4 @@
-"""A small package with a connector of one's own: code, tests that run all checks, and the entry point."""
+"""Template of a plugin package: a connector, tests that run all checks, and the entry point."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ dependencies = ["episodia"]
 [project.optional-dependencies]
 test = ["episodia[test]"]
 
-# By this name everybody finds it: `episodia.connectors.load_connector("{name}")`.
+# The name to load it by: `episodia.connectors.load_connector("{name}")`.
 [project.entry-points."{group}"]
 {name} = "{module}:{name}"
 
@@ -48,9 +48,9 @@ __all__ = ["{name}"]
 
 
 class {name}(ConnectorV2):
-    """Adds how much the last reward differs from the one before it. Replace this by what you need."""
+    """Adds the difference between the last two rewards. Replace this with your own column."""
 
-    # What it needs from the batch, what it adds to it, and how many steps it looks back: pipelines rely on it.
+    # The columns that it reads and writes, and how many steps it looks back: pipelines rely on these.
     reads = frozenset()
     writes = frozenset({{"{column}"}})
     lookback = 2
@@ -61,13 +61,13 @@ class {name}(ConnectorV2):
         return batch
 
     def change(self, rows):
-        """Return the change for each row: a step for a learner, the present moment for a runner."""
+        """Return the change for each row: one row per step for a learner, the current step for a runner."""
         windows = rows.windows("rewards", shifts=[-2, -1], fill=0.0)
         return windows.map(lambda rewards: rewards[:, 1] - rewards[:, 0])
 '''
 
 _TESTS = '''\
-"""{name} keeps the laws of connectors, and does what it says."""
+"""Tests of {name}: the laws of connectors, and one example."""
 
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.testing import parametrize_with_checks
@@ -96,21 +96,21 @@ _README = """\
 
 ```bash
 python -m pip install -e ".[test]"
-python -m pytest              # all laws of connectors, each a test of its own
-python -m episodia connectors # it is in the list
+python -m pytest              # one test for each law of connectors
+python -m episodia connectors # lists it
 ```
 """
 
 
 def write_package(name: str, folder: Path) -> list[Path]:
-    """Write a package with a connector of the class `name` into a new folder in `folder`; return its files.
+    """Write a package with a connector class `name` into a new folder in `folder`; return the paths of its files.
 
     Args:
-        name: A name for a class, such as `AddWind`; package, module and column are named after it.
-        folder: Where the folder of the package is made.
+        name: The name of the class, such as `AddWind`; package, module and column are named after it.
+        folder: The parent of the new folder.
 
     Raises:
-        PluginError: If that is no name for a class, or there is such a folder already, or it cannot be written. Nothing is
+        PluginError: If the name is not valid for a class, the folder already exists, or it cannot be written. Nothing is
             written then.
 
     >>> import tempfile
@@ -123,7 +123,7 @@ def write_package(name: str, folder: Path) -> list[Path]:
     root = folder / words["package"]
     if root.exists():
         raise PluginError(
-            f"new connector: found {root} already, expected no such folder. Choose another name or folder."
+            f"new connector: found an existing {root}, expected no such folder. Choose another name or folder."
         )
     files = {
         root / "pyproject.toml": _PYPROJECT,
@@ -138,31 +138,31 @@ def write_package(name: str, folder: Path) -> list[Path]:
     except OSError as error:
         shutil.rmtree(root, ignore_errors=True)
         raise PluginError(
-            f"new connector: found that {root} cannot be written ({error}), expected a folder for new files. Choose another."
+            f"new connector: found that {root} cannot be written ({error}), expected a writable folder. Choose another."
         ) from error
     return list(files)
 
 
 def _module_name(name: str) -> str:
-    """Return the name of the module for a class of that name.
+    """Return the name of the module for the class `name`.
 
     Raises:
-        PluginError: If it is no name for a class, or something else would be hidden by it.
+        PluginError: If the name is not valid for a class, or already taken.
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) or keyword.iskeyword(name):
         raise PluginError(
-            f"new connector: found the name {name!r}, expected that of a class: letters and digits, the first one a capital. "
+            f"new connector: found the name {name!r}, expected a class name: letters and digits, the first a capital. "
             "Choose one such as 'AddWind'."
         )
     if hasattr(connectors, name):
         raise PluginError(
-            f"new connector: found the name {name!r}, which `episodia.connectors` has already, expected another one. Choose "
+            f"new connector: found the name {name!r}, which `episodia.connectors` already has, expected a new name. Choose "
             "one such as 'AddWind'."
         )
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     if keyword.iskeyword(module) or find_spec(module) is not None:
         raise PluginError(
-            f"new connector: found the name {name!r}, whose module {module!r} would hide something of Python or of a package "
-            "that is installed, expected a name that is free. Choose one such as 'AddWind'."
+            f"new connector: found the name {name!r}, whose module {module!r} would hide a keyword or an installed module, "
+            "expected an unused name. Choose one such as 'AddWind'."
         )
     return module

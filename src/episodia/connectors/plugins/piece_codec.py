@@ -1,4 +1,4 @@
-"""Pieces and pipelines as plain data, so that they can be saved; only registered classes are made again."""
+"""Codec between pieces or pipelines and plain data, for saving. Only registered classes are rebuilt from data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from episodia.types import Item
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 
-# A file must not decide on which device a policy computes.
+# The loader, not the file, decides on which device a policy computes.
 _DEVICE = "device"
 
 
@@ -50,16 +50,16 @@ class _Kind(NamedTuple):
 
 
 def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], PieceClass]:
-    """Return a class decorator, after which pieces of the class can be saved, and made again where it is registered, too.
+    """Return a class decorator that registers a class of pieces, so that its pieces can be saved and loaded.
 
     Args:
-        name: Under which it is saved: the same for ever, and unlike those of others.
-        **attributes: By argument of the class, the attribute that holds it, where that is called otherwise, or where the
-            constructor hands the argument on (`**kwargs`) without naming it. All others are looked for under their own names.
-            Arguments have to be numbers, strings, None, schedules, dicts of views, or lists and tuples of these.
+        name: The name of the class in saved files: unique, and never changed.
+        **attributes: By argument of the class, the attribute that holds its value. Needed if the attribute has another name
+            than the argument, or if the constructor passes the argument on (`**kwargs`) without naming it. Values must be
+            numbers, strings, None, schedules, dicts of views, or lists and tuples of these.
 
     Raises:
-        PipelineError: If the name is no string, or stands for another class already, or if what is decorated is no class of
+        PipelineError: If the name is not a string or belongs to another class, or if the decorated object is not a class of
             pieces.
 
     >>> @register_connector("my_game.Blur")
@@ -82,14 +82,14 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
                 f"register_connector: found {given!r}, expected a subclass of `ConnectorV2`. Decorate such a class."
             )
         known = _KINDS.get(name)
-        # A cell of a notebook that runs again defines its class again.
+        # Running a notebook cell again redefines its class.
         if known is not None and (known.made.__module__, known.made.__qualname__) != (
             made.__module__,
             made.__qualname__,
         ):
             raise PipelineError(
-                f"register_connector: found {name!r}, which stands for {known.made.__module__}.{known.made.__qualname__} "
-                "already, expected another name. Put the name of your package in front."
+                f"register_connector: found {name!r}, the name of {known.made.__module__}.{known.made.__qualname__}, "
+                "expected an unused name. Put the name of your package in front."
             )
         _KINDS[name] = _kind(made, attributes)
         return made
@@ -132,13 +132,13 @@ _KINDS: dict[str, _Kind] = {
 
 
 def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
-    """Return what is needed to make `piece` again: its class and arguments, and for a pipeline its pieces; not its state.
+    """Return the data to rebuild `piece`: class and arguments, for a pipeline its pieces. The state is not included.
 
     Raises:
-        PipelineError: If its class is not registered, or an argument is no plain value.
+        PipelineError: If its class is not registered, or an argument is not a plain value.
     """
     named: dict[str, Any] = {} if piece._given_name is None else {"name": piece._given_name}
-    # Plugins that do not call `super().__init__` have none.
+    # Plugins that do not call `super().__init__` lack this attribute.
     spaces = getattr(piece, "_own_spaces", (None, None))
     if spaces != (None, None):
         named["spaces"] = encoded_spaces(*spaces)
@@ -168,8 +168,8 @@ def _attribute(piece: ConnectorV2, attribute: str) -> Any:
         return getattr(piece, attribute)
     except AttributeError as error:
         raise PipelineError(
-            f"piece {piece.name!r}: found no attribute {attribute!r}, expected that it holds the argument of that name. Store "
-            "it there, or name another attribute where the class is registered."
+            f"piece {piece.name!r}: found no attribute {attribute!r}, expected it to hold an argument. Store the argument "
+            "there, or name another attribute in `register_connector`."
         ) from error
 
 
@@ -194,21 +194,21 @@ def _plain(value: Item, where: str) -> Any:
 
 def _plain_view(view: View, where: str) -> dict[str, Any]:
     parts = {field.name: getattr(view, field.name) for field in fields(view)}
-    parts["shift"] = list(view.shifts) if view.is_window else view.shift  # a range is a list of numbers, too
+    parts["shift"] = list(view.shifts) if view.is_window else view.shift  # a range is saved as a list
     return {name: _plain(value, where) for name, value in parts.items()}
 
 
-# --- And back -------------------------------------------------------------------------------------------------------
+# --- From data ------------------------------------------------------------------------------------------------------
 
 
 def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
-    """Return the piece that `encoded_piece` turned into `data`, or a pipeline; tensors go to `device`.
+    """Return the piece or pipeline that `encoded_piece` turned into `data`; its tensors are on `device`.
 
     Raises:
-        PipelineError: If the class is not registered, or the data is something else.
+        PipelineError: If the class is not registered, or `data` is not a saved piece.
     """
     if not isinstance(data, dict):
-        raise PipelineError(f"found {repr(data)[:80]}, expected a saved piece. Load what was saved.")
+        raise PipelineError(f"found {repr(data)[:80]}, expected a saved piece. Pass the data of `encoded_piece`.")
     options: dict[str, Any] = {"name": data["name"]} if "name" in data else {}
     if "spaces" in data:
         options["input_observation_space"], options["input_action_space"] = decoded_spaces(data["spaces"])
@@ -219,7 +219,7 @@ def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
     if kind is None or not isinstance(arguments, dict) or not arguments.keys() <= kind.attributes.keys() - {_DEVICE}:
         raise PipelineError(
             f"found a piece of the class {repr(data.get('class'))[:80]} with {repr(arguments)[:80]}, expected one of "
-            f"{sorted(_KINDS)} with its own arguments. Import what registers it with `register_connector` first."
+            f"{sorted(_KINDS)} with its own arguments. Import the module that registers it with `register_connector` first."
         )
     if _DEVICE in kind.attributes:
         options[_DEVICE] = device
@@ -227,9 +227,11 @@ def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
 
 
 def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
-    """Return the pieces of a saved list."""
+    """Return the pieces that a saved list describes."""
     if not isinstance(data, list):
-        raise PipelineError(f"found {repr(data)[:80]}, expected a list of saved pieces. Load what was saved.")
+        raise PipelineError(
+            f"found {repr(data)[:80]}, expected a list of saved pieces. Pass the data of `encoded_piece`."
+        )
     return [decoded_piece(inner, device) for inner in data]
 
 

@@ -1,4 +1,4 @@
-"""Spaces in files: made only if they are of a size that somebody may really have meant, and so saved only then, too."""
+"""Size limits for spaces in files: spaces that are too large are neither saved nor loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from episodia.errors import CheckpointError
 from episodia.space_codec import decode_space, encode_space
 from episodia.types import Item
 
-# How many numbers and classes one observation or action has at most: a few characters could ask for any amount of memory.
+# The limit of numbers and classes per observation or action: a few bytes in a file could request any amount of memory.
 _MAX_ELEMENTS: Final = 2**24
 _NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64|96|128)")
 
@@ -22,7 +22,7 @@ def encoded_spaces(*spaces: Space[Any] | None) -> list[Any]:
     """Return spaces as plain data.
 
     Raises:
-        CheckpointError: If one of them is too large to be loaded.
+        CheckpointError: If a space is too large.
     """
     data = [encode_space(space) for space in spaces]
     for space in data:
@@ -34,7 +34,7 @@ def decoded_spaces(data: Any) -> tuple[Space[Any] | None, Space[Any] | None]:
     """Return the observation space and the action space of a saved pair.
 
     Raises:
-        CheckpointError: If one of them is too large.
+        CheckpointError: If a space is too large.
 
     >>> decoded_spaces([None, {"space": "Discrete", "n": 3, "start": 0, "dtype": "int64"}])
     (None, Discrete(3))
@@ -46,20 +46,20 @@ def decoded_spaces(data: Any) -> tuple[Space[Any] | None, Space[Any] | None]:
 
 
 def check_elements(found: int) -> None:
-    """Check that one observation or action may have so many numbers and classes.
+    """Check that the number of elements of an observation or action is within the limit.
 
     Raises:
-        CheckpointError: If these are too many.
+        CheckpointError: If `found` exceeds the limit.
     """
     if found > _MAX_ELEMENTS:
         raise CheckpointError(
-            f"found a space with more than {_MAX_ELEMENTS} elements, expected fewer: others are neither saved nor loaded. Make "
-            "observations and actions smaller."
+            f"found a space with more than {_MAX_ELEMENTS} elements, expected fewer: larger spaces are not saved or loaded. "
+            "Make observations and actions smaller."
         )
 
 
 def num_elements(space: Any) -> int:
-    """Return how many numbers and classes an encoded space has, without making it.
+    """Return the number of numbers and classes of an encoded space, without building the space.
 
     >>> num_elements({"space": "MultiBinary", "n": [2, 3]})
     6
@@ -69,14 +69,14 @@ def num_elements(space: Any) -> int:
 
 
 def count(value: Item) -> int:
-    """Return `value` if it counts something: others, such as negative ones, would make up for those that are too large.
+    """Return `value` if it is an integer of at least 0: a negative size could offset one that is too large.
 
     Raises:
-        CheckpointError: If it does not.
+        CheckpointError: If it is not.
     """
     if type(value) is not int or value < 0:
         raise CheckpointError(
-            f"found the size {repr(value)[:40]}, expected an integer from 0 on. Use another checkpoint."
+            f"found the size {repr(value)[:40]}, expected an integer of at least 0. Use another checkpoint."
         )
     return value
 
@@ -90,14 +90,16 @@ def _total(sizes: Any) -> int:
 
 
 def _box(space: dict[str, Any]) -> int:
-    # Each item of a dtype of texts may be of any size, too.
+    # Items of string dtypes can have any size.
     if not _NUMBERS.fullmatch(space["dtype"]):
-        raise CheckpointError(f"found the dtype {repr(space['dtype'])[:40]}, expected numbers. Use another checkpoint.")
+        raise CheckpointError(
+            f"found the dtype {repr(space['dtype'])[:40]}, expected a numeric dtype. Use another checkpoint."
+        )
     return _product(space["shape"])
 
 
 def _multi_discrete(space: dict[str, Any]) -> int:
-    # A single number stands for all choices.
+    # A single number is the size of all choices.
     sizes, choices = space["nvec"], _product(space.get("shape", []))
     return choices + (_total(sizes) if isinstance(sizes, list) else count(sizes) * choices)
 
@@ -120,12 +122,12 @@ _COUNTS: dict[Any, Callable[[dict[str, Any]], int]] = {
 
 
 def check_windows(pipeline: dict[str, Any]) -> None:
-    """Check that an observation behind the pieces of an encoded pipeline may have as many numbers as it has at most.
+    """Check that observations stay within the size limit after the pieces of an encoded pipeline.
 
-    Pieces of others are not known here.
+    Pieces of other packages are not taken into account.
 
     Raises:
-        CheckpointError: If these are too many, or if a size is none.
+        CheckpointError: If the limit is exceeded, or a size is not an integer of at least 0.
 
     >>> check_windows({"spaces": [None, None], "pieces": [{"class": "FrameStacking", "arguments": {"num_frames": 4}}]})
     """
@@ -139,7 +141,7 @@ def check_windows(pipeline: dict[str, Any]) -> None:
 
 def _pieces(pipeline: dict[str, Any]) -> Iterator[dict[str, Any]]:
     inner = pipeline.get("pieces")
-    # What is no list of pieces is refused when they are made.
+    # Anything but a list of pieces is rejected when the pieces are rebuilt.
     for piece in inner if isinstance(inner, list) else ():
         if isinstance(piece, dict):
             yield piece
@@ -151,14 +153,14 @@ def _num_entries(space: Any) -> int:
 
 
 def _num_previous(piece: dict[str, Any]) -> int:
-    """Return how many actions and rewards a piece puts beside each observation."""
+    """Return the number of previous actions and rewards that a piece adds to each observation."""
     if piece.get("class") != "PrevActionsPrevRewards":
         return 0
     return sum(count(piece["arguments"].get(name, 1)) for name in ("n_prev_actions", "n_prev_rewards"))
 
 
 def _num_shown(piece: dict[str, Any]) -> int:
-    """Return how many steps a piece shows in the place of one."""
+    """Return the number of steps that a piece shows per row."""
     if piece.get("class") == "FrameStacking":
         return max(1, count(piece["arguments"].get("num_frames", 1)))
     if piece.get("class") == "AddViews":
@@ -171,7 +173,7 @@ def _num_shown(piece: dict[str, Any]) -> int:
 def _num_shifts(shift: Any) -> int:
     if isinstance(shift, list):
         return max(1, len(shift))
-    # In a string, a few characters would stand for any number of shifts.
+    # A short string could stand for any number of shifts.
     if type(shift) is not int:
         raise CheckpointError(
             f"found the shift {repr(shift)[:40]}, expected an integer, or a list. Use another checkpoint."

@@ -1,4 +1,4 @@
-"""Which actions are allowed at the moment, row by row."""
+"""Action masks: the allowed actions of each row."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from episodia.errors import BatchError
 from episodia.trees import map_batch
 from episodia.types import Item, ModuleID
 
-# Where a runner notes the rows whose action nobody looks at, because their environment is about to be reset.
+# Key under which a runner stores the rows whose action is ignored, because their environment is about to be reset.
 IGNORED_ROWS = "_ignored_rows"
 
 
 def action_masks(
     outputs: ModuleOutputs, episodes: Sequence[Any] | None, shared_data: dict[Any, Any] | None, key: str | None
 ) -> Any:
-    """Return the action masks of a module's rows, or None if there are none and everything is allowed.
+    """Return the action masks of a module's rows, or None if there are no masks, so that all actions are allowed.
 
-    A mask has an entry for each action of a `Discrete` space, or of all parts of a `MultiDiscrete` one after another, nonzero
-    where the action is allowed; masks are nested as actions are. They are looked for in the batch column `action_mask`; then
-    under `key` in the observations of the batch; then under `key` in the last observations of the episodes, which is where
-    PettingZoo's games have them.
+    A mask has one entry for each action of a `Discrete` space, or for each action of all parts of a `MultiDiscrete` space, one
+    part after another. Entries of allowed actions are nonzero. Masks are nested like actions. They are read from the first of
+    these that has them: the batch column `action_mask`; `key` in the observations of the batch; `key` in the last
+    observations of the episodes, as in PettingZoo's games.
 
     Args:
-        outputs: What the module put out.
-        episodes: The episodes that it acts in; None if they are not known.
-        shared_data: Where it was noted to whom each row belongs.
-        key: Under which an observation holds its mask; None looks into the batch column only.
+        outputs: The outputs of the module.
+        episodes: The episodes that the module acts in; None if they are unknown.
+        shared_data: The shared dict that holds the owner of each row.
+        key: The key of the mask in an observation; None reads only the batch column.
 
     >>> import numpy as np
     >>> observations = {"board": np.zeros((1, 9)), "action_mask": np.array([[1, 0, 1]])}
@@ -61,7 +61,7 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
     if isinstance(episodes, LiveAgents) and not episodes.module_has_in_observations(outputs.module_id, key):
         return None
     first = _first_episode(outputs.module_id, episodes, shared_data)
-    # One look decides whether the observations of all rows are worth collecting.
+    # The first row decides whether to collect the observations of all rows.
     if first is None or not first.is_reset or not _has(first.get_observations(-1), key):
         return None
     rows = EpisodeList(episodes_of_rows(outputs.module_id, episodes, shared_data))
@@ -69,14 +69,14 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
 
 
 def masks_in_infos(episodes: Sequence[MultiAgentEpisode], owners: Sequence[tuple[int, Any]]) -> np.ndarray | None:
-    """Return the action masks that the last infos of some agents hold, `[B, n]`; None if none of them does.
+    """Return the action masks in the last infos of agents, `[B, n]`; None if no info has a mask.
 
     Args:
         episodes: The episodes.
-        owners: The position of the episode, and the agent, of each row.
+        owners: For each row, the position of its episode and its agent.
 
     Raises:
-        BatchError: If only some of them hold one, or if they do not fit together.
+        BatchError: If only some infos have a mask, or the shapes of the masks differ.
     """
     infos = [episodes[position].agent_episodes[agent].get_infos(-1) for position, agent in owners]
     masks: list[Any] = [(info or {}).get(Columns.ACTION_MASK) for info in infos]
@@ -85,20 +85,20 @@ def masks_in_infos(episodes: Sequence[MultiAgentEpisode], owners: Sequence[tuple
         return None
     if without:
         raise BatchError(
-            f"action masks: found none in the infos of (episode, agent) {without[:3]}, and some in those of others of the same "
-            f"module, expected one for all or for none. Give each of them {Columns.ACTION_MASK!r}."
+            f"action masks: found no mask in the infos of (episode, agent) {without[:3]}, but masks for other agents of the "
+            f"same module, expected masks for all agents or for no agent. Give each agent {Columns.ACTION_MASK!r}."
         )
     try:
         return np.stack(masks)
     except (TypeError, ValueError) as error:
         raise BatchError(
             f"action masks: found {masks!r} in the infos of agents of one module, expected arrays of one shape ({error}). Let "
-            "the environment give each of them such an array."
+            "the environment return such an array for each agent."
         ) from error
 
 
 def _allowing_all(mask: Any, rows: Sequence[int]) -> Any:
-    """Return a mask that allows everything in `rows`: the last observation of an episode often allows nothing."""
+    """Return the mask with all actions allowed in `rows`: the last observation of an episode often allows no action."""
     if mask is None:
         return None
     allowing = mask.clone() if is_tensor(mask) else np.array(mask)

@@ -1,4 +1,4 @@
-"""Which space the action of a row is from, and functions on whole columns of actions, leaf by leaf of that space."""
+"""Action spaces of rows, and functions on columns of actions, applied to each leaf of the space."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class RowsOfSpace(NamedTuple):
 
 @final
 class PerSpace(Generic[T]):
-    """What a function makes of a space, made once for each space. Spaces cannot be keys of a dict; their ids can.
+    """Cache of the results of a function of a space, by the id of the space: spaces are not hashable.
 
     >>> sizes = PerSpace(lambda space: int(space.n))
     >>> sizes(spaces.Discrete(3))
     3
     """
 
-    # Spaces that are made anew for each call would fill the memory.
+    # Limits the memory if the caller creates a new space for each call.
     _MOST = 256
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
-        # The space is kept along, so that no other one can get its id.
+        # Keeping the space ensures that no other space gets its id.
         self._made: dict[int, tuple[Space[Any], T]] = {}
 
     def __call__(self, space: Space[Any]) -> T:
@@ -54,17 +54,17 @@ class PerSpace(Generic[T]):
 
 @final
 class ActionSpaces:
-    """Finds the spaces that actions are from.
+    """Finds the action space of each row.
 
-    In a batch of one module this is the space that the piece was given, or else that of the module. Where there are several
-    modules, the piece may have been given a `Dict` of the spaces of all agents, or of all modules. Agents of one module may
-    have different bounds: their rows are then kept apart.
+    In a batch of one module, this is the input space of the piece, or else the space of the module. With several modules,
+    the input space of the piece may be a `Dict` of the spaces of all agents, or of all modules. Agents of one module may
+    have different spaces: their rows are then grouped by space.
     """
 
     def __init__(self) -> None:
         self._distinct: list[Space[Any]] = []
         self._representative = PerSpace(self._first_equal)
-        # The last rows that were asked for, the spaces of their agents, and the answer: it is often the same again.
+        # The rows, the input space and the result of the last call: the next call often has the same rows.
         self._last: tuple[Any, Any, list[RowsOfSpace]] = (None, None, [])
 
     def of(
@@ -73,7 +73,7 @@ class ActionSpaces:
         """Return the spaces of all rows of a module.
 
         Raises:
-            BatchError: If no space is known.
+            BatchError: If the space is unknown.
         """
         own = getattr(outputs.module, "action_space", None)
         if outputs.module_id is None:
@@ -89,7 +89,7 @@ class ActionSpaces:
             space = children.get(outputs.module_id, input_space if own is None else own)
         if space is None:
             raise BatchError(
-                f"module {outputs.module_id!r}: found no action space, neither of the piece nor of the module; expected one. "
+                f"module {outputs.module_id!r}: found no action space of the piece or of the module, expected one. "
                 "Build the pipeline with `input_action_space`, or give the module an `action_space`."
             )
         return [RowsOfSpace(None, space)]
@@ -103,7 +103,7 @@ class ActionSpaces:
         return [RowsOfSpace(np.array(rows), space) for space, rows in groups.values()]
 
     def _first_equal(self, space: Space[Any]) -> Space[Any]:
-        """Return the first space that is equal: environments often make one for each agent, all alike."""
+        """Return the first known space equal to `space`: environments often create equal spaces, one for each agent."""
         found = next((other for other in self._distinct if other == space), None)
         if found is None:
             self._distinct.append(space)
@@ -111,16 +111,16 @@ class ActionSpaces:
 
 
 def change_actions(parts: list[RowsOfSpace], function: LeafFunction, actions: Item, masks: Any = None) -> Any:
-    """Return what `function(space, actions, mask)` makes of each leaf of a column of actions.
+    """Return a column of actions with `function(space, actions, mask)` applied to each leaf.
 
     Args:
         parts: The spaces of the rows.
         function: Called with a leaf space, the actions `[B, ...]` of that leaf, and their mask or None.
-        actions: The column, nested as its space.
-        masks: Action masks, nested in the same way; None, or a key that is left out, allows everything.
+        actions: The column, nested like its space.
+        masks: Action masks, nested like the actions; None, or a missing key, allows all actions.
 
     Raises:
-        BatchError: If actions are not nested or shaped as their space says.
+        BatchError: If the nesting or a shape of the actions differs from their space.
     """
     if len(parts) == 1:
         return _mapped(function, parts[0].space, actions, masks, "")
@@ -154,7 +154,7 @@ def _mapped(function: LeafFunction, space: Space[Any], actions: Item, masks: Any
 
 
 def _item_shape(space: Space[Any], actions: Item) -> tuple[int, ...] | None:
-    """Return the last axes of actions, as many as an action of `space` has; None if there is none for the rows."""
+    """Return the shape of one action, from the last axes; None if `actions` has no axis of rows."""
     shape = np.shape(actions)
     axes = len(space.shape or ())
     return shape[len(shape) - axes :] if len(shape) > axes else None
@@ -162,6 +162,6 @@ def _item_shape(space: Space[Any], actions: Item) -> tuple[int, ...] | None:
 
 def _other_actions(space: Space[Any], actions: Item, path: str) -> BatchError:
     return BatchError(
-        f"actions{path}: found {describe(actions)}, expected a batch of actions of {short_name(space)}. Let the module put out "
+        f"actions{path}: found {describe(actions)}, expected a batch of actions of {short_name(space)}. Let the module return "
         "actions of its action space, one for each row."
     )

@@ -1,4 +1,4 @@
-"""Nested items as vectors: numbers as they are, classes one-hot, one leaf after another."""
+"""Nested items as flat vectors: numbers unchanged, classes one-hot, leaves concatenated."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from episodia.types import Item
 
 
 def flat_size(piece: str, space: Space[Any]) -> int:
-    """Return how long the vectors are.
+    """Return the length of the vectors.
 
     Raises:
-        PipelineError: If a leaf of `space` has no fixed size, as Text, Sequence and Graph have none.
+        PipelineError: If a leaf of `space` has no fixed size, such as Text, Sequence and Graph.
 
     >>> flat_size("Flatten", spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (2, 2))]))
     7
@@ -36,7 +36,7 @@ def _leaf_size(piece: str, path: str, leaf: Item) -> int:
         return math.prod(leaf.shape)  # type: ignore[arg-type]  # of fixed shape
     raise PipelineError(
         f"{piece}: found {leaf if isinstance(leaf, Space) else repr(leaf)}{' at ' if path else ''}{path}, expected Box, "
-        "Discrete, MultiDiscrete or MultiBinary, also nested. Items of other spaces are no vectors of one size: encode or "
+        "Discrete, MultiDiscrete or MultiBinary, also nested. Items of other spaces have no fixed size: encode or "
         "remove them first."
     )
 
@@ -45,7 +45,7 @@ def flat_space(piece: str, space: Space[Any]) -> spaces.Box:
     """Return the space of the vectors, with the bounds of the leaves.
 
     Raises:
-        PipelineError: As for `flat_size`.
+        PipelineError: If a leaf of `space` has no fixed size.
 
     >>> flat_space("Flatten", spaces.Dict({"kind": spaces.Discrete(2)}))
     Box(0.0, 1.0, (2,), float32)
@@ -69,18 +69,18 @@ def _leaf_bounds(leaf: Item) -> tuple[np.ndarray, np.ndarray]:
 def flat_vectors(piece: str, space: Space[Any] | None, values: Item, count: int) -> np.ndarray:
     """Return the vectors of `count` rows: float32 [count, size].
 
-    Each is what `gymnasium.spaces.flatten` returns for the item. A column that is a float32 array already is not copied.
+    Each vector equals `gymnasium.spaces.flatten` of the item. A column that is already a float32 array is not copied.
 
     Args:
-        piece: Who asks, for messages.
+        piece: The name of the piece, for error messages.
         space: The space of the rows.
-        values: Their batch.
-        count: How many there are.
+        values: The rows, as a batch.
+        count: The number of rows.
 
     Raises:
-        PipelineError: If the space is not known, or is none of vectors.
-        BatchError: If rows are no items of the space.
-        SpaceError: If a class lies outside of its space.
+        PipelineError: If the space is unknown, or a leaf has no fixed size.
+        BatchError: If rows are not items of the space.
+        SpaceError: If a class is outside its space.
 
     >>> flat_vectors("Flatten", spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 9, ())]), (np.array([0, 1]), np.ones(2)), 2)
     array([[1., 0., 1.],
@@ -100,7 +100,7 @@ def flat_vectors(piece: str, space: Space[Any] | None, values: Item, count: int)
 
 
 def _write(vectors: np.ndarray, leaf: Item, column: np.ndarray) -> None:
-    """Write the vectors of one leaf; `vectors` is zero everywhere."""
+    """Write the vectors of one leaf into `vectors`, which holds zeros."""
     if not isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
         with np.errstate(over="ignore"):
             vectors[...] = column.reshape(vectors.shape)

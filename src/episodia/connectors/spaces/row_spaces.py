@@ -1,7 +1,7 @@
-"""Which space the observations or actions of each row have, and rows of several spaces kept apart.
+"""Spaces of the observations or actions of each row, and rows grouped by space.
 
-A piece is told the spaces that reach it, or it finds them in the episodes. With many agents there is a space for each, and
-agents of one module may have different ones as long as what a piece makes of them fits together.
+A piece takes its spaces from the pipeline or from the episodes. With several agents there is one space per agent. Agents of
+one module may have different spaces, as long as the rows that a piece makes of them have one shape.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from episodia.types import Item
 
 
 class Part(NamedTuple):
-    """Rows that are treated alike: what a piece calls them, and their space if it is known."""
+    """Group of rows that a piece treats alike: a label, and the space if it is known."""
 
     label: Any
     space: Space[Any] | None
@@ -33,7 +33,7 @@ def agent_spaces(piece: str, space: Any) -> Mapping[Any, Space[Any]]:
     """Return the space of each agent (or module) in a `Dict` space or a plain dict.
 
     Raises:
-        PipelineError: If `space` is not divided into agents.
+        PipelineError: If `space` is not a `Dict` space or a dict.
 
     >>> agent_spaces("Flatten", spaces.Dict({"left": spaces.Discrete(2)}))
     {'left': Discrete(2)}
@@ -44,15 +44,15 @@ def agent_spaces(piece: str, space: Any) -> Mapping[Any, Space[Any]]:
         return space
     raise PipelineError(
         f"{piece}: found the space {space}, expected a `Dict` space with one entry for each agent, because of "
-        "`multi_agent=True`. Pass the spaces of all agents, or leave `multi_agent` out."
+        "`multi_agent=True`. Pass the spaces of all agents, or omit `multi_agent`."
     )
 
 
 def agent_space(piece: str, given: Any, episode: SingleAgentEpisode, *, is_mapped: bool) -> Space[Any]:
-    """Return the entry of `given` for the agent of `episode`, or for its module once a batch is mapped to modules.
+    """Return the entry of `given` for the agent of `episode`, or for its module if the batch is mapped to modules.
 
     Raises:
-        PipelineError: If there is no entry for either.
+        PipelineError: If neither has an entry.
     """
     known = agent_spaces(piece, given)
     module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
@@ -62,16 +62,16 @@ def agent_space(piece: str, given: Any, episode: SingleAgentEpisode, *, is_mappe
             return known[key]
     raise PipelineError(
         f"{piece}: found no space for the agent {episode.agent_id!r} (module {module_id!r}) among {list(known)}, expected one "
-        "for every agent. Add it to the input space, or leave `multi_agent` out if all agents have one space."
+        "for every agent. Add it to the input space, or omit `multi_agent` if all agents share one space."
     )
 
 
 def parts_of(
     rows: EpisodeList, part_of: Callable[[SingleAgentEpisode], Part]
 ) -> tuple[list[Part], list[np.ndarray], list[SingleAgentEpisode]]:
-    """Return the parts that the agent episodes of one module fall into, the positions of each, and the episodes.
+    """Return the parts of the agent episodes of one module, the positions of each part, and the episodes.
 
-    `part_of` is asked once for each agent and space, not once for each episode.
+    `part_of` is called once for each agent and space, not once for each episode.
     """
     singles = rows.agents_for_reading()
     parts: list[Part] = []
@@ -86,7 +86,7 @@ def parts_of(
 
 
 def episodes_for_reading(rows: EpisodeList) -> list[SingleAgentEpisode]:
-    """Return the agent episodes of one module; unlike those that the list itself hands out, they are not forked for it."""
+    """Return the agent episodes of one module without forking them, unlike the list itself."""
     return [single for group in rows.groups().values() for single in group.agent_episodes]
 
 
@@ -100,10 +100,10 @@ def _index_of(part: Part, parts: list[Part], positions: list[list[int]]) -> int:
 
 
 def reassembled(piece: str, columns: list[Ragged], positions: list[np.ndarray]) -> Ragged:
-    """Return one column of several, whose stretches belong at `positions`.
+    """Return one column that joins `columns`, with the rows of each episode at its place in `positions`.
 
     Raises:
-        BatchError: If their rows do not fit together.
+        BatchError: If the rows of the columns differ in nesting or shape.
     """
     rows = [describe_row(column.values) for column in columns]
     try:
@@ -123,13 +123,13 @@ def paired(piece: str, space: Space[Any] | None, values: Item) -> list[tuple[str
     """Return `(path, space, column)` of each leaf, in the order of `space`.
 
     Raises:
-        PipelineError: If the space is not known.
+        PipelineError: If the space is unknown.
         BatchError: If the rows of `values` are not items of `space`: their nesting or a shape differs.
     """
     if space is None:
         raise PipelineError(
-            f"{piece}: found no space for the rows that it is to change, expected one. Build the pipeline with its input "
-            "spaces, or give the episodes theirs."
+            f"{piece}: found no space for its rows, expected one. Build the pipeline with its input "
+            "spaces, or give the episodes their spaces."
         )
     expected, found = dict(leaves(structure_of(space))), dict(leaves(values))
     fits = expected.keys() == found.keys() and all(
@@ -138,7 +138,7 @@ def paired(piece: str, space: Space[Any] | None, values: Item) -> list[tuple[str
     if not fits:
         raise BatchError(
             f"{piece}: found rows of {describe_row(values)}, expected items of {short_name(space)}. If an earlier piece has "
-            "changed them, build the pipeline with its input spaces, so that each piece knows what reaches it. If the space "
+            "changed them, build the pipeline with its input spaces, so that each piece knows its spaces. If the space "
             "holds one entry for each agent, pass `multi_agent=True`."
         )
     return [(path, leaf, found[path]) for path, leaf in expected.items()]

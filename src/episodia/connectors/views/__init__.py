@@ -1,1 +1,1 @@
-"""Views: which steps of which column a module sees beside each step."""
+"""Views: items of other steps, as columns of the batch that a module receives."""

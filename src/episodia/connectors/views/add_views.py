@@ -35,22 +35,22 @@ from episodia.types import AgentID, ModuleID
 
 @final
 class AddViews(ObservationPiece):
-    """Adds a column for each view; the same piece serves acting and learning, and gives the same numbers in both.
+    """Adds one column per view. The same piece serves acting and learning and returns the same values in both.
 
-    Views read the episodes, not what earlier pieces have put into the batch. In training their columns are tracks, as
-    observations are: values can be bootstrapped with them after the last step.
+    Views read the episodes, not the columns that earlier pieces added to the batch. In training, view columns are tracks,
+    like observations: they have a row after the last step, so that values can be bootstrapped.
 
     Args:
-        views: The views by the names of their columns. One of the name `obs` takes the place of the observations; let the
-            piece stand before the one that adds them.
+        views: The views by column name. A view named `obs` replaces the observations; put the piece before the one that
+            adds observations.
         input_observation_space: The space of observations.
         input_action_space: The space of actions.
-        modules: The ids of the modules whose rows get the columns; all by default.
+        modules: The ids of the modules whose rows get the columns; all modules by default.
         multi_agent: Whether the spaces have an entry for each agent.
-        **kwargs: Those of `ConnectorV2`.
+        **kwargs: The arguments of `ConnectorV2`.
 
     Raises:
-        PipelineError: If something else than views, or than module ids, is given.
+        PipelineError: If `views` is not a dict of views, or `modules` is not a list of module ids.
 
     >>> from episodia import SingleAgentEpisode
     >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.5, 1.5], len_lookback_buffer=0)
@@ -82,22 +82,22 @@ class AddViews(ObservationPiece):
 
     @property
     def views(self) -> Mapping[str, View]:
-        """The views by name, to look at; `add` and `remove` change them."""
+        """The views by name, read-only; change them with `add` and `remove`."""
         return MappingProxyType(self._views)
 
     def add(self, name: str, view: View) -> None:
-        """Let `view` be seen as the column `name`, also if there was another one.
+        """Add `view` as the column `name`; a view of that name is replaced.
 
         Raises:
-            PipelineError: If a pipeline that the piece is in cannot have it. Nothing is changed then.
+            PipelineError: If a pipeline that contains the piece rejects the view. The views then stay as they were.
         """
         self._change({**self._views, **_checked(self.name, {name: view})})
 
     def remove(self, name: str) -> View:
-        """Take a view away, and return it.
+        """Remove a view and return it.
 
         Raises:
-            PipelineError: If there is none of that name, or if another piece needs its column. Nothing is changed then.
+            PipelineError: If no view has that name, or another piece needs its column. The views then stay as they were.
         """
         if name not in self._views:
             raise PipelineError(f"{self.name}: found no view {name!r}, expected one of {list(self._views)}.")
@@ -111,7 +111,7 @@ class AddViews(ObservationPiece):
             self._check_pipelines()
         except BaseException:
             self._views = before
-            # Those that were checked first know other spaces by now.
+            # The pipelines checked before the failure already hold the new spaces.
             self._check_pipelines()
             raise
         self._plans = {}
@@ -120,32 +120,32 @@ class AddViews(ObservationPiece):
         for pipeline in self._pipelines():
             set_pieces(pipeline, pipeline.connectors)
 
-    # --- What it declares -------------------------------------------------------------------------------------------
+    # --- Declarations -----------------------------------------------------------------------------------------------
 
     @property
     def writes(self) -> frozenset[str]:
-        """The names of the views that somebody sees in the pipelines that the piece is in."""
+        """The names of the views that are used in the pipelines that contain the piece."""
         return frozenset(
             self._seen(acting=self._is_in(EnvToModulePipeline), learning=self._is_in(LearnerConnectorPipeline))
         )
 
     @property
     def fills(self) -> frozenset[str]:
-        """All that it writes, if that is not for all modules: another piece may write the same for others."""
+        """All columns in `writes` if `modules` is set: another piece may write them for other modules. Otherwise empty."""
         return frozenset() if self.modules is None else self.writes
 
     @property
     def lookback(self) -> int:
-        """As many steps as the farthest item is away, also of those views that only learners see.
+        """The number of steps back to the farthest item of all views, including views that only learners see.
 
-        A runner whose pipeline has the piece keeps what the learner will need. For a look at another agent it is at least
-        1: an agent that waits at a cut has its first row before it.
+        So a runner whose pipeline contains the piece keeps the steps that the learner needs. For views of another agent it
+        is at least 1: an agent that waits at a cut has its first row before the cut.
         """
         return max((max(view.lookback, int(view.agent is not None)) for view in self._views.values()), default=0)
 
     @property
     def kind(self) -> Kind:
-        """Forward-looking, if a view is."""
+        """Forward-looking if a view for training looks ahead, otherwise causal."""
         looks_ahead = any(view.looks_ahead for view in self._views.values() if view.train and max(view.shifts) > 0)
         return Kind.FORWARD_LOOKING if looks_ahead else Kind.CAUSAL
 
@@ -161,7 +161,7 @@ class AddViews(ObservationPiece):
         }
 
     def check_place(self, pipeline: ConnectorPipelineV2) -> None:
-        """Refuse a pipeline in front of a module that acts, if a view looks into the future."""
+        """Reject an env-to-module pipeline if a view that is used for acting looks into the future."""
         if not isinstance(pipeline, EnvToModulePipeline):
             return
         for name, view in self._seen(acting=True, learning=False).items():
@@ -173,11 +173,11 @@ class AddViews(ObservationPiece):
                 )
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Any:
-        """Return the space of the view that takes the place of the observations; without one, `space`."""
+        """Return the space of the view that replaces the observations; `space` if no view does."""
         view = self._views.get(Columns.OBS)
         return space if view is None else space_of_view(view, space, action_space)
 
-    # --- What it does -----------------------------------------------------------------------------------------------
+    # --- Work -------------------------------------------------------------------------------------------------------
 
     def work(self, run: Run) -> None:
         """Add the columns of all views to the batch."""
@@ -208,7 +208,7 @@ def _module_ids(where: str, modules: Any) -> frozenset[Any] | None:
 
 
 def _checked(where: str, views: Any) -> dict[str, View]:
-    """Return the views, each with its source."""
+    """Return the views, each with its source filled in."""
     if not isinstance(views, Mapping):
         raise PipelineError(
             f"{where}: found {views!r}, expected a dict of names and views. Pass `{{'name': View(...)}}`."
@@ -223,7 +223,7 @@ def _checked(where: str, views: Any) -> dict[str, View]:
 
 
 def views_of(rl_module: Modules, *, multi_agent: bool = False) -> list[AddViews]:
-    """Return pieces that add the views which modules declare in `views`; none, if there are none.
+    """Return pieces that add the views which modules declare in `views`; an empty list if no module declares views.
 
     Args:
         rl_module: A module, or modules by their ids.
@@ -244,7 +244,7 @@ def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id:
     if not episodes.is_multi_agent:
         raise BatchError(
             f"views {list(gather.picks)}: found single-agent episodes, expected multi-agent ones, because of "
-            f"`agent={gather.agent!r}`: who else was there is not known. Pass multi-agent episodes, or leave `agent` out."
+            f"`agent={gather.agent!r}`: single-agent episodes have no other agents. Pass multi-agent episodes, or omit `agent`."
         )
     other = gather.agent
     return OtherAgents(episodes, module_id, other if callable(other) else lambda *_: other)
@@ -252,13 +252,13 @@ def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id:
 
 @final
 class OwnRows:
-    """Each agent's own episode, as views read it."""
+    """Reader of each agent's own episode."""
 
     def __init__(self, rows: EpisodeList) -> None:
         self._rows = rows
 
     def space_of(self, column: str) -> Space[Any] | None:
-        """Return the space of the items of `column`, None if it is not known."""
+        """Return the space of the items of `column`; None if it is unknown."""
         return self._rows.space_of(column)
 
     def row_counts(self, *, tail: bool = False, every: int = 1) -> np.ndarray:
@@ -269,7 +269,7 @@ class OwnRows:
     def windows(
         self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
     ) -> Ragged | None:
-        """Return the items at `shifts` from each row; None if nobody knows what an item looks like."""
+        """Return the items at `shifts` from each row; None if the shape of an item is unknown."""
         if column in COMPUTED:
             return self._rows.computed_windows(column, shifts=shifts, fills=fills, tail=tail, every=every)
         if not self._is_known(column):
@@ -277,14 +277,14 @@ class OwnRows:
         return self._rows.windows(column, shifts=shifts, fill=fills, tail=tail, every=every)
 
     def _is_known(self, column: str) -> bool:
-        """Tell whether there is an item of `column`, or at least its space."""
+        """Return whether an item of `column`, or at least its space, is known."""
         rows = self._rows
         if column in (Columns.OBS, Columns.INFOS, Columns.REWARDS):
             return True
         if column == Columns.ACTIONS and rows.space_of(column) is not None:
             return True
         if isinstance(rows, LiveEpisodes) and column in rows.extra_columns():
-            return True  # a recorder knows, as soon as it has recorded one
+            return True  # a recorder knows the column after its first recorded item
         if rows.lengths.any():
             return True
         columns = [

@@ -1,4 +1,4 @@
-"""A view: the steps of a column that a module sees beside each step; also in RLlib's spelling."""
+"""Views: items of a column that a module sees at fixed distances from each step. Includes RLlib's `ViewRequirement`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from episodia.spaces import short_name, structure_of
 from episodia.trees import describe, equal
 from episodia.types import Item
 
-# What a module knows at the moment of acting; everything else comes with the step that it is about to take.
+# Columns whose current item is known when a module acts; items of all other columns arrive with the next step.
 KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
 
 _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
@@ -30,25 +30,25 @@ _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 class View:
     """Items of a column at fixed distances from each step.
 
-    Row t of the view is the item `t + shift` of its source: of observations, infos, time steps and ids there is one more
-    than of steps, `obs[t]` is what the action `t` answers, `rewards[t]` what it brought. At the moment of acting, t is now.
+    Row t of the view is item `t + shift` of its source. Observations, infos, time steps and ids have one item more than
+    there are steps: action t is chosen after `obs[t]` and yields `rewards[t]`. When a module acts, t is the current step.
 
     Args:
-        source: The column that is seen: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
-            `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None is the column of the view's own name.
-        shift: A distance in steps, for one item in each row, `[B, ...]`; or K of them in a list, a range, or a string such as
-            `"-50:-1"` or `"-50:-1:2"`, whose ends both count, for K items in each row, `[B, K, ...]`. Negative ones look back.
-        fill: What stands where the episode has no such step: one value for whole items, or an item. None takes the item of
-            the source's space that is closest to zeros; zeros where there is no space, None for objects, -1 for `T`.
-        train: Whether learners see it.
-        infer: Whether it is seen at the moment of acting, when nothing of the future is known.
-        every: In training, only the steps 0, n, 2n, ... of each chunk have a row: one for each sequence of n steps that a
-            recurrent module learns from. At the moment of acting there is a row always.
-        agent: See another agent of the same multi-agent episode: its id, or a function of `(agent_id, episode)` that
-            returns it, or None for nobody. Shifts count environment steps then, see `OtherAgents.windows`.
+        source: The column to read: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
+            `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None reads the column with the view's own name.
+        shift: A distance in steps, for one item per row, `[B, ...]`; or K distances for K items per row, `[B, K, ...]`: a
+            list, a range, or a string such as `"-50:-1"` or `"-50:-1:2"` (both ends included). Negative shifts look back.
+        fill: The value where the episode has no such step: one number for whole items, or an item. None takes the item of
+            the source's space that is closest to zeros; without a space zeros, for objects None, for `T` -1.
+        train: Whether learners see the view.
+        infer: Whether modules see the view when they act. Such a view must not look into the future.
+        every: In training, only the steps 0, n, 2n, ... of each chunk have a row: one row per sequence of n steps that a
+            recurrent module learns from. When a module acts, there is always a row.
+        agent: Read another agent of the same multi-agent episode: its id, or a function of `(agent_id, episode)` that
+            returns the id, or None for no agent. Shifts then count environment steps, see `OtherAgents.windows`.
 
     Raises:
-        PipelineError: If an argument is not like that, or nobody sees the view.
+        PipelineError: If an argument is invalid, or `train` and `infer` are both False.
 
     >>> View("rewards", shift=-1)
     View('rewards', shift=-1)
@@ -67,17 +67,19 @@ class View:
     agent: Any | Callable[[Any, Any], Any] = None
 
     def __post_init__(self) -> None:
-        """Check all of it, and keep integers as Python's."""
+        """Check the arguments, and convert integers to Python integers."""
         source: Any = self.source
         if source is not None and (not isinstance(source, str) or not source):
-            raise PipelineError(f"View: found `source={source!r}`, expected the name of a column. Pass such a name.")
+            raise PipelineError(
+                f"View: found `source={source!r}`, expected the name of a column. Pass a non-empty string."
+            )
         object.__setattr__(self, "shift", self._checked_shift())
         for name in ("train", "infer"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise PipelineError(f"{self!r}: found `{name}={getattr(self, name)!r}`, expected True or False.")
         if not (self.train or self.infer):
             raise PipelineError(
-                f"{self!r}: found both `train` and `infer` False, expected that somebody sees the view."
+                f"{self!r}: found both `train` and `infer` False, expected at least one True. Set one of them."
             )
         if not is_whole(self.every) or self.every < 1:
             raise PipelineError(f"{self!r}: found `every={self.every!r}`, expected an integer of at least 1.")
@@ -98,8 +100,8 @@ class View:
         if isinstance(shift, (list, tuple, np.ndarray)) and len(shift) and all(map(is_whole, shift)):
             return tuple(map(int, shift))
         raise PipelineError(
-            f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a list or range of at least one. Pass "
-            "such a number, or a string like '-50:-1'."
+            f"View of {self.source!r}: found `shift={shift!r}`, expected an integer, or a non-empty list or range of "
+            "integers. Pass one of these, or a string such as '-50:-1'."
         )
 
     @property
@@ -110,12 +112,12 @@ class View:
 
     @property
     def is_window(self) -> bool:
-        """Whether rows have an axis of shifts."""
+        """Whether each row has an axis of shifts."""
         return not isinstance(self.shift, int)
 
     @property
     def lookback(self) -> int:
-        """How many steps before the first row of a chunk it reaches."""
+        """The number of steps that the view reads before the first row of a chunk."""
         return max(0, -min(self.shifts))
 
     @property
@@ -125,7 +127,7 @@ class View:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it sees what is not known yet when a module acts."""
+        """Whether the view reads items that are not known yet when a module acts."""
         return max(self.shifts) > self.latest_when_acting
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +153,7 @@ class View:
 
 
 def _range_of(source: str | None, text: str) -> range:
-    """Return the range that a string such as `"-50:-1"` means; both ends count."""
+    """Return the range that a string such as `"-50:-1"` means; both ends are included."""
     match = _RANGE.fullmatch(text)
     if match:
         first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
@@ -159,11 +161,11 @@ def _range_of(source: str | None, text: str) -> range:
             return range(first, last + 1, step)
     raise PipelineError(
         f"View of {source!r}: found `shift={text!r}`, expected a range 'first:last' or 'first:last:step' whose last number is "
-        "not below its first, such as '-50:-1'. Write it like that, or pass a list of integers."
+        "not below its first, such as '-50:-1'. Pass such a range, or a list of integers."
     )
 
 
-def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes a `View`
+def ViewRequirement(  # noqa: N802  # RLlib's name; returns a `View`
     data_col: str | None = None,
     space: Space[Any] | None = None,
     shift: int | str | Sequence[int] = 0,
@@ -175,15 +177,15 @@ def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes
 
     Args:
         data_col: The source; by default the column of the view's own name.
-        space: What items look like. Steps that are not there are filled with its item that is closest to zeros.
-        shift: An integer, a list of integers, or a range such as `"-50:-1"`, whose ends both count; `"-50:-1:2"` takes every
-            second one of it.
-        used_for_training: Whether learners see it.
-        used_for_compute_actions: Whether it is seen at the moment of acting.
+        space: The space of the items. Missing steps are filled with the item of the space that is closest to zeros.
+        shift: An integer, a list of integers, or a range such as `"-50:-1"` (both ends included); `"-50:-1:2"` takes
+            every second integer.
+        used_for_training: Whether learners see the view.
+        used_for_compute_actions: Whether modules see the view when they act.
         batch_repeat_value: See `every` of `View`.
 
     Raises:
-        PipelineError: If `space` is none, or an argument is not what `View` expects.
+        PipelineError: If `space` is not a space, or `View` rejects an argument.
 
     >>> ViewRequirement("obs", shift="-3:0")
     View('obs', shift=range(-3, 1))
@@ -192,8 +194,8 @@ def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes
     """
     if space is not None and not isinstance(space, Space):
         raise PipelineError(
-            f"ViewRequirement of {data_col!r}: found `space={space!r}`, expected a space of gymnasium, or None. Pass such "
-            "a space."
+            f"ViewRequirement of {data_col!r}: found `space={space!r}`, expected a gymnasium space, or None. Pass one of "
+            "these."
         )
     return View(
         data_col,
@@ -208,10 +210,10 @@ def ViewRequirement(  # noqa: N802  # the name that RLlib's users know; it makes
 def space_of_view(
     view: View, observation_space: Space[Any] | None, action_space: Space[Any] | None
 ) -> Space[Any] | None:
-    """Return the space of one row of `view`, None if it is not known.
+    """Return the space of one row of `view`; None if it is unknown.
 
     Raises:
-        PipelineError: If rows are windows of what cannot be stacked.
+        PipelineError: If the view is a window, and items of the space cannot be stacked.
 
     >>> space_of_view(View("obs", shift=range(-3, 1)), spaces.Discrete(5), None)
     MultiDiscrete([5 5 5 5])
@@ -245,8 +247,8 @@ def _mapped(space: Space[Any], fill: Item, count: int | None) -> Space[Any]:
     if isinstance(space, spaces.MultiBinary):
         return spaces.MultiBinary([count, *(space.shape or ())])
     raise PipelineError(
-        f"found a window over {short_name(space)}, expected a space of arrays, or Dicts and Tuples of these. Show one step "
-        "only."
+        f"found a window over {short_name(space)}, expected a space of arrays, or Dicts and Tuples of these. Use a "
+        "single shift."
     )
 
 
@@ -257,7 +259,7 @@ def _integers(space: Any) -> Any:
 def _box(space: spaces.Box, fill: Item, count: int | None) -> spaces.Box:
     low, high = space.low, space.high
     if fill is not None:
-        # Rows before the first step are filled with it.
+        # Rows before the first step hold the fill value, so the bounds must include it.
         low, high = np.minimum(low, fill).astype(low.dtype), np.maximum(high, fill).astype(high.dtype)
     if count is not None:
         low, high = np.stack([low] * count), np.stack([high] * count)

@@ -1,6 +1,6 @@
-"""Which columns a module and its loss really use, found out by letting them run.
+"""Detection of unused columns: runs a module and its loss, and reports which columns they read.
 
-Nothing is changed by that: a report says what could be left out, and why; whoever reads it decides.
+Detection changes nothing: the report says which columns could be left out, and why. The user decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from episodia.errors import BatchError, PipelineError
 from episodia.modules.protocol import Module
 from episodia.trees import map_batch
 
-# Of a train batch, these are never dropped: whoever looks at it later relies on them.
+# Columns of a train batch that are never dropped: later code relies on them.
 NEVER_DROPPED = {
     Columns.REWARDS: "rewards are never dropped",
     Columns.TERMINATEDS: "flags are never dropped",
@@ -40,14 +40,14 @@ NEVER_DROPPED = {
 @final
 @dataclass(frozen=True)
 class ColumnReport:
-    """What became of each column, in the batches that a module acts on and learns from.
+    """The readers of each column in the batches that a module acts on and learns from.
 
     Attributes:
-        acting: The columns at the moment of acting, and who has read each of them.
-        training: The same for the train batch.
-        dropped: The columns of the train batch that could be left out, and why.
-        kept: Those that nobody has read and that stay nevertheless, and why.
-        missed: What was asked for and is in no batch, and by whom.
+        acting: The columns of the batch for acting, with the readers of each.
+        training: The columns of the train batch, with the readers of each.
+        dropped: The columns of the train batch that could be left out, with the reason.
+        kept: The unread columns of the train batch that have to stay, with the reason.
+        missed: The columns that were requested but are in no batch, with the readers that requested them.
     """
 
     acting: Mapping[str, tuple[str, ...]]
@@ -58,22 +58,22 @@ class ColumnReport:
 
     @property
     def needed(self) -> frozenset[str]:
-        """The columns of the train batch that somebody has read."""
+        """The columns of the train batch that were read."""
         return frozenset(column for column, readers in self.training.items() if readers)
 
     @property
     def unused_when_acting(self) -> frozenset[str]:
-        """The columns at the moment of acting that nobody has read: views among them can do with `infer=False`."""
+        """The unread columns of the batch for acting. Views among them can be declared with `infer=False`."""
         return frozenset(column for column, readers in self.acting.items() if not readers)
 
     def __str__(self) -> str:
-        lines = ["at the moment of acting:"]
-        lines += [f"  {name}: {_readers(readers, 'read by nobody')}" for name, readers in self.acting.items()]
+        lines = ["when acting:"]
+        lines += [f"  {name}: {_readers(readers, 'not read')}" for name, readers in self.acting.items()]
         lines.append("in training:")
         for name, readers in self.training.items():
             unread = f"DROP, {self.dropped[name]}" if name in self.dropped else f"keep, {self.kept.get(name, '')}"
             lines.append(f"  {name}: {_readers(readers, unread)}")
-        lines += [f"not there: {name}, asked for by {', '.join(readers)}" for name, readers in self.missed.items()]
+        lines += [f"missing: {name}, requested by {', '.join(readers)}" for name, readers in self.missed.items()]
         return "\n".join(lines)
 
 
@@ -93,23 +93,23 @@ def detect_columns(
 ) -> ColumnReport:
     """Let `module` act in a made-up episode and learn from it, and report which columns were read.
 
-    The episode has observations that are drawn from their space, with a fixed seed, and rewards of 0. A column that is read
-    only under certain circumstances (after a number of updates, for one kind of episode) may not be read here: look at the
-    report before you follow it.
+    Observations are sampled from their space with a fixed seed, and rewards are 0. A column that is read only under certain
+    conditions (after a number of updates, for one kind of episode) may not be read here: check the report before you drop
+    columns.
 
     Args:
         module: One module.
-        loss: Called with the module and its train batch, as a loss function is; without it, only what the module reads is
-            known.
-        observation_space: Of the environment; that of the module by default.
-        action_space: The same for actions.
-        env_to_module: The pipeline in front of the module; the default one, with the module's views, if None.
-        learner: The learner's pipeline; the default one, with the module's views, if None.
-        num_steps: How long the episode is, at least 1.
+        loss: A loss function, called with the module and its train batch. Without it, only the reads of the module are
+            reported.
+        observation_space: The observation space of the environment; the one of the module by default.
+        action_space: The action space of the environment; the one of the module by default.
+        env_to_module: The env-to-module pipeline; None for the default pipeline with the module's views.
+        learner: The learner pipeline; None for the default pipeline with the module's views.
+        num_steps: The length of the episode, at least 1.
 
     Raises:
-        PipelineError: If a space is not known, or the episode would have no steps.
-        BatchError: If the module or the loss fails because it does not find a column.
+        PipelineError: If a space is unknown, or the episode would have no steps.
+        BatchError: If the module or the loss fails because a column is missing.
 
     >>> from gymnasium import spaces
     >>> from episodia.connectors.views.view import View
@@ -123,8 +123,8 @@ def detect_columns(
     spaces = _space("observation", observation_space, module), _space("action", action_space, module)
     if num_steps < 1:
         raise PipelineError(
-            f"detect_columns: found `num_steps={num_steps!r}`, expected at least 1: without a step nobody acts, and "
-            "all columns would seem to be of no use. Pass a larger number."
+            f"detect_columns: found `num_steps={num_steps!r}`, expected at least 1: without a step the module "
+            "does not act, and all columns seem unused. Pass a larger number."
         )
     stateful = bool(module.is_stateful())
     run = _Detection(module)
@@ -140,14 +140,14 @@ def _space(kind: str, given: Space[Any] | None, module: Module) -> Space[Any]:
     space: Space[Any] | None = getattr(module, f"{kind}_space", None) if given is None else given
     if space is None:
         raise PipelineError(
-            f"detect_columns: found no {kind} space, expected one to make up an episode. Pass `{kind}_space`."
+            f"detect_columns: found no {kind} space, expected one to sample an episode from. Pass `{kind}_space`."
         )
     return space
 
 
 @final
 class _Detection:
-    """Batches that were handed to a module and a loss, and who has read which columns."""
+    """Runs a module and a loss on batches, and records which of them reads which column."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -211,7 +211,7 @@ class _Detection:
             if not absent:
                 raise
             raise BatchError(
-                f"detect_columns: {who} asked for {absent}, expected columns that are in the batch: {list(batch)}. Declare a "
+                f"detect_columns: {who} requested {absent}, expected columns that are in the batch: {list(batch)}. Declare a "
                 "view of that name, or pass the pipeline that adds it."
             ) from error
         for name in batch:
@@ -221,7 +221,7 @@ class _Detection:
         return made
 
     def report(self, learner: LearnerConnectorPipeline) -> ColumnReport:
-        """Return what was found out."""
+        """Return the report of all reads so far."""
         silent = next((place.path for place in leaves(learner) if place.piece.reads is None), None)
         for place in leaves(learner):
             for name in place.piece.reads or ():
@@ -254,7 +254,7 @@ def _first_row(column: Any) -> Any:
 
 
 def _drawn(space: Space[Any], count: int) -> list[Any]:
-    """Return items of `space`, the same each time, without drawing from the generator of the caller's object."""
+    """Return sampled items of `space`, always the same ones. The caller's space keeps its random state."""
     own = copy.deepcopy(space)
     own.seed(0)
     return [own.sample() for _ in range(count)]

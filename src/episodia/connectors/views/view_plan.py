@@ -1,4 +1,4 @@
-"""Views compiled: all shifts of all views of one column are one index matrix, so the column is gathered once."""
+"""Compiled views: all shifts of all views of a column form one index matrix, so the column is gathered once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from episodia.types import Item
 
 
 class Reader(Protocol):
-    """Where views read: each agent's own episode, or that of another agent."""
+    """Source that views read from: each agent's own episode, or the episode of another agent."""
 
     def space_of(self, column: str) -> Space[Any] | None:
-        """Return the space of the items of `column`, None if it is not known."""
+        """Return the space of the items of `column`; None if it is unknown."""
 
     def row_counts(self, *, tail: bool = False, every: int = 1) -> np.ndarray:
         """Return how many rows each agent episode has."""
@@ -36,7 +36,7 @@ class Reader(Protocol):
     def windows(
         self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
     ) -> Ragged | None:
-        """Return the items at `shifts` from each row, `[N, K, ...]`; None if nobody knows what an item looks like."""
+        """Return the items at `shifts` from each row, `[N, K, ...]`; None if the shape of an item is unknown."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Gather:
 
     Attributes:
         source: The column.
-        agent: Whose column it is; None for each agent's own.
-        every: For which steps there are rows.
+        agent: The agent whose column is read; None for each agent's own column.
+        every: The distance between the steps that have rows.
         shifts: The K distances of the one index matrix.
-        fills: What each of them is filled with; None for what the space says.
-        picks: For each view, by name, which of the K it consists of.
-        shared: The views some of whose items another view has already been given.
+        fills: The fill value of each shift; None for the default of the space.
+        picks: For each view, by name, the positions of its shifts among the K.
+        shared: The views that share items with another view and therefore get a copy.
     """
 
     source: str
@@ -65,7 +65,7 @@ class Gather:
         """Return the columns of all views; with `tail`, as tracks.
 
         Raises:
-            BatchError: If nobody knows what an item looks like.
+            BatchError: If the shape of an item is unknown.
         """
         try:
             from_space = default_fill(self.source, reader.space_of(self.source))
@@ -77,18 +77,18 @@ class Gather:
             mark(error, ", ".join(self.picks), None)
             raise
         if self.source == Columns.REWARDS:
-            # Rewards are numbers, whether an environment gives them with a point or not.
+            # Some environments return integer rewards; the column is always floating point.
             column = column.map(lambda leaf: leaf if leaf.dtype.kind == "f" else leaf.astype(np.float64))
         return {name: column.map(partial(self._picked, name)) for name in self.picks}
 
     def _picked(self, name: str, leaf: np.ndarray) -> np.ndarray:
         pick = self.picks[name]
         found = leaf[:, list(pick) if isinstance(pick, tuple) else pick]
-        # What is written into one column of a batch must not show up in another.
+        # Writing into one column of a batch must not change another.
         return found.copy() if name in self.shared else found
 
     def _of_fills(self, reader: Reader, fills: Fills, from_space: Any, tail: int) -> Ragged:
-        """Return rows of nothing but fills; what an item looks like is said by its space, or else by them."""
+        """Return rows that hold only fill values. Shape and dtype come from the space, or else from the fill values."""
         counts = reader.row_counts(tail=bool(tail), every=self.every)
         offsets = offsets_of(counts)
         shape = (int(offsets[-1]), len(self.shifts))
@@ -101,14 +101,14 @@ class Gather:
         else:
             raise BatchError(
                 f"found no item of the column {self.source!r}{'' if self.agent is None else ' of the other agent'} in any "
-                "episode, and no space, expected to know what one looks like. Give the episodes their spaces, or the view a "
+                "episode, and no space, expected one of the two. Give the episodes their spaces, or the view a "
                 "`fill` of the shape and dtype of an item, such as `fill=np.zeros(4, np.float32)`."
             )
         return Ragged(values, offsets, tail, self.every)
 
 
 def compiled(views: Mapping[str, View]) -> list[Gather]:
-    """Return one gather for each source, agent and choice of rows.
+    """Return one gather for each combination of source, agent and `every`.
 
     >>> views = {"last": View("obs", shift=-1), "frames": View("obs", shift=range(-3, 1))}
     >>> [gather] = compiled(views)
@@ -153,7 +153,7 @@ def _pick(places: list[int], is_window: bool) -> int | slice | tuple[int, ...]:
 
 
 def _shared(places: Mapping[str, Iterable[int]]) -> frozenset[str]:
-    """Return the views that overlap with another that keeps the memory; the widest ones keep it."""
+    """Return the views that must be copied because they overlap with a wider view, which keeps the memory."""
     taken_places: set[int] = set()
     shared = set()
     for name, own in sorted(places.items(), key=lambda item: -len(list(item[1]))):
@@ -164,7 +164,7 @@ def _shared(places: Mapping[str, Iterable[int]]) -> frozenset[str]:
 
 
 def default_fill(source: str, space: Space[Any] | None) -> Any:
-    """Return what stands where an episode has no item of `source`, unless a view says otherwise."""
+    """Return the default fill value for steps at which an episode has no item of `source`."""
     if space is not None:
         return _near_zero(ById(space))
     if source in FLAGS:
@@ -182,11 +182,11 @@ def _near_zero(space: ById) -> Any:
 
 
 def _empty(source: str, leaf: Item) -> np.ndarray:
-    """Return a column without rows whose items look like `leaf`."""
+    """Return an empty column with the item shape and dtype of `leaf`."""
     if source in IDS or source == Columns.INFOS:
         return np.empty(0, object)
     item = np.asarray(leaf)
-    # Python's numbers have no precision of their own; what modules put out is float32.
+    # Python floats have no dtype of their own; module outputs are float32.
     is_plain = type(leaf) is float and source != Columns.REWARDS
     dtype = np.dtype(np.float32) if is_plain else np.dtype(object) if item.dtype.kind in "USO" else item.dtype
     return np.empty((0, *item.shape), dtype)
