@@ -1,4 +1,4 @@
-"""From modules back to agents."""
+"""The mapping of rows of modules back to agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import BatchError
 
-# Where the batch is found as it was before, in the data that both pipelines of a runner share.
+# Key in `shared_data` for the batch before this piece.
 MAPPED_BATCH = "_mapped_batch"
 
 
@@ -22,8 +22,8 @@ MAPPED_BATCH = "_mapped_batch"
 class ModuleToAgentUnmapping(ColumnPiece):
     """Turns `{module_id: {column: [B, ...]}}` into `{column: [{agent_id: item}, ...]}`, one dict for each episode.
 
-    That is what multi-agent environments take and multi-agent episodes record. It undoes `AgentToModuleMapping`, which noted
-    in `shared_data` to whom each row belongs. As pieces in front of it work on whole arrays, it stands last. Episodes in
+    Multi-agent environments take this form, and multi-agent episodes record it. It undoes `AgentToModuleMapping`, which stored
+    the owner of each row in `shared_data`. Place it last, because earlier pieces work on whole arrays. Episodes in
     which no agent acts get an empty dict.
 
     >>> import numpy as np
@@ -33,14 +33,14 @@ class ModuleToAgentUnmapping(ColumnPiece):
     {'actions': [{'a': np.int64(5), 'b': np.int64(6)}, {'a': np.int64(7)}]}
     """
 
-    # Columns get another form, not other values.
+    # Only the form of columns changes, not their values.
     reads = writes = frozenset[str]()
     lookback = 0
     kind = Kind.CAUSAL
     is_stateful = False
 
     def work(self, run: Run) -> None:
-        """Make a list of each column."""
+        """Turn each column into a list."""
         unmapped: Batch = {}
         if run.shared_data is not None:
             run.shared_data[MAPPED_BATCH] = run.batch
@@ -48,7 +48,7 @@ class ModuleToAgentUnmapping(ColumnPiece):
         for outputs in outputs_of_modules(run):
             if outputs.module_id is None:
                 raise BatchError(
-                    f"found the columns {list(run.batch)} of one module, expected a batch that is sorted by modules, "
+                    f"found the columns {list(run.batch)} of one module, expected a batch that is grouped by module, "
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
             rows = needed_rows(run.shared_data, outputs.module_id)

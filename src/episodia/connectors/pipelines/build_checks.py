@@ -72,7 +72,7 @@ def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
             f"{writer or 'the caller'} has already written that column, whose values would be lost. {move} one of the two; "
-            f"if this piece changes the existing values, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
+            f"if this piece changes the existing values, declare {column!r} in `reads` too (or in `fills`, if optional)."
         )
 
 
