@@ -135,7 +135,7 @@ def test_a_piece_that_returns_no_batch_is_named(returned):
     error = failure_of(Tiny(), Call(lambda _batch, _episodes: returned))
 
     assert error.place == (1,)
-    assert f"found {type(returned).__name__} as what the piece returned" in str(error)
+    assert f"found {type(returned).__name__} as the return value of the piece" in str(error)
     assert "`return batch`" in str(error)
 
 
@@ -144,7 +144,7 @@ def test_a_piece_that_forgets_to_return_is_told_so():
         def __call__(self, *, rl_module, batch, episodes, **kwargs):
             batch["speed"] = [1]
 
-    assert "found NoneType as what the piece returned" in str(failure_of(Forgets()))
+    assert "found NoneType as the return value of the piece" in str(failure_of(Forgets()))
 
 
 def test_a_pipeline_that_a_piece_runs_itself_is_part_of_the_path():

@@ -18,8 +18,8 @@ from episodia.spaces import empty_batch
 class AddObservationsFromEpisodesToBatch(ColumnPiece):
     """Adds the observations that a module acts on: one for each step, or the last one of each running episode.
 
-    Observations that an earlier piece has added or changed stay as they are. In training, the observation after the last
-    step goes along as the tail of a track, so that values can be bootstrapped from it.
+    Observations that an earlier piece has added or changed are kept. In training, the observation after the last
+    step is added as the tail of a track, so that values can be bootstrapped from it.
     """
 
     reads = frozenset[str]()
@@ -27,7 +27,7 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
     lookback = 0
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`; in a shorter form for runners."""
+        """Return `work`, or a fast path for runners."""
         return self._work_now if layout.episodes is LiveEpisodes else self.work
 
     def _work_now(self, run: Run) -> None:
@@ -37,7 +37,7 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
             run.batch[Columns.OBS] = run.episodes.flat(Columns.OBS)
 
     def work(self, run: Run) -> None:
-        """Add observations, unless a module has some."""
+        """Add observations, unless a module has them already."""
         for part in rows_of_modules(run):
             if Columns.OBS in part.columns:
                 return
@@ -46,6 +46,6 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
     def _observations(self, rows: EpisodeList) -> Ragged:
         observations = rows.flat(Columns.OBS, tail=True)
         if not len(rows) and self.input_observation_space is not None:
-            # No episode tells what its observations look like.
+            # No episode knows the shape of its observations.
             return observations.with_values(empty_batch(self.input_observation_space))
         return observations

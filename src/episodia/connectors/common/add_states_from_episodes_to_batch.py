@@ -1,4 +1,4 @@
-"""Adds for each step the state that the module was in, and that it will be in after the last step."""
+"""Adds the state of the module before each step, and after the last step."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from episodia.modules.protocol import Modules
 from episodia.trees import map_batch
 from episodia.types import Item
 
-# Where a runner puts the states that its module is in, one row for each episode, so that nobody has to look for them there.
+# Key under which a runner shares the current states of its module, one row per episode, to avoid reading the episodes.
 CARRIED_STATES = "_carried_states"
 
 
 @final
 class AddStatesFromEpisodesToBatch(ColumnPiece):
-    """Adds for each step the state that the module was in, and that it will be in after the last step.
+    """Adds the state of the module before each step, and after the last step.
 
     The state of a step is the `state_out` of the step before; at the beginning of an episode, the module's initial state.
-    Modules without state are left alone, and so are those that a container does not have.
+    Modules without state, and modules that are not in the container, are left alone.
     """
 
     reads = frozenset[str]()
@@ -35,11 +35,11 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
     lookback = 1
 
     def check_module(self, rl_module: Modules) -> None:
-        """Refuse to work without a module: nobody else tells whether there are states, and which are the first."""
+        """Reject a missing module: only the module knows whether it has states, and its initial state."""
         needed_module(self.name, rl_module)
 
     def work(self, run: Run) -> None:
-        """Add the states that a runner carries along, or those that are in the episodes."""
+        """Add the states that a runner shares, or those stored in the episodes."""
         carried = (run.shared_data or {}).get(CARRIED_STATES)
         if carried is not None and Columns.OBS in run.batch:
             run.batch[Columns.STATE_IN] = Ragged(carried, counted(len(run.episodes) + 1))
@@ -52,7 +52,7 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
 
 
 def states_of(rows: EpisodeList, initial: Item) -> Ragged:
-    """Return the state before each step, and after the last one: a track; at the present moment the state to go on from."""
+    """Return the state before each step, and after the last one: a track; at the present moment, the current state."""
     if rows.is_current:
         return _current_states(rows, initial)
     if Columns.STATE_OUT in rows.extra_columns():

@@ -19,11 +19,11 @@ from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.protocol import Module, Modules
 
-# For modules that do not say how long the sequences are that they learn from.
+# Default for modules that do not declare a sequence length.
 DEFAULT_MAX_SEQ_LEN = 20
 
 
-# What `RemoveSingleTsTimeRankFromBatch` looks for, in the data that both pipelines of a runner share.
+# Key in `shared_data`, which both pipelines of a runner share; `RemoveSingleTsTimeRankFromBatch` reads it.
 ADDED_TIME_AXIS = "_added_single_ts_time_rank"
 
 
@@ -33,8 +33,8 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
 
     In training, episodes are cut into sequences of `max_seq_len` steps, the last one padded with zeros. `state_in` is the
     state at the beginning of each; `seq_lens` and `loss_mask` tell steps from padding. With `burn_in`, each sequence is
-    preceded by up to so many of the steps before it, from which nothing is learned but the state. At the present moment, T
-    is 1. Modules without state are left alone, and so are those that a container does not have.
+    preceded by up to that many earlier steps, which only warm up the state. At the present moment, T is 1. Modules
+    without state, and modules that are not in the container, are left alone.
 
     Views with `every=max_seq_len` have a row for each sequence already and, like `state_in`, no time axis.
     """
@@ -51,7 +51,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
         burn_in: int = 0,
         name: str | None = None,
     ) -> None:
-        """Cut into sequences of `max_seq_len`; by default what the module says, or else 20."""
+        """Cut into sequences of `max_seq_len` steps; by default the length that the module declares, or else 20."""
         super().__init__(input_observation_space, input_action_space, name=name)
         self.max_seq_len = (
             None if max_seq_len is None else checked_whole(PipelineError, self.name, "max_seq_len", max_seq_len, 1)
@@ -63,7 +63,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
     alters = frozenset[str]()  # The same values with another axis.
 
     def check_module(self, rl_module: Modules) -> None:
-        """Refuse to work without a module: nobody else tells whether it is recurrent."""
+        """Reject a missing module: only the module knows whether it is recurrent."""
         needed_module(self.name, rl_module)
 
     def work(self, run: Run) -> None:
@@ -83,7 +83,7 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
 
 
 def max_seq_len_of(module: Module | None, given: int | None) -> int:
-    """Return how long the sequences are that `module` learns from."""
+    """Return the length of the sequences that `module` learns from."""
     return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
 
 
@@ -94,7 +94,7 @@ def _add_time_axis(columns: MutableMapping[Any, Any], rows: EpisodeList) -> None
             columns[name] = ragged if ragged.every > 1 else ragged.map(lambda leaf: leaf[:, None])
 
 
-# Zeros may be no action of the space, and a mask of zeros allows none: padding repeats a valid row there.
+# Zeros may not be a valid action, and a mask of zeros allows no action: padding repeats a valid row there.
 _NEVER_ZERO = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
 
 
@@ -119,7 +119,7 @@ def rows_of_sequences(name: str, column: Ragged, cut: Sequences) -> Any:
     """Return the rows of a sparse column, one for each sequence.
 
     Raises:
-        BatchError: If it has rows for other steps than those at which sequences begin.
+        BatchError: If it has rows for steps at which no sequence begins.
     """
     places = cut.mask.shape[1]
     if column.every != places or cut.warmups.any():

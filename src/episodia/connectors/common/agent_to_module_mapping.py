@@ -1,4 +1,4 @@
-"""Which module serves which agent: from rows of episodes to rows of modules."""
+"""The mapping of agents to modules: from rows of episodes to rows of modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from episodia.episodes import EpisodeList
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.types import AgentID, ModuleID
 
-# Where `ModuleToAgentUnmapping` finds whose row is whose, in the data that both pipelines of a runner share.
+# Key in `shared_data`, which both pipelines of a runner share; `ModuleToAgentUnmapping` reads the owners of rows there.
 ROW_OWNERS = "memorized_map_structure"
 
 
@@ -23,8 +23,8 @@ ROW_OWNERS = "memorized_map_structure"
 class AgentToModuleMapping(ColumnPiece):
     """Groups the batch by module: `{column: ...}` becomes `{module_id: {column: ...}}`.
 
-    Each agent's module is the one that its episode names. At the present moment, whose row is whose is remembered in
-    `shared_data`, so that actions find their way back.
+    Each agent's module is the one that its episode names. At the present moment, the owner of each row is stored in
+    `shared_data`, so that actions can be mapped back to agents.
     """
 
     reads = writes = frozenset[str]()
@@ -92,7 +92,7 @@ def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:
 
 
 def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], Any]:
-    """Return which module acts for an agent where nobody says it: the only one there is, or that of its own name."""
+    """Return the default mapping function: the only module for all agents, or the module with the agent's name."""
     if modules is not None and len(modules) == 1:
         return OnlyModule(next(iter(modules)))
     return own_module
@@ -100,7 +100,7 @@ def default_mapping(modules: Mapping[Any, Any] | None) -> Callable[[Any, Any], A
 
 @final
 class OnlyModule:
-    """Lets one module act for all agents; unlike a function inside of another, it can be pickled with an episode."""
+    """Lets one module act for all agents; unlike a nested function, it can be pickled with an episode."""
 
     def __init__(self, module_id: ModuleID) -> None:
         self.module_id = module_id
@@ -120,5 +120,5 @@ class OnlyModule:
 
 
 def own_module(agent_id: AgentID, episode: object) -> Any:  # noqa: ARG001  # the signature of a mapping function
-    """Let each agent have a module of its own name."""
+    """Return the agent's id as the id of its module."""
     return agent_id

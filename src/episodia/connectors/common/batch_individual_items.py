@@ -1,4 +1,4 @@
-"""Columns in their last form: plain arrays, one row after another."""
+"""Columns in their final form: plain arrays with one row per step."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from episodia.types import Item
 
 @final
 class BatchIndividualItems(ColumnPiece):
-    """Turns every column, however it was written, into arrays with one row for each step; tails are left behind.
+    """Turns columns of every form into arrays with one row for each step; tails are dropped.
 
-    Pieces after this one see what a module will see. A column with another number of rows is refused.
+    Later pieces see the arrays that a module will see. A column with another number of rows is rejected.
     """
 
     reads = writes = frozenset[str]()
     lookback = 0
 
     def work(self, run: Run) -> None:
-        """Give all columns their last form."""
+        """Turn all columns into their final form."""
         batch = run.batch
         for name, column in batch.items():
             if type(column) is not Ragged:
@@ -38,14 +38,14 @@ class BatchIndividualItems(ColumnPiece):
         else:
             return  # whole stretches of a single module, as the default pieces of a runner make them
         for _, columns, rows in mapped_rows(run):
-            # Padded sequences have other rows, which were made from columns that were right.
+            # Padded sequences have other rows; their columns were checked before padding.
             is_padded = Columns.SEQ_LENS in columns
             for name, column in columns.items():
                 columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
 
 
 def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
-    """Return `column` as a nested batch of its step rows; what has no rows, such as a number, is returned as it is."""
+    """Return `column` as a nested batch of its step rows; a value without rows, such as a number, is returned unchanged."""
     if isinstance(column, list) or is_collected(column) or (not is_padded and _has_rows(column)):
         try:
             column = as_ragged(column, rows)
@@ -56,6 +56,6 @@ def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
 
 
 def _has_rows(column: Item) -> bool:
-    """Tell whether `column` consists of arrays or tensors with at least one axis."""
+    """Return whether `column` consists of arrays or tensors with at least one axis."""
     is_batch = isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)
     return is_batch and all(leaf.ndim for _, leaf in leaves(column))

@@ -1,4 +1,4 @@
-"""NaN and infinite numbers, refused where they would spread: into running statistics, into sums over the time to come."""
+"""Checks that reject NaN and infinite numbers before they reach running statistics or sums over later steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from episodia.types import Item
 
 
 def is_finite(array: Item) -> bool:
-    """Tell whether an array has finite numbers only; arrays of whole numbers or of something else have.
+    """Return whether an array has finite numbers only; True for arrays of integers and of other types.
 
     >>> is_finite(np.array([1.0, 2.0])), is_finite(np.array([1.0, np.nan])), is_finite(np.array([1, 2]))
     (True, False, True)
     """
-    # The numbers of a tensor may be on another device; nobody asks for them twice.
+    # A tensor may be on another device, so its numbers are copied only once.
     return not isinstance(array, np.ndarray) or array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
@@ -26,7 +26,7 @@ def check_finite(piece: str, name: str, column: Ragged, rows: EpisodeList) -> No
     """Check that a column has finite numbers only.
 
     Raises:
-        NonFiniteError: If not; it names the piece, the column, and the first step where it is so.
+        NonFiniteError: If not; it names the piece, the column and the first such step.
     """
     for path, leaf in leaves(column.values):
         if not is_finite(leaf):
@@ -38,7 +38,7 @@ def check_finite(piece: str, name: str, column: Ragged, rows: EpisodeList) -> No
 
 
 def check_made(piece: str, name: str, made: np.ndarray, of: Mapping[str, Ragged], rows: EpisodeList) -> None:
-    """Check that what a piece computed has finite numbers only; if not, look for the cause in what it was computed from.
+    """Check that the result of a piece has finite numbers only; if not, look for the cause in its input columns.
 
     Raises:
         NonFiniteError: If not; it names the piece, and the first step of the column that is the cause.
@@ -51,9 +51,9 @@ def check_made(piece: str, name: str, made: np.ndarray, of: Mapping[str, Ragged]
 
 
 def too_large(piece: str, what: str, made: str) -> NonFiniteError:
-    """Return the error to raise if numbers are finite, and what is made of them is not."""
+    """Return the error to raise if the inputs are finite and the result is not."""
     return NonFiniteError(
-        f"{piece}: found numbers in {what} so large that {made} would be infinite, expected such that can be added up. Scale "
+        f"{piece}: found numbers in {what} so large that {made} would be infinite, expected numbers with a finite sum. Scale "
         "them first, rewards with `ScaleRewards` for example."
     )
 

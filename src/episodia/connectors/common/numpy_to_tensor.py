@@ -1,4 +1,4 @@
-"""Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, stay as they are."""
+"""Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, are kept."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from episodia.types import Item
 
 @final
 class NumpyToTensor(ColumnPiece):
-    """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, stay as they are.
+    """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, are kept.
 
-    Floats become float32, which is what modules compute in. With `pin_memory`, and where there is an accelerator, arrays
+    Floats become float32, the dtype that modules compute in. With `pin_memory` and an accelerator, arrays
     are copied to page-locked memory first, so that the transfer to the device does not block.
     """
 
@@ -44,7 +44,7 @@ class NumpyToTensor(ColumnPiece):
         except (RuntimeError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise PipelineError(
-                f"{self.name}: found `device={device!r}`, expected a device of torch ({reason}). Pass `'cpu'`, for example."
+                f"{self.name}: found `device={device!r}`, expected a torch device ({reason}). Pass `'cpu'`, for example."
             ) from error
 
     def work(self, run: Run) -> None:
@@ -69,9 +69,9 @@ class NumpyToTensor(ColumnPiece):
 
 
 def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> Any:
-    """Return numbers as a tensor on `device`, floats as float32; anything else as it is.
+    """Return numbers as a tensor on `device`, floats as float32; other values unchanged.
 
-    The tensor has memory of its own: what is written into it does not reach the episode that the numbers came from.
+    The tensor has its own memory: writing into it does not change the episode that the numbers came from.
     """
     if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and device.type == "cpu":
         return torch.from_numpy(leaf if leaf.flags.carray else leaf.copy())
@@ -82,7 +82,7 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
     return _moved(torch.from_numpy(_for_torch(np.asarray(leaf))), device, pin_memory)
 
 
-# Arrays of these are tensors as they are; what cannot be written to, or does not lie in memory in order, is copied.
+# Arrays of these dtypes become tensors without a copy, unless they are read-only or not contiguous.
 _ADOPTED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8", "bool")))
 
 

@@ -1,4 +1,4 @@
-"""Observations of nested spaces as one vector each."""
+"""Flattening of nested observations into vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from episodia.types import AgentID
 
 @final
 class FlattenObservations(ObservationChanger):
-    """Makes one float32 vector of each observation: numbers as they are, classes one-hot, in the order of the space.
+    """Flattens each observation into one float32 vector: numbers unchanged, classes one-hot, in the order of the space.
 
     A vector is what `gymnasium.spaces.flatten` returns. Agents of one module may have different spaces if their vectors are
     of one size. The space is the one that reaches the piece, or else the episode's own.
@@ -27,7 +27,7 @@ class FlattenObservations(ObservationChanger):
         input_observation_space: The space of observations; with `multi_agent`, of each agent.
         input_action_space: The space of actions, which stays.
         multi_agent: Whether the space has an entry for each agent.
-        agent_ids: Whose observations are flattened; by default everyone's.
+        agent_ids: The agents whose observations are flattened; by default all agents.
         keys_to_remove: Keys of `Dict` observations that do not go into the vector.
         **kwargs: Those of `ConnectorV2`.
 
@@ -59,7 +59,7 @@ class FlattenObservations(ObservationChanger):
         self.keys_to_remove = tuple(checked_keys(PipelineError, self.name, "keys_to_remove", removed))
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
-        """Return the space of the vectors; that of other agents than `agent_ids` stays."""
+        """Return the space of the vectors; agents that are not in `agent_ids` keep their space."""
         return flat_space(self.name, self._kept(space)) if self._is_flattened(agent_id) else space
 
     def label(self, episode: SingleAgentEpisode) -> bool:
@@ -85,7 +85,7 @@ class FlattenObservations(ObservationChanger):
             return space
         known = space.spaces if isinstance(space, spaces.Dict) else {}
         missing = [key for key in self.keys_to_remove if key not in known]
-        # Each of many agents may lack some of the keys.
+        # With many agents, each may lack some of the keys.
         if not isinstance(space, spaces.Dict) or (missing and not self.multi_agent):
             raise PipelineError(
                 f"{self.name}: found `keys_to_remove={list(self.keys_to_remove)}` for observations of {space}, expected keys "

@@ -1,4 +1,4 @@
-"""The last few observations of each step as one."""
+"""Stacking of the last few observations of each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from episodia.types import AgentID
 
 @final
 class FrameStacking(ObservationPiece):
-    """Stacks each observation on the ones before it, the newest last; before an episode's first stand zeros.
+    """Stacks each observation on the previous ones, the newest last; zeros stand before an episode's first observation.
 
     Frames are any Boxes, also nested. They are stacked along a new axis at the place `axis` of the result. Only where a
     frame has an axis of size 1 at that place, such as the one channel of an image `[height, width, 1]`, the frames are
@@ -33,12 +33,12 @@ class FrameStacking(ObservationPiece):
         input_observation_space: The space of observations; with `multi_agent`, of each agent.
         input_action_space: The space of actions, which stays.
         num_frames: How many frames are stacked, the newest included.
-        axis: Where their axis is in the result.
+        axis: The position of the frame axis in the result.
         multi_agent: Whether the space has an entry for each agent.
         **kwargs: Those of `ConnectorV2`.
 
     Raises:
-        PipelineError: If `num_frames` is no positive integer, or a space is not made of Boxes of enough axes.
+        PipelineError: If `num_frames` is not a positive integer, or a space does not consist of Boxes with enough axes.
 
     >>> from episodia import SingleAgentEpisode
     >>> walk = SingleAgentEpisode(observations=[[1.0, 2.0], [3.0, 4.0]], actions=[0], rewards=[0.0], len_lookback_buffer=0)
@@ -64,7 +64,7 @@ class FrameStacking(ObservationPiece):
     ) -> None:
         super().__init__(input_observation_space, input_action_space, multi_agent=multi_agent, name=name)
         self.num_frames = checked_whole(PipelineError, self.name, "num_frames", num_frames, least=1)
-        # Axes are counted from either end; that there are so many is known when the space is.
+        # Axes are counted from either end; whether the axis exists is checked once the space is known.
         self.axis = checked_whole(PipelineError, self.name, "axis", axis, least=-sys.maxsize)
 
     @property
@@ -92,7 +92,7 @@ class FrameStacking(ObservationPiece):
         """Add the stacked observations to the batch.
 
         Raises:
-            BatchError: If there are observations in it already.
+            BatchError: If the batch already has observations.
         """
         if has_column(run.batch, Columns.OBS):
             raise BatchError(
@@ -107,7 +107,7 @@ class FrameStacking(ObservationPiece):
         return rows.windows(Columns.OBS, shifts=shifts, fill=0, tail=True).map(self._stacked)
 
     def _stacked(self, frames: np.ndarray) -> np.ndarray:
-        """Return rows `[N, num_frames, ...]` with the axis of the frames at its place."""
+        """Return rows `[N, num_frames, ...]` with the frame axis moved to `axis`."""
         rank = frames.ndim - 2
         if frames.dtype.kind not in "biufc" or not -rank - 1 <= self.axis <= rank:
             raise PipelineError(

@@ -1,4 +1,4 @@
-"""What pieces that change observations have in common: spaces of many agents, and where the observations come from."""
+"""Base classes of pieces that change observations: spaces of many agents, and the source of the observations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from episodia.types import AgentID
 
 
 class ObservationPiece(ColumnPiece):
-    """A piece that makes another observation space of the one that it is given, agent by agent if there are many.
+    """A piece that changes the observation space, for each agent separately if there are many.
 
     Args:
         input_observation_space: The space of observations; with `multi_agent`, a `Dict` space with one entry for each agent.
@@ -44,7 +44,7 @@ class ObservationPiece(ColumnPiece):
 
     @abstractmethod
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
-        """Return what the piece makes of the observations of one agent; `agent_id` is None without `multi_agent`."""
+        """Return the output observation space of one agent; `agent_id` is None without `multi_agent`."""
 
     def recompute_output_observation_space(
         self, input_observation_space: Space[Any], input_action_space: Space[Any] | None
@@ -62,9 +62,9 @@ class ObservationPiece(ColumnPiece):
 
 
 class ObservationChanger(ObservationPiece):
-    """A piece that changes each observation on its own; those that no earlier piece has added come from the episodes.
+    """A piece that changes each observation separately; observations that are not in the batch come from the episodes.
 
-    What is in the episodes stays as it is.
+    The episodes are not changed.
     """
 
     reads = frozenset[str]()
@@ -72,18 +72,18 @@ class ObservationChanger(ObservationPiece):
 
     @abstractmethod
     def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
-        """Return what the piece makes of the observations of `rows`, all of which belong to one part."""
+        """Return the changed observations of `rows`, all of which belong to one part."""
 
     def input_spaces(self) -> Any:
         """Return the given space (of all agents) that decides how rows are changed."""
         return self.input_observation_space
 
     def own_space(self, episode: SingleAgentEpisode) -> Space[Any] | None:
-        """Return the same as an episode knows it."""
+        """Return the same space from an episode."""
         return episode.observation_space
 
     def label(self, episode: SingleAgentEpisode) -> Any:
-        """Return what keeps rows of one space apart."""
+        """Return the key that groups rows of one space."""
         return None
 
     def work(self, run: Run) -> None:
@@ -99,7 +99,7 @@ class ObservationChanger(ObservationPiece):
             columns[Columns.OBS] = self._by_part(column, rows, is_mapped=is_mapped)
 
     def _by_part(self, column: Ragged | None, rows: EpisodeList, *, is_mapped: bool) -> Ragged:
-        """Return the changed rows; without a `column` they are taken from the episodes, those of each part by themselves."""
+        """Return the changed rows; without a `column` they are taken from the episodes, for each part separately."""
         if not len(rows):
             return _observations(rows) if column is None else column
         given = self.input_spaces()

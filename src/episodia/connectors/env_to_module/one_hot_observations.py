@@ -1,4 +1,4 @@
-"""Classes in observations as one-hot vectors."""
+"""One-hot vectors of the classes in observations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from episodia.types import AgentID
 
 @final
 class OneHotObservations(ObservationChanger):
-    """Makes one-hot vectors of the Discrete leaves of observations, and joined ones of MultiDiscrete leaves.
+    """Turns Discrete leaves of observations into one-hot vectors, and MultiDiscrete leaves into joined one-hot vectors.
 
     All other leaves and the nesting stay. The space is the one that reaches the piece, or else the episode's own. The
     arguments are those of `ObservationPiece`.
@@ -39,4 +39,4 @@ class OneHotObservations(ObservationChanger):
     def changed(self, column: Ragged, rows: EpisodeList, part: Part) -> Ragged:
         """Return the one-hot form of `column`."""
         paired(self.name, part.space, column.values)
-        return column.with_values(one_hot(part.space, column.values))  # type: ignore[arg-type]  # `paired` refuses None
+        return column.with_values(one_hot(part.space, column.values))  # type: ignore[arg-type]  # `paired` rejects None

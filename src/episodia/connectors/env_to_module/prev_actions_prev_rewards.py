@@ -20,10 +20,10 @@ from episodia.types import AgentID
 
 @final
 class PrevActionsPrevRewards(ObservationChanger):
-    """Makes of each observation a dict that also has the actions and rewards before it, the latest last.
+    """Turns each observation into a dict that also has the previous actions and rewards, the latest last.
 
-    Actions of any space (nested ones too) become one vector, classes one-hot; before the first step stand zeros, which
-    is no class at all. The space of actions is the one that reaches the piece, or else the episode's own.
+    Actions of any space (nested ones too) become one vector, classes one-hot; zeros stand before the first step, which
+    is not a class. The space of actions is the one that reaches the piece, or else the episode's own.
 
     Args:
         input_observation_space: The space of observations; with `multi_agent`, of each agent.
@@ -34,7 +34,7 @@ class PrevActionsPrevRewards(ObservationChanger):
         **kwargs: Those of `ConnectorV2`.
 
     Raises:
-        PipelineError: If a number is negative, or if actions are no vectors of one size.
+        PipelineError: If a number is negative, or if actions do not become vectors of one size.
 
     >>> walk = SingleAgentEpisode(observations=[7, 8], actions=[1], rewards=[0.5], len_lookback_buffer=0)
     >>> piece = PrevActionsPrevRewards(spaces.Discrete(9), spaces.Discrete(2), n_prev_actions=2)
@@ -63,7 +63,7 @@ class PrevActionsPrevRewards(ObservationChanger):
 
     @property
     def lookback(self) -> int:
-        """As many steps as the farthest action or reward is away."""
+        """The number of steps back to the farthest action or reward."""
         return max(self.n_prev_actions, self.n_prev_rewards)
 
     def input_spaces(self) -> Any:
@@ -121,7 +121,7 @@ class PrevActionsPrevRewards(ObservationChanger):
         count, size = is_there.size, flat_size(self.name, space)
         vectors = np.zeros((count, size), np.float32)
         places = np.flatnonzero(is_there)
-        # Episodes without a single step may not even know how their actions are nested.
+        # Episodes without steps may not know how their actions are nested.
         if len(places):
             chosen = map_batch(lambda leaf: leaf.reshape(count, *leaf.shape[2:])[places], actions)
             vectors[places] = flat_vectors(self.name, space, chosen, len(places))
@@ -129,7 +129,7 @@ class PrevActionsPrevRewards(ObservationChanger):
 
 
 def _is_there(column: Ragged, rows: EpisodeList, shifts: range) -> np.ndarray:
-    """Tell for each row and shift whether the episode has that step: bool [N, K]."""
+    """Return for each row and shift whether the episode has that step: bool [N, K]."""
     starts, counts = column.offsets[:-1], np.diff(column.offsets)
     lookbacks = np.array([single.actions.lookback for single in episodes_for_reading(rows)], np.int64)
     first = rows.lengths if rows.is_current else np.zeros_like(counts)

@@ -1,4 +1,4 @@
-"""Which actions were allowed at each step, for the loss."""
+"""Masks of the actions that were allowed at each step, for the loss."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from episodia.episodes.lists.episode_list import Episodes
 class AddActionMasksFromEpisodes(ConnectorV2):
     """Adds the column `action_mask`, where observations are dicts that hold the mask of allowed actions.
 
-    They are taken from the episodes, so that they are there also if a piece makes vectors of the observations. Without them,
-    log-probabilities would not be those that the actions were drawn with. Place it after `AgentToModuleMapping`.
+    Masks are taken from the episodes, so that they are available even if a piece flattens the observations. Without masks,
+    log-probabilities would differ from those of the sampled actions. Place it after `AgentToModuleMapping`.
     """
 
     reads = frozenset[str]()
@@ -38,7 +38,7 @@ class AddActionMasksFromEpisodes(ConnectorV2):
         self.action_mask_key = action_mask_key
 
     def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
-        """Add the masks of each module whose observations have some."""
+        """Add the masks of each module whose observations have masks."""
         for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
             observations = None if Columns.ACTION_MASK in columns else self._with_masks(columns, rows)
             if observations is not None:

@@ -20,7 +20,7 @@ _IN_ORDER = sorted(_STEPS)
 
 @final
 class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
-    """Adds actions, rewards, both flags, and all extra model outputs but states; columns that are there already stay."""
+    """Adds actions, rewards, both flags, and all extra model outputs but states; existing columns are kept."""
 
     reads = frozenset[str]()
     lookback = 0
@@ -39,16 +39,16 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
 
     @property
     def writes(self) -> frozenset[str]:
-        """The columns that every episode has; extra model outputs are known only when episodes come."""
+        """The columns that every episode has; extra model outputs are known only from the episodes."""
         return _STEPS - self.skip_columns
 
     @property
     def fills(self) -> frozenset[str]:
-        """Columns that it leaves alone if an earlier piece has written them."""
+        """Columns that are kept if an earlier piece has written them."""
         return self.writes
 
     def work(self, run: Run) -> None:
-        """Add the columns that are not there."""
+        """Add the missing columns."""
         skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
         parts = rows_of_modules(run)
         for name in _IN_ORDER:
@@ -59,7 +59,7 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
                         columns[name] = columns[name].with_values(empty_batch(self.input_action_space))
         for _, columns, rows in parts:
             for name in rows.extra_columns():
-                # Other modules may have other ones.
+                # Modules may have different columns.
                 if name not in skipped and name not in columns:
                     columns[name] = rows.flat(name)
 

@@ -1,4 +1,4 @@
-"""Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
+"""Adds the next observation of each step, taken from the observations in the batch, shifted by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @final
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
-    """Adds for each step the observation that followed, changed like those in the batch: the same track, one later."""
+    """Adds the next observation of each step, taken from the observations in the batch, shifted by one."""
 
     reads = frozenset({Columns.OBS})
     writes = frozenset({Columns.NEXT_OBS})
@@ -30,7 +30,7 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     kind = Kind.FORWARD_LOOKING
 
     def check_place(self, pipeline: ConnectorPipelineV2) -> None:
-        """Refuse a place where observations have lost the one after the last step."""
+        """Reject a place where the observation after the last step is no longer in the batch."""
         check_tracks(self, pipeline)
 
     def work(self, run: Run) -> None:
@@ -40,7 +40,7 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:
-    """Refuse a place of `piece` behind one that leaves the observation after the last step of each episode behind.
+    """Reject a place of `piece` after a piece that drops the observation after the last step of each episode.
 
     Raises:
         PipelineError: If there is such a piece before it; it names both, and the remedy.

@@ -35,11 +35,11 @@ class GeneralAdvantageEstimation(ColumnPiece):
     """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
 
     The value after the last step is that of the episode's last observation (for recurrent modules, in the state that follows
-    the last step); an episode that terminated has none.
+    the last step); it is 0 for an episode that terminated.
 
-    A module without `compute_values` is refused. Only in a container of several, those that do not learn may lack it: members
-    that are frozen or have no weights, such as rules. They get no advantages, and neither do modules that the container does
-    not have, unless it has none of them.
+    A module without `compute_values` is rejected. Only members of a container that do not learn may lack it: members that are
+    frozen or have no weights, such as rules. They get no advantages. Modules that are not in the container get no advantages
+    either; a container with none of the modules is rejected.
 
     Place it before `BatchIndividualItems`, while observations are tracks; and `Standardize` after it.
     """
@@ -60,7 +60,7 @@ class GeneralAdvantageEstimation(ColumnPiece):
         device: str | torch.device | None = None,
         name: str | None = None,
     ) -> None:
-        """Discount by `gamma` per step, and differences to the values by another `lambda_`.
+        """Discount rewards by `gamma` per step, and differences to the values by `gamma * lambda_`.
 
         Args:
             input_observation_space: The space of the observations that reach the piece.
@@ -83,11 +83,11 @@ class GeneralAdvantageEstimation(ColumnPiece):
         self.device = device
 
     def check_place(self, pipeline: ConnectorPipelineV2) -> None:
-        """Refuse a place where observations have lost the one after the last step."""
+        """Reject a place where the observation after the last step is no longer in the batch."""
         check_tracks(self, pipeline)
 
     def check_module(self, rl_module: Modules) -> None:
-        """Refuse a module that computes no values, see `check_values`."""
+        """Reject a module that computes no values, see `check_values`."""
         check_values(self.name, rl_module)
 
     def work(self, run: Run) -> None:
@@ -98,7 +98,7 @@ class GeneralAdvantageEstimation(ColumnPiece):
         for module_id, columns, rows in mapped_rows(run):
             module = module_of(rl_module, module_id)
             if not hasattr(module, "compute_values"):
-                continue  # it does not learn
+                continue  # the module does not learn
             values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
             rewards = flat_column(columns, Columns.REWARDS, rows)
             terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))

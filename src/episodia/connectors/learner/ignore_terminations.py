@@ -21,7 +21,7 @@ class IgnoreTerminations(ColumnPiece):
     lookback = 0
 
     def work(self, run: Run) -> None:
-        """Move the flags."""
+        """Turn the termination flags into truncation flags."""
         ended: list[np.ndarray] = []
 
         def ignore(column: Ragged, _: EpisodeList) -> Ragged:

@@ -1,4 +1,4 @@
-"""Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts."""
+"""Replaces each step by the next `n` together: rewards, next observation, flags, and the discount of the value after them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from episodia.errors import PipelineError
 
 @final
 class NStepReturns(ColumnPiece):
-    """Replaces each step by the next `n` together: rewards, next observation, flags, and how much a value after them counts.
+    """Replaces each step by the next `n` together: rewards, next observation, flags, and the discount of the value after them.
 
-    Near the end of a chunk there are fewer than `n` steps left; then it is as many as there are. `discounts` is gamma to the
+    Near the end of a chunk, the remaining steps are used if there are fewer than `n`. `discounts` is gamma to the
     power of that number, and 0 where the steps end in a terminal state: `rewards + discounts * V(new_obs)` is the target.
     """
 
@@ -48,7 +48,7 @@ class NStepReturns(ColumnPiece):
         self.gamma = checked_number(PipelineError, self.name, "gamma", gamma, 0.0, 1.0)
 
     def check_place(self, pipeline: ConnectorPipelineV2) -> None:
-        """Refuse a place where observations have lost the one after the last step."""
+        """Reject a place where the observation after the last step is no longer in the batch."""
         check_tracks(self, pipeline)
 
     def work(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Rewards in the batch of a learner: clipped, reduced to their signs, or scaled. Episodes keep what the environment gave."""
+"""Pieces that clip rewards, take their signs or scale them in a learner's batch. Episodes keep the original rewards."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ScaleRewards(ColumnPiece):
     Args:
         input_observation_space: The space of observations, which stays.
         input_action_space: The space of actions, which stays.
-        factor: What to multiply by.
+        factor: The factor.
         **kwargs: Those of `ConnectorV2`.
 
     Raises:

@@ -25,15 +25,15 @@ from episodia.modules.protocol import Modules, ValueModule
 from episodia.trees import leaves, map_batch
 from episodia.types import Item
 
-# A batch of more bytes than this goes to the module in pieces, for the sake of its device's memory.
+# A batch of more bytes than this goes to the module in parts, to save the memory of its device.
 BYTES_AT_ONCE = 2**28
 
 
 def check_values(piece: str, rl_module: Modules) -> None:
-    """Check that whoever may learn computes values.
+    """Check that every module that may learn computes values.
 
     Raises:
-        PipelineError: If there is no module, if one that may learn has no `compute_values`, or if no member of a container has.
+        PipelineError: If there is no module, if one that may learn has no `compute_values`, or if no member has it.
     """
     modules = members(needed_module(piece, rl_module))
     valued = {module_id for module_id, module in modules.items() if hasattr(module, "compute_values")}
@@ -44,9 +44,9 @@ def check_values(piece: str, rl_module: Modules) -> None:
     found = f"the modules {names}" if is_container(rl_module) else f"a module ({missing[0]})"
     remedy = ", or freeze what does not learn: `MultiModule(..., frozen=[...])`" if is_container(rl_module) else ""
     raise PipelineError(
-        f"{piece}: found {found} without `compute_values`, expected that observations are valued: advantages are differences "
-        f"to these values. Give it `compute_values(batch)`, see `episodia.modules.ValueModule`{remedy}; or aim at what needs "
-        "no values, such as `ComputeReturnsToGo`."
+        f"{piece}: found {found} without `compute_values`, expected a module that computes values: advantages are differences "
+        f"to these values. Give it `compute_values(batch)`, see `episodia.modules.ValueModule`{remedy}; or use targets "
+        "that need no values, such as `ComputeReturnsToGo`."
     )
 
 
@@ -55,8 +55,8 @@ def values_and_bootstraps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the value of each step's observation `[N]`, and of the one after the last step of each episode `[B]`.
 
-    The columns stay where they are: what goes to another device for its values does not come back from there. If there are more
-    than `BYTES_AT_ONCE`, the module gets them in pieces.
+    The columns stay on their device; only copies go to the device of the module. Batches of more than `BYTES_AT_ONCE` go to
+    the module in parts.
     """
     target = torch.device("cpu" if device is None else device)
     tracks = {name: column for name, column in columns.items() if isinstance(column, Ragged) and column.tail}
@@ -67,7 +67,7 @@ def values_and_bootstraps(
             "`AddObservationsFromEpisodesToBatch`."
         )
     if not len(rows):
-        # Nobody has said how observations are shaped that are not there, so no module could take them.
+        # Without observations their shape is unknown, so no module could take them.
         return np.empty(0), np.empty(0)
     is_large = _num_bytes({name: track.values for name, track in tracks.items()}) > BYTES_AT_ONCE
     home = torch.device("cpu") if is_large else target
@@ -82,10 +82,10 @@ def values_and_bootstraps(
 
 
 def _values(module: ValueModule, batch: Batch, device: torch.device) -> np.ndarray:
-    """Return the values of all rows of a batch; a large one goes to the device in pieces of about `BYTES_AT_ONCE`."""
+    """Return the values of all rows of a batch; a large batch goes to the device in parts of about `BYTES_AT_ONCE`."""
     num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
     lengths = {len(leaf) for _, leaf in leaves(batch)}
-    # A module is asked once about a batch without rows, too: it knows the dtype of its values.
+    # A batch without rows also goes to the module once, because the module decides the dtype of its values.
     num_rows = max(1, *lengths)
     # Columns that do not have a row for each step cannot be cut with the others.
     size = -(-num_rows // num_pieces) if num_pieces > 1 and len(lengths) == 1 else num_rows
@@ -151,7 +151,7 @@ def track_of(columns: Batch, who: str) -> Ragged:
 
 
 def made_column(piece: str, name: str, made: np.ndarray, of: Mapping[str, Ragged], rows: EpisodeList) -> Ragged:
-    """Return what was computed from the columns `of`, for the same steps as the first, if it is finite as float32."""
+    """Return values computed from the columns `of`, for the steps of the first column, if they are finite as float32."""
     with np.errstate(over="ignore"):
         as_stored = made.astype(np.float32)
     check_made(piece, name, as_stored, of, rows)

@@ -1,4 +1,4 @@
-"""A base for pieces that translate what a module decides into what the environment understands."""
+"""Base class for pieces that translate actions of a module into actions of the environment."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _STACKED = (int, float, list, tuple, dict)
 
 
 class ActionDecoder(ColumnPiece):
-    """Writes `actions_for_env`: what `decode` makes of each action of the module.
+    """Writes `actions_for_env`: the result of `decode` for each action of the module.
 
-    `actions` stays as it is: that is what episodes record, and what learners learn from. So a module can choose one of five
-    kinds of order while the environment wants amounts and addresses. In the default pipeline it stands in the place of
+    `actions` is kept: episodes record it, and learners learn from it. So a module can choose one of five
+    kinds of order while the environment wants amounts and addresses. In the default pipeline it replaces
     `NormalizeAndClipActions`.
 
     Args:
         input_observation_space: The space of observations, which stays.
         input_action_space: The space of the actions that reach the piece.
-        module_action_space: The space of the module's actions, by which they are recorded and drawn at random.
+        module_action_space: The space of the module's actions, used to record actions and to draw random ones.
         **kwargs: Those of `ConnectorV2`.
 
     Raises:
-        PipelineError: If `module_action_space` is no space.
+        PipelineError: If `module_action_space` is not a space.
 
     >>> from gymnasium import spaces
     >>> import numpy as np
@@ -67,11 +67,11 @@ class ActionDecoder(ColumnPiece):
 
     @abstractmethod
     def decode(self, action: Item, episode: SingleAgentEpisode) -> Any:
-        """Return what the environment receives: an item of its action space, or whatever else it takes.
+        """Return the action for the environment: an item of its action space, or another value that it accepts.
 
         Args:
-            action: What the module has chosen.
-            episode: Of whom; it ends with the observation that the action answers, and knows its `agent_id`.
+            action: The action of the module.
+            episode: The episode of the agent, with its `agent_id`; it ends with the observation that the action answers.
         """
 
     def work(self, run: Run) -> None:
@@ -88,7 +88,7 @@ class ActionDecoder(ColumnPiece):
 
 
 def _batched(items: list[Any]) -> Any:
-    """Return one batch: arrays where items are made of numbers, else the items as they are."""
+    """Return one batch: arrays where items consist of numbers, else the items themselves."""
     if items and (isinstance(items[0], _STACKED) or hasattr(items[0], "dtype")):
         return stack(items)
     return object_array(items)

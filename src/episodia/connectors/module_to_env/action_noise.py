@@ -20,9 +20,9 @@ from episodia.types import Item
 class GaussianNoise(Exploration):
     """Adds normal noise to the real-valued parts of actions while exploring, and clips the sum to the range of actions.
 
-    All other parts (discrete ones, for example) stay as they are. With `action_logp` in the batch the sum goes to
-    `actions_for_env` alone; without, as for deterministic policies, into `actions`: `Exploration` says why, and what is
-    counted.
+    All other parts (discrete ones, for example) are unchanged. With `action_logp` in the batch the sum goes to
+    `actions_for_env` only; without it, as for deterministic policies, to `actions`. `Exploration` explains why, and which
+    steps are counted.
 
     Args:
         std: The standard deviation, in the units of `real_range`: a number, or a schedule of the steps so far.
@@ -67,7 +67,7 @@ class GaussianNoise(Exploration):
 
 def is_real(space: Space[Any], actions: np.ndarray) -> bool:
     """Return whether `actions` of `space` are floats of a `Box`."""
-    # A module may put out floats for a Box of whole numbers; they are rounded when they are unsquashed.
+    # A module may return floats for a Box of integers; unsquashing rounds them.
     return isinstance(space, Box) and actions.dtype.kind == "f"
 
 
@@ -78,7 +78,7 @@ def with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray,
 
 @final
 class UniformNoise(Exploration):
-    """Adds noise between -amplitude and amplitude, all values equally probable; otherwise like `GaussianNoise`.
+    """Adds uniform noise between -amplitude and amplitude; otherwise like `GaussianNoise`.
 
     Args:
         amplitude: The largest change, in the units of `real_range`: a number, or a schedule of the steps so far.

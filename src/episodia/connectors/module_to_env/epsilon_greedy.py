@@ -1,4 +1,4 @@
-"""Now and then an action at random."""
+"""Epsilon-greedy exploration: random actions with probability epsilon."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from episodia.types import Item
 class EpsilonGreedy(Exploration):
     """Replaces the whole action of a row by a random one, with probability epsilon, while exploring.
 
-    Random actions are uniform over the action space, or over what action masks allow (see `action_masks`). With
-    `action_logp` in the batch the random action goes to `actions_for_env` alone; without, as in Q-learning, into `actions`:
-    `Exploration` says why, and what is counted.
+    Random actions are uniform over the action space, or over the actions that masks allow (see `action_masks`). With
+    `action_logp` in the batch the random action goes to `actions_for_env` only; without it, as in Q-learning, to `actions`.
+    `Exploration` explains why, and which steps are counted.
 
     Args:
         epsilon: The probability, from 0 to 1: a number, or a schedule of the steps so far.
         real_range: See `Exploration`.
-        action_mask_key: Under which observations hold the mask of allowed actions; None if they do not.
+        action_mask_key: The key of the mask of allowed actions in observations; None if there are no masks.
         seed: For the piece's random generator.
 
     >>> from gymnasium import spaces
@@ -70,7 +70,7 @@ class EpsilonGreedy(Exploration):
 
     def _drawn(self, space: Space[Any], actions: np.ndarray, mask: Any) -> np.ndarray:
         leading = actions.shape[: actions.ndim - len(space.shape or ())]
-        # A module may put out floats for a Box of whole numbers; they are rounded when they are unsquashed.
+        # A module may return floats for a Box of integers; unsquashing rounds them.
         if isinstance(space, Box) and actions.dtype.kind == "f" and mask is None:
             drawn = random_reals(*self._ranges(space), leading, self._rng)
         else:

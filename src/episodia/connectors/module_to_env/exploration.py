@@ -1,4 +1,4 @@
-"""What all pieces share that change actions in order to explore: when, how much, where the result goes, and their state."""
+"""Base class of pieces that change actions to explore: schedule, changed column, counted steps and state."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ from episodia.types import Item
 class Exploration(ColumnPiece, ABC):
     """Changes actions at random while exploring, by an amount that a schedule sets.
 
-    **Which column is changed.** Where there is an `action_logp`, `actions` stays as it is, since the log-probability refers
-    to it; the changed action is what the environment gets, `actions_for_env`. Where there is none (Q-learning, deterministic
-    policies) the changed action goes into `actions`: learning off-policy from a step needs the action that was taken, and
-    nothing else refers to the one that was not.
+    **Changed column.** With `action_logp` in the batch, `actions` is kept, because the log-probability refers to it; the
+    changed action goes to `actions_for_env`, which the environment gets. Without `action_logp` (Q-learning, deterministic
+    policies) the changed action goes to `actions`: off-policy learning needs the action that was taken, and nothing refers to
+    the original one.
 
-    **Where it stands.** Before `NormalizeAndClipActions`. Real-valued actions are then from -1 to 1 wherever the space has
-    two finite bounds, which `real_range` says; pass None if they are in the units of the environment. Results are clipped
-    to that range.
+    **Place.** Before `NormalizeAndClipActions`. There, real-valued actions lie between -1 and 1 (`real_range`) wherever the
+    space has two finite bounds; pass None if they are in the units of the environment. Results are clipped to that range.
 
-    **What is counted.** The schedule is asked with the number of rows (steps of agents) that the piece has changed; calls
-    that do not explore are not counted. States of parallel pieces merge to the steps of all of them together.
+    **Counted steps.** The schedule gets the number of rows (steps of agents) that the piece has processed; calls
+    that do not explore are not counted. Merging the states of parallel pieces adds up their steps.
 
     Args:
         input_observation_space: See `ConnectorV2`.
@@ -78,17 +77,17 @@ class Exploration(ColumnPiece, ABC):
         self._spaces = ActionSpaces()
         self._ranges = PerSpace(self._range_of)
         self._rng = np.random.default_rng(seed)
-        # Steps of all parallel pieces when they were last merged, and own ones since then.
+        # Steps of all parallel pieces at the last merge, and the piece's own steps since then.
         self._merged_steps = 0
         self._own_steps = 0
 
     @property
     def steps(self) -> int:
-        """The number of rows that were changed so far, by this piece and those that it was merged with."""
+        """The number of rows processed so far, by this piece and the pieces that it was merged with."""
         return self._merged_steps + self._own_steps
 
     def work(self, run: Run) -> None:
-        """Change the actions of all modules, or, if one of them fails, of none."""
+        """Change the actions of all modules; if one fails, change nothing."""
         if not run.explore:
             return
         amount, rows = self.schedule.at(self.steps), 0
@@ -105,16 +104,16 @@ class Exploration(ColumnPiece, ABC):
             columns[target] = actions
         self._own_steps += rows
 
-    # A method, as a lambda would not pickle.
+    # A method, because a lambda cannot be pickled.
     def _range_of(self, box: Box) -> tuple[np.ndarray, np.ndarray]:
         return range_of(box, self.real_range)
 
     @abstractmethod
     def _explored(self, parts: list[RowsOfSpace], actions: Item, masks: Any, amount: float) -> Any:
-        """Return changed actions; `actions` itself stays as it is."""
+        """Return changed actions; `actions` itself is not modified."""
 
     def _masks(self, outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[Any, Any] | None) -> Any:
-        """Return action masks, if the piece pays attention to them."""
+        """Return action masks if the piece uses them."""
         return None
 
     # --- State ------------------------------------------------------------------------------------------------------
@@ -134,12 +133,12 @@ class Exploration(ColumnPiece, ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Explore from now on as the piece whose state this is would have. An empty state changes nothing.
+        """Continue exploring from `state`. An empty state changes nothing.
 
         A state without a generator, as `merge_states` returns it, sets the steps alone.
 
         Raises:
-            ConnectorStateError: If the state is that of something else.
+            ConnectorStateError: If the state does not belong to such a piece.
         """
         if not state:
             return
@@ -162,8 +161,8 @@ class Exploration(ColumnPiece, ABC):
     def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a state with the steps of all pieces together.
 
-        Steps that were merged before are common to all of them and count once. There is no generator in it: parallel pieces
-        must not begin to draw the same numbers, so each keeps its own.
+        Steps that were merged before are common to all pieces and count once. The state has no generator: parallel pieces must
+        not draw the same numbers, so each piece keeps its own generator.
         """
         if not states:
             return {}
@@ -172,7 +171,7 @@ class Exploration(ColumnPiece, ABC):
 
 
 def _columns(outputs: ModuleOutputs) -> tuple[str, str]:
-    """Return which column is changed, and where the result goes."""
+    """Return the name of the column that is read, and of the column that gets the result."""
     is_for_env = Columns.ACTIONS_FOR_ENV in outputs.columns
     if Columns.ACTION_LOGP in outputs.columns:
         return Columns.ACTIONS_FOR_ENV if is_for_env else Columns.ACTIONS, Columns.ACTIONS_FOR_ENV

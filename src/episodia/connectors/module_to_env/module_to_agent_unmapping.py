@@ -1,4 +1,4 @@
-"""From modules back to agents."""
+"""The mapping of rows of modules back to agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.errors import BatchError
 
-# Where the batch is found as it was before, in the data that both pipelines of a runner share.
+# Key in `shared_data` for the batch before this piece.
 MAPPED_BATCH = "_mapped_batch"
 
 # Where a runner says there which columns it wants; it finds all others in the batch as it was before.
@@ -30,8 +30,8 @@ HAS_ONLY_WANTED = "_has_only_wanted_columns"
 class ModuleToAgentUnmapping(ColumnPiece):
     """Turns `{module_id: {column: [B, ...]}}` into `{column: [{agent_id: item}, ...]}`, one dict for each episode.
 
-    That is what multi-agent environments take and multi-agent episodes record. It undoes `AgentToModuleMapping`, which noted
-    in `shared_data` to whom each row belongs. As pieces in front of it work on whole arrays, it stands last. Episodes in
+    Multi-agent environments take this form, and multi-agent episodes record it. It undoes `AgentToModuleMapping`, which stored
+    the owner of each row in `shared_data`. Place it last, because earlier pieces work on whole arrays. Episodes in
     which no agent acts get an empty dict.
 
     >>> import numpy as np
@@ -41,7 +41,7 @@ class ModuleToAgentUnmapping(ColumnPiece):
     {'actions': [{'a': np.int64(5), 'b': np.int64(6)}, {'a': np.int64(7)}]}
     """
 
-    # Columns get another form, not other values.
+    # Only the form of columns changes, not their values.
     reads = writes = frozenset[str]()
     lookback = 0
     kind = Kind.CAUSAL
@@ -58,7 +58,7 @@ class ModuleToAgentUnmapping(ColumnPiece):
             run.shared_data[HAS_ONLY_WANTED] = True
 
     def work(self, run: Run) -> None:
-        """Make a list of each column."""
+        """Turn each column into a list."""
         self._unmap(run, None)
 
     def _unmap(self, run: Run, wanted: Collection[str] | None) -> None:
@@ -69,7 +69,7 @@ class ModuleToAgentUnmapping(ColumnPiece):
         for outputs in outputs_of_modules(run):
             if outputs.module_id is None:
                 raise BatchError(
-                    f"found the columns {list(run.batch)} of one module, expected a batch that is sorted by modules, "
+                    f"found the columns {list(run.batch)} of one module, expected a batch that is grouped by module, "
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
             rows = needed_rows(run.shared_data, outputs.module_id)

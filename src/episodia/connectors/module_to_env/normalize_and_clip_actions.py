@@ -1,4 +1,4 @@
-"""Real-valued actions brought into the bounds of the environment."""
+"""Normalization and clipping of real-valued actions to the bounds of the environment."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class BoxBounds:
         low, high = float_bounds(space)
         self._bounded = np.isfinite(low) & np.isfinite(high)
         self._is_bounded = bool(self._bounded.all())
-        # Half of each bound first: the difference of two large ones may be infinite.
+        # Halve each bound first: the difference of two large bounds may be infinite.
         self._centre = np.where(self._bounded, low, 0.0) / 2 + np.where(self._bounded, high, 0.0) / 2
         self._half = np.where(self._bounded, high, 0.0) / 2 - np.where(self._bounded, low, 0.0) / 2
 
     def unsquashed(self, actions: np.ndarray) -> np.ndarray:
         """Return actions from -1 to 1 spread over the bounds, in the dtype of the space.
 
-        What is beyond -1 or 1 comes out at the bound. Elements with an infinite bound keep their value, up to the finite
-        bound if there is one. Whole numbers for a `Box` of whole numbers are taken as they are, and clipped.
+        Values beyond -1 or 1 are clipped to the bound. Elements with an infinite bound keep their value, clipped to the finite
+        bound if there is one. Integers for a `Box` of integers are only clipped.
         """
         if actions.dtype.kind != "f" and self._dtype.kind != "f":
             return self.clipped(actions)
@@ -52,38 +52,38 @@ class BoxBounds:
         return self.clipped(spread if self._is_bounded else np.where(self._bounded, spread, values))
 
     def clipped(self, actions: np.ndarray) -> np.ndarray:
-        """Return actions within the bounds, in the dtype of the space; rounded, if that is one of whole numbers."""
+        """Return actions within the bounds, in the dtype of the space; rounded if that is an integer dtype."""
         if self._dtype.kind != "f" and actions.dtype.kind == "f":
             actions = _whole(np.rint(actions), self._dtype)
         return within(actions, self._low, self._high).astype(self._dtype, copy=False)
 
 
 def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return whole floats as the widest integers of their kind; what these cannot hold comes out at their end."""
+    """Return whole floats as the widest integers of their kind, clipped to the range of these integers."""
     wide, bits = (np.uint64, 64) if dtype.kind == "u" else (np.int64, 63)
     low = 0.0 if dtype.kind == "u" else -(2.0**63)
     return np.clip(values.astype(np.float64), low, np.nextafter(2.0**bits, 0.0)).astype(wide)
 
 
 def _is_kept(space: Space[Any], actions: object) -> bool:
-    """Tell whether these are actions of a space without bounds, which stay as they are."""
+    """Return whether these are actions of a space without bounds, which are not changed."""
     is_unbounded = isinstance(space, ARRAY_SPACES) and not isinstance(space, spaces.Box)
     return is_unbounded and type(actions) is np.ndarray and actions.ndim > 0 and actions.shape[1:] == space.shape
 
 
 @final
 class NormalizeAndClipActions(ColumnPiece):
-    """Writes `actions_for_env`: what the module put out, brought into the bounds of the action space.
+    """Writes `actions_for_env`: the actions of the module, within the bounds of the action space.
 
-    `actions` stays as it is: that is what its log-probability refers to, and what episodes record. If a piece before has
-    written `actions_for_env` (noise, for example), that is brought into the bounds instead.
+    `actions` is kept: its log-probability refers to it, and episodes record it. If an earlier piece has written
+    `actions_for_env` (noise, for example), that column is normalized or clipped instead.
 
-    Only `Box` leaves are changed, in nested spaces each on its own; see `BoxBounds`. The action space that goes out is the
-    one that came in, as in RLlib: modules draw from distributions without bounds, so no tighter space would be true.
+    Only `Box` leaves are changed, in nested spaces each separately; see `BoxBounds`. The output action space is the input
+    action space, as in RLlib: modules draw from distributions without bounds, so a tighter space would be wrong.
 
     Args:
-        normalize_actions: Spread -1 to 1 over the bounds, and clip what is beyond. Modules learn more easily if their
-            actions are about that size, whatever the environment's units are.
+        normalize_actions: Spread -1 to 1 over the bounds, and clip values beyond. Modules learn more easily if their
+            actions are about that size.
         clip_actions: Clip actions to the bounds; only if `normalize_actions` is False. With neither, nothing is written.
 
     >>> piece = NormalizeAndClipActions(input_action_space=spaces.Box(0.0, 10.0, (1,)))
@@ -115,16 +115,16 @@ class NormalizeAndClipActions(ColumnPiece):
 
     @property
     def writes(self) -> frozenset[str]:
-        """`actions_for_env`, if anything is changed at all."""
+        """`actions_for_env`, if actions are normalized or clipped."""
         return frozenset({Columns.ACTIONS_FOR_ENV} if self.normalize_actions or self.clip_actions else ())
 
     @property
     def fills(self) -> frozenset[str]:
-        """The same: it is made of `actions` if no piece before has written it."""
+        """The same column: it is computed from `actions` if no earlier piece has written it."""
         return self.writes
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`; in a shorter form for runners whose actions have no bounds."""
+        """Return `work`, or a fast path for runners whose actions have no bounds."""
         space = self.input_action_space
         if layout.episodes is not LiveEpisodes or space is None:
             return self.work

@@ -1,4 +1,4 @@
-"""The time axis of one step, taken away again."""
+"""Removal of the time axis of a single step."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from episodia.trees import leaves, map_batch
 
 @final
 class RemoveSingleTsTimeRankFromBatch(ColumnPiece):
-    """Takes away the time axis that observations of one step were given for stateful modules: `[B, 1, ...]` to `[B, ...]`.
+    """Removes the time axis of single steps that stateful modules need: `[B, 1, ...]` to `[B, ...]`.
 
-    Nothing is done unless `shared_data` says that an axis was added; a stateful module without such a note is refused. States
-    have no axis and stay as they are; so do the columns of modules without state, where there are several modules.
+    The piece works only if `shared_data` says that an axis was added; a stateful module without this entry is rejected. States
+    have no time axis and are kept, and so are the columns of modules without state.
 
     >>> import numpy as np
     >>> outputs = {"actions": np.array([[3], [5]]), "state_out": {"h": np.zeros((2, 1))}}
@@ -30,17 +30,17 @@ class RemoveSingleTsTimeRankFromBatch(ColumnPiece):
     (array([3, 5]), (2, 1))
     """
 
-    # Columns get another form, not other values.
+    # Only the form of columns changes, not their values.
     reads = writes = frozenset[str]()
     lookback = 0
     kind = Kind.CAUSAL
     is_stateful = False
 
     def work(self, run: Run) -> None:
-        """Take the time axis away.
+        """Remove the time axis.
 
         Raises:
-            BatchError: If nobody has noted whether a stateful module was given a time axis, or if a column has none.
+            BatchError: If `shared_data` does not say whether a stateful module was given a time axis, or if a column has no such axis.
         """
         was_added = (run.shared_data or {}).get(ADDED_TIME_AXIS)
         if was_added is None and run.rl_module is not None:

@@ -1,4 +1,4 @@
-"""A base for pieces that decide what a step is worth, at once or some ticks later."""
+"""Base class for pieces that set the reward of a step, immediately or some ticks later."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.episodes.multi_agent.delayed_rewards import due_steps, open_steps
 from episodia.errors import PipelineError
 
-# Where a runner says, in the data that pieces share, whose last rewards were asked for already: the ids of episodes.
+# Key in `shared_data` for the ids of episodes whose last rewards are already set.
 SETTLED_ENDS = "_settled_ends"
 
 
 class RewardShaper(ColumnPiece):
-    """Writes the reward of each step into the running episode: what `reward` returns, `delay` ticks after the step.
+    """Writes the result of `reward` into the running episode as the reward of a step, `delay` ticks after the step.
 
-    What a decision is worth may show only later, as with an order that is delivered days after. A runner does not hand out
-    steps whose reward is still open. When an episode ends, or is left, the rewards of its last steps are asked for at once.
+    The value of a decision may be known only later, as with an order that is delivered days after. A runner does not return
+    steps whose reward is still open. When an episode ends or is abandoned, the rewards of its last steps are set immediately.
 
-    It belongs into an env-to-module pipeline. In episodes of many agents each of them is asked for on its own, and ticks are
-    those of the environment. Whoever looks farther back than the step itself says so in `lookback`.
+    Place it in an env-to-module pipeline. In multi-agent episodes, `reward` is called for each agent separately, and ticks are
+    those of the environment. A subclass that looks farther back than the step itself declares it in `lookback`.
 
     Args:
         input_observation_space: The space of observations, which stays.
         input_action_space: The space of actions, which stays.
-        delay: How many ticks later the reward is known; 0 shapes it right after the step.
+        delay: The number of ticks after which the reward is known; 0 sets it right after the step.
         **kwargs: Those of `ConnectorV2`.
 
     Raises:
-        PipelineError: If `delay` is no whole number of 0 or more.
+        PipelineError: If `delay` is not an integer of 0 or more.
 
     >>> class Progress(RewardShaper):
     ...     def reward(self, episode, age):
@@ -61,7 +61,7 @@ class RewardShaper(ColumnPiece):
 
     @property
     def lookback(self) -> int:
-        """As far as the step whose reward is set."""
+        """The number of steps back to the step whose reward is set."""
         return self.delay + 1
 
     @abstractmethod
@@ -69,14 +69,14 @@ class RewardShaper(ColumnPiece):
         """Return the reward of a step.
 
         Args:
-            episode: The episode of one agent as it is now; it knows its `agent_id`.
+            episode: The current episode of one agent, with its `agent_id`.
             age: How many of its steps ago. The action is `episode.get_actions(-age)`, what the environment paid for it
                 `get_rewards(-age)`, the observation that it answers `get_observations(-age - 1)`, the newest one
                 `get_observations(-1)`. It is `delay + 1`, or less at the end of an episode.
         """
 
     def work(self, run: Run) -> None:
-        """Set the rewards that are due now; the batch stays as it is.
+        """Set the rewards that are due now; the batch is not changed.
 
         Raises:
             PipelineError: In a learner pipeline.
@@ -94,7 +94,7 @@ class RewardShaper(ColumnPiece):
                 self._set(single, age)
 
     def settle(self, episode: Any) -> None:
-        """Set all rewards of `episode` that are still open, because nobody will play on in it."""
+        """Set all rewards of `episode` that are still open, because the episode will not continue."""
         for single, age in open_steps(episode, self.delay):
             self._set(single, age)
 

@@ -1,4 +1,4 @@
-"""Columns taken apart into items, for plugins that want to go through them one by one."""
+"""Columns split into items, for plugins that process items one by one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from episodia.errors import BatchError
 class UnBatchToIndividualItems(ColumnPiece):
     """Turns columns `[B, ...]` into items by episode, as RLlib's plugins expect them after the piece of this name.
 
-    The default pipelines have no such piece: all of theirs work on whole arrays. For a plugin that wants items, put this one
-    in front of it, and `BatchIndividualItems`, which undoes it, behind it. Items are filed as `add_batch_item` does it: under
+    The default pipelines do not contain it: their pieces work on whole arrays. For a plugin that needs items, put this piece
+    before the plugin, and `BatchIndividualItems`, which undoes it, after the plugin. Items have the keys of `add_batch_item`:
     `(episode id,)`, or `(multi-agent episode id, agent id, module id)`.
 
     >>> import numpy as np
@@ -27,14 +27,14 @@ class UnBatchToIndividualItems(ColumnPiece):
     {'actions': {('walk',): [np.int64(3)], ('run',): [np.int64(5)]}}
     """
 
-    # Columns get another form, not other values.
+    # Only the form of columns changes, not their values.
     reads = writes = frozenset[str]()
     lookback = 0
     kind = Kind.CAUSAL
     is_stateful = False
 
     def work(self, run: Run) -> None:
-        """File the items of each column by episode."""
+        """Group the items of each column by episode."""
         filed = {}
         for outputs in outputs_of_modules(run):
             owners = episodes_of_rows(outputs.module_id, run.episodes, run.shared_data)

@@ -1,1 +1,1 @@
-"""Pipelines: how pieces are put in a row, checked, edited, run, explained and shown."""
+"""Pipelines of pieces: building, checking, editing, running, explaining and displaying them."""

@@ -1,7 +1,7 @@
-"""What is checked when a pipeline is built: that each piece finds the columns that it reads, and as it was meant to find them.
+"""Checks of a pipeline when it is built: each piece finds the columns that it reads, with the values that it expects.
 
-A piece that does not declare what it writes may write anything, so the checks after it are looser: no column is missed there,
-and no two writers clash across it.
+A piece that does not declare what it writes may write anything. After such a piece, the checks report no missing columns and
+no clashes with writers before it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
 
     Raises:
         PipelineError: If a piece reads a column that no earlier piece writes, if a piece overwrites a column that it does
-            not read, if a piece changes a column from which an earlier one has already derived something, if a declaration
-            is not what it should be, or if a piece says that it cannot work there.
+            not read, if a piece changes a column from which an earlier piece has derived values, if a declaration
+            is invalid, or if a piece rejects its place.
     """
     places = leaves(pipeline)
     for place in places:
@@ -40,7 +40,7 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
         if reads is not None and not is_open:
             _check_reads(pipeline, place, writers.keys(), places[position + 1 :])
         if writes is None:
-            # It may have written, or removed, anything.
+            # The piece may have written or removed any column.
             is_open, writers = True, {}
             continue
         if reads is not None:
@@ -71,17 +71,17 @@ def _check_writes(pipeline: ConnectorPipelineV2, place: Place, writers: dict[str
             move = f"Move {place.path!r} before {writer.path!r}, which changes what it finds, or remove"
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: it writes the column {column!r} without reading it, and "
-            f"{writer or 'the caller'} has written that column before, in vain. {move} one of the two; if this piece changes "
-            f"what is there, let it declare {column!r} in `reads` too (or in `fills`, if it can do without)."
+            f"{writer or 'the caller'} has already written that column, whose values would be lost. {move} one of the two; "
+            f"if this piece changes the existing values, declare {column!r} in `reads` too (or in `fills`, if optional)."
         )
 
 
 def _check_order(pipeline: ConnectorPipelineV2, places: list[Place]) -> None:
-    """Check that no column gets other values after something was derived from it along the time axis.
+    """Check that no column changes after a forward-looking piece has derived values from it.
 
-    Advantages of raw observations beside filtered ones would be wrong in silence. A forward-looking piece that itself writes
-    what it reads (n-step rewards in place of rewards) gives the column another meaning: what was derived before stays right,
-    and nobody may look ahead in that column, or alter it, any more.
+    Otherwise advantages of raw observations could stand beside filtered observations. A forward-looking piece that writes
+    what it reads (n-step rewards in place of rewards) gives the column another meaning: values derived earlier stay correct,
+    but no later piece may look ahead in that column or alter it.
     """
     readers: dict[str, Place] = {}
     replacers: dict[str, Place] = {}
@@ -93,22 +93,22 @@ def _check_order(pipeline: ConnectorPipelineV2, places: list[Place]) -> None:
             if first is not None:
                 raise _misordered(pipeline, place, first, column)
         if looks_ahead:
-            # The first reader is the one to go before.
+            # The error names the first reader, because the piece has to move before it.
             readers = dict.fromkeys(reads, place) | readers
             replacers |= dict.fromkeys(reads & altered, place)
 
 
 def _altered(piece: ConnectorV2) -> set[str]:
-    """Return the columns to which a piece gives other values where it finds them."""
+    """Return the existing columns whose values a piece changes."""
     return set(piece.writes or ()) - set(piece.fills) if piece.alters is None else set(piece.alters)
 
 
 def _misordered(pipeline: ConnectorPipelineV2, place: Place, first: Place, column: str) -> PipelineError:
     is_replaced = column in _altered(first.piece)
-    done = "replaced by what it makes of later steps" if is_replaced else "derived something from, looking ahead"
+    done = "replaced by values of later steps" if is_replaced else "used to look ahead"
     does = "looks ahead in" if place.piece.kind is Kind.FORWARD_LOOKING else "changes"
     return PipelineError(
-        f"{type(pipeline).__name__}, {place}: it {does} the column {column!r}, which {first} has already {done}: the two would "
+        f"{type(pipeline).__name__}, {place}: it {does} the column {column!r}, which {first} has already {done}: the two do "
         f"not fit together. Move {place.path!r} before {first.path!r}."
     )
 
@@ -147,14 +147,14 @@ def _check_parts_of_writes(pipeline: ConnectorPipelineV2, place: Place) -> None:
 
 
 def _are_columns(declared: Any) -> bool:
-    # A string is a collection of strings, too: `reads = "obs"` would mean the columns o, b and s.
+    # A string is also a collection of strings: `reads = "obs"` would mean the columns o, b and s.
     return (
         not isinstance(declared, str) and isinstance(declared, Collection) and all(isinstance(c, str) for c in declared)
     )
 
 
 def outside_columns(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
-    """Return the columns that a pipeline as a whole reads; None if a piece before the last read does not declare it."""
+    """Return the columns that a whole pipeline reads; None if a piece before the last read does not declare its columns."""
     read: set[str] = set()
     written: set[str] = set()
     for place in leaves(pipeline):
@@ -166,7 +166,7 @@ def outside_columns(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
 
 
 def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
-    """Return the columns that the pieces of a pipeline write; None if one does not declare it."""
+    """Return the columns that the pieces of a pipeline write; None if a piece does not declare them."""
     written: set[str] = set()
     for place in leaves(pipeline):
         if place.piece.writes is None:
@@ -176,10 +176,10 @@ def all_written(pipeline: ConnectorPipelineV2) -> frozenset[str] | None:
 
 
 def check_module_fits(pipeline: ConnectorPipelineV2, rl_module: Modules) -> None:
-    """Check that a pipeline feeds the states of a module that has states, and that each piece can work with the module.
+    """Check that a pipeline writes `state_in` for a stateful module, and that each piece can work with the module.
 
     Raises:
-        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`, or if a piece says that it
+        PipelineError: If the module, or one of several, is stateful and no piece writes `state_in`, or if a piece
             cannot work with the module.
     """
     _check_states(pipeline, rl_module)
@@ -202,6 +202,6 @@ def _check_states(pipeline: ConnectorPipelineV2, rl_module: Modules) -> None:
     if stateful:
         raise PipelineError(
             f"{type(pipeline).__name__}: found a stateful module ({', '.join(stateful)}), expected a piece that writes the "
-            f"column {Columns.STATE_IN!r}, and there is none among {[place.path for place in leaves(pipeline)]}. Insert "
+            f"column {Columns.STATE_IN!r} among its pieces {[place.path for place in leaves(pipeline)]}. Insert "
             "`AddStatesFromEpisodesToBatch()`, after the piece that adds the observations."
         )

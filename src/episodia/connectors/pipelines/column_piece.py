@@ -1,4 +1,4 @@
-"""The base of shipped pieces: their work is a function on a run, which pipelines do without calling the piece."""
+"""Base class of the shipped pieces: `work` changes a run, and pipelines use it without calling the piece."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from episodia.modules.protocol import Modules
 
 
 class ColumnPiece(ConnectorV2):
-    """A piece that works on whole columns of all episodes; its work is stated once, in `work`.
+    """A piece that works on whole columns of all episodes, in its method `work`.
 
-    A pipeline does `work` directly. `__call__`, with the keywords of `ConnectorV2`, does the same for a piece on its own. A
-    subclass that overrides `__call__` is called.
+    A pipeline runs `work` directly. `__call__`, with the keywords of `ConnectorV2`, does the same for a single piece. A
+    pipeline calls a subclass that overrides `__call__`.
     """
 
     writes_to_episodes = False
@@ -26,7 +26,7 @@ class ColumnPiece(ConnectorV2):
         """Change the batch of `run`, in place or with `run.replace`."""
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`; a piece that knows a shorter way for some layouts overrides this."""
+        """Return `work`; a piece with a fast path for some layouts overrides this."""
         return self.work
 
     def __call__(
@@ -40,7 +40,7 @@ class ColumnPiece(ConnectorV2):
         metrics: object = None,
         **kwargs: Any,
     ) -> dict[Any, Any]:
-        """Return what the piece makes of `batch`, see `ConnectorV2`; errors are those of the piece."""
+        """Return the batch that the piece makes of `batch`, see `ConnectorV2`; its errors are not wrapped."""
         run = Run(batch, episodes, rl_module, explore, shared_data, metrics, kwargs)
         self.work(run)
         return run.batch

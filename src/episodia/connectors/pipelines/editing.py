@@ -1,4 +1,4 @@
-"""Changing the pieces of a pipeline: all of a change, with names, spaces and checks, or nothing of it."""
+"""Edits of a pipeline's pieces; an edit that fails leaves pieces, names and spaces unchanged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def set_pieces(pipeline: ConnectorPipelineV2, pieces: Iterable[ConnectorV2]) -> None:
-    """Let `pipeline` consist of `pieces`; the whole pipeline that it is a part of knows its spaces and is checked then.
+    """Set the pieces of `pipeline`, then update the spaces of the outermost pipeline and check it.
 
     Raises:
-        PipelineError: If something else than pieces is given, a piece is given twice, names clash, a piece cannot cope with
-            the spaces that reach it, or the pieces do not fit together. Everything is as before then.
+        PipelineError: If an item is not a piece, a piece is given twice, names clash, a piece rejects
+            its input spaces, or the pieces do not fit together. Nothing is changed then.
     """
     if not isinstance(pieces, Iterable):
         raise PipelineError(
@@ -40,10 +40,10 @@ def set_pieces(pipeline: ConnectorPipelineV2, pieces: Iterable[ConnectorV2]) -> 
 
 
 def set_own_spaces(pipeline: ConnectorPipelineV2, own: tuple[Any, Any]) -> None:
-    """Let `own` be the spaces that flow into `pipeline` where nothing else is known, and let them flow.
+    """Set `own` as the input spaces of `pipeline` where no other spaces are known, and pass them through its pieces.
 
     Raises:
-        PipelineError: If a piece cannot cope with the spaces that reach it. Everything is as before then.
+        PipelineError: If a piece rejects its input spaces. Nothing is changed then.
     """
     outermost = outermost_of(pipeline)
     with _unchanged_on_failure(_whole(outermost)):
@@ -54,7 +54,7 @@ def set_own_spaces(pipeline: ConnectorPipelineV2, own: tuple[Any, Any]) -> None:
 
 
 def outermost_of(pipeline: ConnectorPipelineV2) -> list[ConnectorPipelineV2]:
-    """Return the pipelines that `pipeline` is nested in and that are in no other; itself, if it is in none."""
+    """Return the outermost pipelines that contain `pipeline`; `pipeline` itself if it is not nested."""
     around = pipeline._pipelines()
     if not around:
         return [pipeline]
@@ -68,7 +68,7 @@ def _adopt(pipeline: ConnectorPipelineV2, pieces: tuple[ConnectorV2, ...]) -> No
         if not any(piece is other for other in pieces):
             piece._owners = tuple(owner for owner in piece._owners if owner() is not pipeline)
             if not piece._pipelines():
-                # Where it comes to next, it is named anew.
+                # The next pipeline that the piece joins gives it a new name.
                 piece._pipeline_name = None
     settled = [piece for piece in pieces if piece._pipelines()]
     for piece, name in zip(pieces, names_for(pieces, settled), strict=True):
@@ -83,7 +83,7 @@ def _adopt(pipeline: ConnectorPipelineV2, pieces: tuple[ConnectorV2, ...]) -> No
 
 @contextmanager
 def _unchanged_on_failure(pieces: list[Any]) -> Iterator[None]:
-    """Give the pieces the attributes back that they had, if the block raises; that covers names, spaces and inner pieces."""
+    """Restore the attributes of the pieces (names, spaces and inner pieces too) if the block raises."""
     saved = [(piece, dict(vars(piece))) for piece in pieces]
     try:
         yield

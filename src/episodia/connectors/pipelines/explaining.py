@@ -1,4 +1,4 @@
-"""What each piece of a pipeline makes of the batch: columns with shapes and dtypes, time and bytes."""
+"""Reports of a pipeline's run: the columns after each piece with shapes and dtypes, time and bytes."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class ColumnReport:
 
     name: str
     change: Change
-    content: str  # shapes and dtypes; empty if the column is gone
+    content: str  # shapes and dtypes; empty if the column was removed
     nbytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class PieceReport:
-    """What one piece did."""
+    """The report of one piece."""
 
     piece: str
-    settings: str  # `num_frames=4, axis=0`; empty if all are the defaults
+    settings: str  # `num_frames=4, axis=0`; empty if all are defaults
     place: tuple[int, ...]
     seconds: float
     columns: tuple[ColumnReport, ...]
@@ -62,11 +62,11 @@ class PieceReport:
 @final
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
-    """What each piece of a pipeline made of a batch. It prints as a table, and notebooks show it as one."""
+    """The reports of all pieces of a pipeline. It prints as a table, and notebooks display a table."""
 
     pipeline: str
     pieces: tuple[PieceReport, ...]
-    batch: dict[str, Any]  # what the pipeline returned
+    batch: dict[str, Any]  # the batch that the pipeline returned
     trace: Trace = field(repr=False)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ def explain(
     batch: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> Explanation:
-    """Run a copy of `pipeline` on copy-on-write forks of `episodes`, and return what each piece did."""
+    """Run a copy of `pipeline` on copy-on-write forks of `episodes`, and return the report of each piece."""
     with _stand_in(pipeline) as trial:
         trial.check_module(rl_module)
         prepared = trial.prepared(episodes)
@@ -143,10 +143,10 @@ def _run(
 
 @contextmanager
 def _stand_in(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorPipelineV2]:
-    """Yield a copy of `pipeline`; itself, if it cannot be copied, and its state is put back afterwards."""
+    """Yield a copy of `pipeline`; if it cannot be copied, yield `pipeline` and restore its state afterwards."""
     try:
         trial = copy.deepcopy(pipeline)
-    except Exception:  # noqa: BLE001  # whatever a plugin holds that cannot be copied
+    except Exception:  # noqa: BLE001  # plugins may hold anything that cannot be copied
         state = copy.deepcopy(pipeline.get_state())
         try:
             yield pipeline
@@ -158,7 +158,7 @@ def _stand_in(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorPipelineV2]:
 
 @final
 class Watcher:
-    """Told by a running pipeline before and after each piece; keeps a report of each piece that is no pipeline."""
+    """Watcher that keeps a report of each piece that is not a pipeline."""
 
     def __init__(self, pipeline: ConnectorPipelineV2) -> None:
         self.reports: list[PieceReport] = []
@@ -167,13 +167,13 @@ class Watcher:
         self._began = 0.0
 
     def enter(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Note what the batch is before `piece` runs."""
+        """Record the batch before `piece` runs."""
         if piece._pieces is None:
             self._before = {name: fingerprint(column) for name, column in columns_of(batch)}
             self._began = perf_counter()
 
     def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Note what `piece` has made of the batch."""
+        """Record the batch after `piece`."""
         if piece._pieces is not None:
             return
         seconds = perf_counter() - self._began
@@ -200,7 +200,7 @@ class Watcher:
         return ColumnReport(name=name, change=change, content=describe_column(column), nbytes=bytes_of(column))
 
 
-# The columns of a batch, each with its shapes and dtypes in words.
+# The columns of a batch, each with a description of its shapes and dtypes.
 Columns = Mapping[str, str]
 
 
@@ -210,9 +210,9 @@ class Trace:
     """The batches of one run of a pipeline.
 
     Attributes:
-        given: What came in.
-        after: What each piece that is no pipeline made of it, by its place.
-        returned: What came out.
+        given: The batch that the pipeline was given.
+        after: The batch after each piece that is not a pipeline, by the place of the piece.
+        returned: The batch that the pipeline returned.
     """
 
     given: Columns
@@ -222,7 +222,7 @@ class Trace:
 
 @final
 class Tracer:
-    """Told by a running pipeline after each piece, as the `Watcher` of `explain` is."""
+    """Watcher that records the batch after each piece."""
 
     def __init__(self, pipeline: ConnectorPipelineV2, batch: Mapping[Any, Any] | None) -> None:
         self._places = {id(place.piece): place.indices for place in walk(pipeline)}
@@ -230,26 +230,26 @@ class Tracer:
         self._after: dict[tuple[int, ...], Columns] = {}
 
     def enter(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Do nothing: what is there before a piece is what the one before has made."""
+        """Do nothing: the batch before a piece is the batch after the previous piece."""
 
     def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Note what `piece` has made of the batch."""
-        # A piece that edits its pipeline while it runs has pieces run that were not there before.
+        """Record the batch after `piece`."""
+        # If a piece edits its pipeline during the run, pieces run that were not there before.
         if piece._pieces is None and id(piece) in self._places:
             self._after[self._places[id(piece)]] = described(batch)
 
     def trace(self, returned: Mapping[Any, Any]) -> Trace:
-        """Return all that was noted, and what the pipeline has returned."""
+        """Return the recorded batches and the batch that the pipeline returned."""
         return Trace(self._given, self._after, described(returned))
 
 
 def described(batch: Mapping[Any, Any]) -> Columns:
-    """Return the columns of `batch` in words.
+    """Return a description of each column of `batch`.
 
     >>> described({"obs": [1, 2]})
     {'obs': 'list of 2 (1)'}
     """
     try:
         return {name: describe_column(column) for name, column in columns_of(batch)}
-    except Exception:  # noqa: BLE001  # a plugin's object that cannot even be shown must not stop a run
+    except Exception:  # noqa: BLE001  # an object without a working repr must not stop a run
         return {str(name): "?" for name in batch}

@@ -1,4 +1,4 @@
-"""What a pipeline raises when one of its pieces fails: where it was, what it was given, and at which column and episode."""
+"""Errors of failing pieces: the place of the piece, the batch that it was given, the column and the episode."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def failure(
     """Return the error to raise, from `cause_of(error)`, when a piece has raised `error`.
 
     Args:
-        pipeline: The pipeline that the piece is directly in.
+        pipeline: The pipeline that directly contains the piece.
         position: The index of the piece.
         piece: The piece.
-        run: The run, with the batch that the piece was given if it was called, or else as the piece left it.
-        error: What the piece raised. If that comes from a pipeline inside of the piece, the place is made longer.
+        run: The run. Its batch is the one that the piece was given if the piece was called, else the batch that it left.
+        error: The error of the piece. If a pipeline inside the piece raised it, the place is extended.
     """
     given = run.batch if run.given is None else run.given
     if is_placed(error):
@@ -41,12 +41,12 @@ def failure(
 
 
 def cause_of(error: Exception) -> BaseException | None:
-    """Return what a piece has raised itself."""
+    """Return the original error of the piece."""
     return error.__cause__ if is_placed(error) else error
 
 
 def is_placed(error: Exception) -> TypeGuard[ConnectorError]:
-    """Tell whether a pipeline has raised `error`, and not the piece itself."""
+    """Return whether a pipeline raised `error`, and not the piece itself."""
     return isinstance(error, ConnectorError) and bool(error.place)
 
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A piece, and the way to it from the outermost pipeline."""
+    """A piece and its path from the outermost pipeline."""
 
     piece: ConnectorV2
-    pipeline: ConnectorPipelineV2  # the one that it is directly in
+    pipeline: ConnectorPipelineV2  # the one that directly contains the piece
     indices: tuple[int, ...]
     path: str
 
     @property
     def index(self) -> int:
-        """The position in the pipeline that the piece is directly in."""
+        """The position of the piece in the pipeline that directly contains it."""
         return self.indices[-1]
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ def walk(pipeline: ConnectorPipelineV2, indices: tuple[int, ...] = (), path: str
 
 
 def leaves(pipeline: ConnectorPipelineV2) -> list[Place]:
-    """Return the places of the pieces that are no pipelines, in the order in which they run."""
+    """Return the places of the pieces that are not pipelines, in the order in which they run."""
     return [place for place in walk(pipeline) if place.piece._pieces is None]
 
 
@@ -50,9 +50,9 @@ def find(pipeline: ConnectorPipelineV2, key: int | str | type[ConnectorV2]) -> P
     """Return the place that `key` names.
 
     Args:
-        pipeline: Where to look; nested pipelines are searched too, except for an index.
-        key: An index into `pipeline`; a name, or a path such as `inner/Flatten`; or a class. Of a class, pieces of exactly
-            that class are meant, or, if there are none, of its subclasses.
+        pipeline: The pipeline to search; nested pipelines are searched too, except for an index.
+        key: An index into `pipeline`; a name, or a path such as `inner/Flatten`; or a class. A class means pieces of exactly
+            that class or, without such pieces, of its subclasses.
 
     Raises:
         PieceLookupError: If there is no such piece, or more than one.
@@ -93,15 +93,15 @@ def _listing(places: list[Place]) -> str:
     return ", ".join(f"{'.'.join(map(str, place.indices))}: {place.path!r}" for place in places)
 
 
-# Between the name of a nested pipeline and the name of a piece in it.
+# Stands between the name of a nested pipeline and the name of a piece in it.
 SEPARATOR = "/"
 
 
 def checked_name(name: object) -> str:
-    """Return `name` if it can be the name of a piece.
+    """Return `name` if it is a valid name of a piece.
 
     Raises:
-        PipelineError: If it cannot.
+        PipelineError: If it is not valid.
 
     >>> checked_name("frames")
     'frames'
@@ -115,7 +115,7 @@ def checked_name(name: object) -> str:
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """Return `wanted`, or with the first number from 2 on that makes it new.
+    """Return `wanted`; if the name is taken, append the first free number from 2 on.
 
     >>> free_name("Flatten", {"Flatten", "Flatten_2"})
     'Flatten_3'
@@ -131,10 +131,10 @@ def names_for(pieces: Sequence[ConnectorV2], settled: Iterable[ConnectorV2]) -> 
 
     Args:
         pieces: The pieces of a pipeline, in order.
-        settled: Those of them that were in a pipeline before; they keep their names.
+        settled: The pieces that were already in a pipeline; they keep their names.
 
     Raises:
-        PipelineError: If two pieces were given one name, or a new piece the name of one that was there.
+        PipelineError: If two pieces have the same given name, or a new piece has the name of an existing piece.
     """
     fixed = {id(piece) for piece in settled}
     names: dict[int, str] = {}
@@ -151,7 +151,7 @@ def names_for(pieces: Sequence[ConnectorV2], settled: Iterable[ConnectorV2]) -> 
 
 
 def name_clash(piece: ConnectorV2, name: str, other: ConnectorV2, position: int) -> str:
-    """Return the message for a piece whose name another piece of its pipeline has."""
+    """Return the message for a piece whose name is taken by another piece of its pipeline."""
     return (
         f"found the name {name!r} for the {type(piece).__name__} at {position}, which a {type(other).__name__} of the pipeline "
         "has already, expected names that differ: state is kept by name. Give one of them another name with `name=`."

@@ -1,4 +1,4 @@
-"""A pipeline as text and as notebook boxes: a line or a box for each piece, with what it reads and writes."""
+"""Display of a pipeline as text and as notebook boxes: one line or box per piece, with the columns that it uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DECLARED = frozenset({"reads", "writes", "fills", "alters", "lookback", "kind",
 
 
 def pipeline_text(pipeline: ConnectorPipelineV2) -> str:
-    """Return the pieces of a pipeline, one line each: index, name, columns read and written, and what else is declared."""
+    """Return the pieces of a pipeline, one line each: index, name, columns read and written, other declarations."""
     rows = _rows(pipeline)
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [headline(pipeline)]
@@ -36,7 +36,7 @@ def pipeline_text(pipeline: ConnectorPipelineV2) -> str:
 
 
 def headline(pipeline: ConnectorPipelineV2) -> str:
-    """Return what a pipeline is, in one line."""
+    """Return a description of a pipeline in one line."""
     count = len(pipeline.connectors)
     pieces = "1 piece" if count == 1 else f"{count} pieces"
     return f"{type(pipeline).__name__}: {pieces}, lookback {pipeline.lookback}"
@@ -56,13 +56,13 @@ def _row(place: Place) -> tuple[str, str, str, str]:
 
 
 def title_of(place: Place) -> str:
-    """Return the name of a piece, with its class if it has another name."""
+    """Return the name of a piece, followed by its class if the two differ."""
     name, kind = place.path.rsplit(SEPARATOR, 1)[-1], type(place.piece).__name__
     return name if name == kind else f"{name}: {kind}"
 
 
 def facts_of(piece: ConnectorV2) -> list[str]:
-    """Return the settings of a piece, and what it declares beside its columns."""
+    """Return the settings of a piece and its declarations other than columns."""
     settings = settings_text(piece)
     facts = [settings] if settings else []
     facts += [f"lookback {piece.lookback}"] if piece.lookback else []
@@ -70,7 +70,7 @@ def facts_of(piece: ConnectorV2) -> list[str]:
 
 
 def settings_text(piece: ConnectorV2) -> str:
-    """Return the settings of a piece in one line: `num_frames=4, axis=0`; declarations have columns of their own."""
+    """Return the settings of a piece in one line: `num_frames=4, axis=0`; declarations are shown elsewhere."""
     settings = [f"{name}={value}" for name, value in settings_of(piece).items() if name not in _DECLARED]
     return shortened(", ".join(settings), _LONGEST_CELL)
 
@@ -92,11 +92,11 @@ _ARROW = "margin:0 0 0 14px;font-size:90%;line-height:1.35"
 
 
 def pipeline_html(pipeline: ConnectorPipelineV2, trace: Trace | None) -> str:
-    """Return the boxes of a pipeline, nested pipelines as boxes in boxes.
+    """Return the boxes of a pipeline; nested pipelines are nested boxes.
 
     Args:
-        pipeline: What is shown.
-        trace: What flowed through it in a run; without one, the arrows carry nothing.
+        pipeline: The pipeline to display.
+        trace: The batches of a run; without a trace, the arrows have no columns.
     """
     places = list(walk(pipeline))
     diagram = _Diagram(places[:_MOST_PIECES], trace)
@@ -122,7 +122,7 @@ class _Diagram:
         self._before: Columns = {}
 
     def parts(self, outer: tuple[int, ...]) -> Iterator[str]:
-        """Yield the boxes and arrows directly in the pipeline at `outer`: arrows stand between two boxes."""
+        """Yield the boxes directly in the pipeline at `outer`, with an arrow between two boxes."""
         places = self._inside.get(outer, [])
         if not outer and self._trace is not None and self._trace.given:
             yield self.arrow(self._trace.given, "given")
@@ -141,21 +141,21 @@ class _Diagram:
         return f"<div style='{_BOX}'>{folded(title_of(place), inside)}</div>"
 
     def _made_by(self, place: Place) -> Columns:
-        """Return what a piece, or the last one in a pipeline, has made of the batch."""
+        """Return the batch after a piece, or after the last piece of a pipeline."""
         inside = self._inside.get(place.indices)
         if inside:
             return self._made_by(inside[-1])
-        # An empty pipeline leaves everything as it is.
+        # An empty pipeline does not change the batch.
         return self._before if self._trace is None else self._trace.after.get(place.indices, self._before)
 
     def arrow(self, now: Columns, label: str = "") -> str:
-        """Return the arrow to the next box, with the columns that are new or look different since the last arrow."""
+        """Return the arrow to the next box, with the columns that are new or changed since the last arrow."""
         before, self._before = self._before, now
         return _arrow(now, before, label)
 
 
 def _arrow(now: Columns, before: Columns, label: str) -> str:
-    """Return an arrow with the columns that are new or look different, and those that are as before folded."""
+    """Return an arrow with the new and changed columns; unchanged columns are folded."""
     changed = [name for name in now if before.get(name) != now[name]]
     same = [name for name in now if before.get(name) == now[name]]
     gone = [name for name in before if name not in now]

@@ -1,4 +1,4 @@
-"""The three kinds of pipelines: before a module acts, after it has acted, and before it learns."""
+"""The three kinds of pipelines: before a module acts, after it acts, and before it learns."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeli
 class EnvToModulePipeline(ConnectorPipelineV2):
     """From episodes to the batch that a module acts on: one row for each agent, at its last observation.
 
-    The batch is empty at first. What pieces write into the episodes stays there, and so reaches the learner.
+    The batch is empty at first. Values that pieces write into the episodes stay there and reach the learner.
     """
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()
 
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
-        """Return the episodes themselves, as a list that speaks of the present moment."""
+        """Return the episodes themselves, as a list at the present moment."""
         return None if episodes is None else EpisodeList.now(episodes)
 
 
 class ModuleToEnvPipeline(ConnectorPipelineV2):
     """From the outputs of a module to actions for the environment.
 
-    The batch is what the module has put out, which can be any columns.
+    The batch holds the outputs of the module, which can be any columns.
     """
 
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
-        """Return the episodes themselves, as a list that speaks of the present moment."""
+        """Return the episodes themselves, as a list at the present moment."""
         return None if episodes is None else EpisodeList.now(episodes)
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):
     """From episodes to the batch that a module learns from: a row for each step.
 
-    The batch is empty at first. Pieces work on copy-on-write forks: what one of them writes into the episodes, the pieces
-    after it see, and the caller does not. So a pipeline that runs twice adds no intrinsic reward twice.
+    The batch is empty at first. Pieces work on copy-on-write forks: later pieces see what a piece writes into the episodes,
+    the caller does not. So running a pipeline twice does not add an intrinsic reward twice.
     """
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()

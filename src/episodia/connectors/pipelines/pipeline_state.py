@@ -1,4 +1,4 @@
-"""The states of the pieces of a pipeline, by name; and what a state may be made of."""
+"""States of the pieces of a pipeline, by name, and the check of the types that a state may contain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states_of(pipeline: ConnectorPipelineV2, components: Names, not_components: 
     """Return the state of each piece that has one, by name.
 
     Raises:
-        ConnectorStateError: If a name is none of a piece.
+        ConnectorStateError: If a name is not the name of a piece.
     """
     for argument, names in (("components", components), ("not_components", not_components)):
         _check_known(pipeline, argument, names)
@@ -38,7 +38,7 @@ def states_of(pipeline: ConnectorPipelineV2, components: Names, not_components: 
 
 
 def _check_known(pipeline: ConnectorPipelineV2, argument: str, names: Any) -> None:
-    """Refuse names that are none of a piece; what is inside of a piece, the piece knows."""
+    """Reject names that are not names of pieces; each nested pipeline checks the names of its own pieces."""
     known = [piece.name for piece in pipeline.connectors]
     is_names = isinstance(names, (str, Collection, type(None)))
     listed = [names] if isinstance(names, str) or not is_names else names or ()
@@ -51,7 +51,7 @@ def _check_known(pipeline: ConnectorPipelineV2, argument: str, names: Any) -> No
 
 
 def _inside(name: str, names: str | Collection[str]) -> list[str] | None:
-    """Return what `names` say about the piece `name`: paths inside of it, nothing (`[]`), or all of it (None)."""
+    """Return which parts of the piece `name` are in `names`: paths inside it, nothing (`[]`), or all of it (None)."""
     listed = [names] if isinstance(names, str) else list(names)
     if name in listed:
         return None
@@ -67,10 +67,10 @@ def _state_of(piece: ConnectorV2, components: Names, not_components: Names) -> d
 
 
 def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
-    """Give each piece that `states` names its state; the others keep theirs. If one fails, all are as before.
+    """Set the state of each piece that `states` names; other pieces keep theirs. If one fails, all states are restored.
 
     Raises:
-        ConnectorStateError: If a name is none of a piece, or if a piece cannot take its state.
+        ConnectorStateError: If a name is not the name of a piece, or if a piece rejects its state.
     """
     _check_by_name(pipeline, states)
     pieces = _pieces_for(pipeline, states)
@@ -90,13 +90,13 @@ def set_states(pipeline: ConnectorPipelineV2, states: dict[str, Any]) -> None:
 def _cannot_take(pipeline: ConnectorPipelineV2, piece: ConnectorV2, error: Exception) -> ConnectorStateError:
     place = next(place for place in walk(pipeline) if place.piece is piece)
     return ConnectorStateError(
-        f"{type(pipeline).__name__}, {place}: found a state that it cannot take ({type(error).__name__}: {error}), expected "
-        "one that its `get_state` has made. Pass such a state, or correct its `set_state`; all pieces are as before."
+        f"{type(pipeline).__name__}, {place}: found a state that it rejects ({type(error).__name__}: {error}), expected "
+        "a state that its `get_state` returned. Pass such a state, or correct its `set_state`; all pieces are unchanged."
     )
 
 
 def merged_states(pipeline: ConnectorPipelineV2, states: Any) -> dict[str, Any]:
-    """Return for each piece what it makes of its states in `states`."""
+    """Return for each piece the state that it merges from its states in `states`."""
     if not isinstance(states, (list, tuple)):
         raise ConnectorStateError(
             f"{type(pipeline).__name__}: found a {type(states).__name__}, expected a list of states. Pass `[state]` for one."
@@ -130,12 +130,12 @@ def _pieces_for(pipeline: ConnectorPipelineV2, names: Collection[str]) -> dict[s
 
 
 def check_state(state: object, path: str = "") -> None:
-    """Check that `state` consists of JSON values and NumPy arrays: what can be stored without pickle.
+    """Check that `state` consists of JSON values and NumPy arrays, which can be stored without pickle.
 
     Those are dicts with strings as keys, lists, strings, numbers, booleans, None, and arrays of anything but objects.
 
     Raises:
-        ConnectorStateError: If something else is in it; the message says where.
+        ConnectorStateError: If it contains another type; the message says where.
 
     >>> check_state({"Filter": {"count": 3, "mean": np.zeros(2)}})
     """

@@ -1,7 +1,7 @@
-"""A compiled pipeline: its pieces as a flat list of functions, made once for the pieces, the module and the layout.
+"""A compiled pipeline: a flat list of functions, compiled once for the pieces, the module and the layout.
 
-A piece that has a form for whole columns (`ConnectorV2.compile`) takes part with it; every other piece is called as it is. What
-the plan does is what calling the pieces one after another does.
+A piece with a column form (`ConnectorV2.compile`) contributes that form; every other piece is called. The result is the same
+as that of calling the pieces one after another.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
-# Does the work of one piece on the batch of a run.
+# Runs one piece on the batch of a run.
 Step = Callable[[Run], None]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a plan is made for, beside its pieces.
+    """The module, the episodes and the next piece that a plan is compiled for.
 
     Attributes:
         rl_module: The module, or modules by their ids.
-        episodes: The class of the list of episodes. Of `LiveEpisodes` it is known that they have one row each, that there are
-            some, and that all belong to one module.
-        next_piece: The piece that comes next in the pipeline, if that has a column form; None otherwise.
-        is_last: Whether no piece comes after the one that is compiled, also in the pipelines around it.
+        episodes: The class of the list of episodes. `LiveEpisodes` guarantees at least one episode, one row per episode,
+            and one module for all of them.
+        next_piece: The next piece in the pipeline if it has a column form; None otherwise.
+        is_last: Whether no piece follows, also in the pipelines around.
     """
 
     rl_module: Any
@@ -41,21 +41,21 @@ class Layout:
 
 
 class Watching(Protocol):
-    """Told before and after each piece, when a pipeline is explained or runs for the first time."""
+    """Called before and after each piece when a pipeline is explained or runs for the first time."""
 
     def enter(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Take note that `piece` gets `batch`."""
+        """Record the `batch` that `piece` gets."""
 
     def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
-        """Take note that `piece` has made `batch`."""
+        """Record the `batch` that `piece` returned."""
 
 
 @final
 class Plan:
-    """The steps of a pipeline, in the order in which they run. A nested pipeline is a step, too: its own plan.
+    """The steps of a pipeline, in the order in which they run. The step of a nested pipeline is its own plan.
 
     Attributes:
-        rl_module: The module that the plan was made for.
+        rl_module: The module that the plan was compiled for.
     """
 
     __slots__ = ("_calls_pieces", "_pieces", "_pipeline", "_steps", "rl_module")
@@ -67,14 +67,14 @@ class Plan:
         self._pieces = pipeline.connectors
         compiled = _compiled(self._pieces, layout)
         self._steps = [step or _calling(piece) for piece, step in zip(self._pieces, compiled, strict=True)]
-        # The static helpers of pieces that are called look for the run around them.
+        # The static helpers of called pieces look up the current run.
         self._calls_pieces = None in compiled
 
     def __call__(self, run: Run) -> None:
-        """Do all steps; the result is `run.batch`.
+        """Run all steps; the result is `run.batch`.
 
         Raises:
-            ConnectorError: If a step fails; `__cause__` is what it raised.
+            ConnectorError: If a step fails; `__cause__` is the error of the piece.
         """
         token = RUNNING.set(run) if self._calls_pieces else None
         position = 0
@@ -82,21 +82,21 @@ class Plan:
             for step in self._steps:
                 step(run)
                 position += 1
-        except Exception as error:  # noqa: BLE001  # whatever a piece raises is reported
+        except Exception as error:  # noqa: BLE001  # every error of a piece is reported
             raise failure(self._pipeline, position, self._pieces[position], run, error) from cause_of(error)
         finally:
             if token is not None:
                 RUNNING.reset(token)
 
     def watched(self, run: Run, watcher: Watching) -> None:
-        """Do all steps, and tell `watcher` of those that are not pipelines themselves."""
+        """Run all steps, and call `watcher` for those that are not pipelines."""
         told = copy(self)
         told._steps = [_watched(*step, watcher) for step in zip(self._steps, self._pieces, strict=True)]
         told(run)
 
 
 def _compiled(pieces: Sequence[ConnectorV2], layout: Layout) -> list[Step | None]:
-    """Return the column form of each piece, from the last to the first: each is told which piece comes next."""
+    """Return the column form of each piece; compiled from last to first, because each needs to know its next piece."""
     steps: list[Step | None] = []
     next_piece: ConnectorV2 | None = None
     is_last: bool = True
@@ -108,7 +108,7 @@ def _compiled(pieces: Sequence[ConnectorV2], layout: Layout) -> list[Step | None
 
 
 def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
-    """Return the form of `piece` for whole columns; None if it has none, or if a subclass changes how it is called."""
+    """Return the column form of `piece`; None if there is no such form, or if a subclass overrides `__call__`."""
     mro = type(piece).__mro__
     called = next(index for index, kind in enumerate(mro) if "__call__" in vars(kind))
     compiled = next(index for index, kind in enumerate(mro) if "compile" in vars(kind))
@@ -116,7 +116,7 @@ def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
 
 
 def _calling(piece: ConnectorV2) -> Step:
-    """Return the step that calls a piece as it is."""
+    """Return the step that calls a piece."""
     nested: dict[str, Any] = {} if piece._pieces is None else {"_nested": True}
 
     def call(run: Run) -> None:
@@ -124,8 +124,8 @@ def _calling(piece: ConnectorV2) -> Step:
         made = piece(**run.arguments(), **nested)
         if not isinstance(made, dict):
             raise TypeError(
-                f"found {type(made).__name__} as what the piece returned, expected the batch, a dict. End its `__call__` with "
-                "`return batch`."
+                f"found {type(made).__name__} as the return value of the piece, expected the batch, a dict. End its "
+                "`__call__` with `return batch`."
             )
         run.replace(made)
         run.given = None

@@ -1,4 +1,4 @@
-"""What a piece makes of the observation and action spaces that reach it."""
+"""Input and output spaces of a piece, for observations and actions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from episodia.errors import PipelineError
 
 MaybeSpace = Space[Any] | None
 
-# An output space that has to be computed when someone asks for it.
+# Marks an output space that is computed on first access.
 _STALE: Final[Any] = object()
 
 
 def checked_space(piece: str, what: str, space: object) -> MaybeSpace:
-    """Return `space` if it is one, or None.
+    """Return `space` if it is a space or None.
 
     Raises:
-        PipelineError: If it is something else.
+        PipelineError: If it has another type.
     """
     if space is None or isinstance(space, Space):
         return space
@@ -33,21 +33,21 @@ def checked_space(piece: str, what: str, space: object) -> MaybeSpace:
     else:
         remedy = "Pass that of the environment"
     raise PipelineError(
-        f"{piece}: found {space!r} as its {what}, expected a space of gymnasium, or None if it is not known. {remedy}."
+        f"{piece}: found {space!r} as its {what}, expected a Gymnasium space, or None if it is not known. {remedy}."
     )
 
 
 class CheckedConstruction(ABCMeta):
-    """Rejects misspelt arguments of a piece, and computes its output spaces once all of its constructors have run.
+    """Metaclass of pieces: rejects misspelt arguments, and computes the output spaces after all constructors have run.
 
-    A subclass calls `super().__init__(observation_space, action_space)` first and sets its own attributes after that. What
-    it says about spaces may need those attributes, so the base constructor is too early to ask.
+    A subclass calls `super().__init__(observation_space, action_space)` first and then sets its own attributes. Its output
+    spaces may depend on those attributes, so the base constructor cannot compute them yet.
     """
 
     if not TYPE_CHECKING:  # type checkers and editors take the signature of the constructor
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            """Return a new piece that knows its output spaces, if it was given spaces."""
+            """Return a new piece, with output spaces if it was given input spaces."""
             piece = super().__call__(*args, **checked_keywords(cls, kwargs))
             piece._compute_output_spaces()
             return piece
@@ -59,10 +59,10 @@ class CheckedConstruction(ABCMeta):
 
 
 class SpaceFlow(metaclass=CheckedConstruction):
-    """Something that spaces flow through: two inputs, and two outputs that follow from them."""
+    """Base class with two input spaces and the two output spaces computed from them."""
 
     if TYPE_CHECKING:
-        # For messages; a piece has one.
+        # Used in messages; every piece has a name.
         @property
         def name(self) -> str: ...
 
@@ -76,18 +76,18 @@ class SpaceFlow(metaclass=CheckedConstruction):
     def recompute_output_observation_space(
         self, input_observation_space: Space[Any], input_action_space: MaybeSpace
     ) -> MaybeSpace:
-        """Return what the piece makes of the observation space; by default it leaves it as it is."""
+        """Return the output observation space; by default the input space."""
         return input_observation_space
 
     def recompute_output_action_space(
         self, input_observation_space: MaybeSpace, input_action_space: Space[Any]
     ) -> MaybeSpace:
-        """Return what the piece makes of the action space; by default it leaves it as it is."""
+        """Return the output action space; by default the input space."""
         return input_action_space
 
     @property
     def input_observation_space(self) -> MaybeSpace:
-        """The space of the observations that reach the piece; setting it computes what leaves it."""
+        """The space of the observations that reach the piece; setting it updates the output space."""
         return self._input_observation_space
 
     @input_observation_space.setter
@@ -97,7 +97,7 @@ class SpaceFlow(metaclass=CheckedConstruction):
 
     @property
     def input_action_space(self) -> MaybeSpace:
-        """The space of the actions that reach the piece; setting it computes what leaves it."""
+        """The space of the actions that reach the piece; setting it updates the output space."""
         return self._input_action_space
 
     @input_action_space.setter
@@ -110,7 +110,7 @@ class SpaceFlow(metaclass=CheckedConstruction):
         """The space of the observations that leave the piece; None if it is not known."""
         if self._observation_space is _STALE:
             given = self._input_observation_space
-            # A method that asks for this property, while it is computed, is told that nothing is known.
+            # A method that reads this property while it is computed gets None.
             self._observation_space = None
             try:
                 if given is not None:
@@ -119,7 +119,7 @@ class SpaceFlow(metaclass=CheckedConstruction):
             except BaseException:
                 self._observation_space = _STALE
                 raise
-        return self._observation_space  # type: ignore[no-any-return]  # not the marker any more
+        return self._observation_space  # type: ignore[no-any-return]  # the marker is replaced here
 
     @property
     def action_space(self) -> MaybeSpace:
@@ -134,10 +134,10 @@ class SpaceFlow(metaclass=CheckedConstruction):
             except BaseException:
                 self._action_space = _STALE
                 raise
-        return self._action_space  # type: ignore[no-any-return]  # not the marker any more
+        return self._action_space  # type: ignore[no-any-return]  # the marker is replaced here
 
     def _receive_spaces(self, observation_space: MaybeSpace, action_space: MaybeSpace) -> None:
-        """Take the spaces from upstream, and the piece's own ones where upstream knows none; compute what leaves."""
+        """Take the spaces from upstream, or the piece's own spaces where upstream has None; compute the output spaces."""
         own_observation_space, own_action_space = self._own_spaces
         self._input_observation_space = own_observation_space if observation_space is None else observation_space
         self._input_action_space = own_action_space if action_space is None else action_space
