@@ -97,7 +97,7 @@ NO_SPACES = [5, "Box", True, np.zeros(3), (3,), {"left": spaces.Discrete(2)}, sp
 @pytest.mark.parametrize("junk", NO_SPACES, ids=lambda junk: type(junk).__name__)
 def test_what_is_no_space_is_refused_as_one(make, junk):
     for arguments, what in ((junk,), "observation space"), ((None, junk), "action space"):
-        with pytest.raises(PipelineError, match=f"as its {what}, expected a Gymnasium space"):
+        with pytest.raises(PipelineError, match=f"as its {what}, expected a gymnasium space"):
             make(*arguments)
 
 
@@ -113,7 +113,7 @@ def test_a_refused_space_leaves_the_piece_as_it_was(make, name):
     space = spaces.Discrete(4)
     piece = make(space, space)
 
-    with pytest.raises(PipelineError, match="expected a Gymnasium space"):
+    with pytest.raises(PipelineError, match="expected a gymnasium space"):
         setattr(piece, name, 5)
 
     assert piece.input_observation_space == piece.input_action_space == piece.observation_space == space

@@ -33,7 +33,7 @@ def checked_space(piece: str, what: str, space: object) -> MaybeSpace:
     else:
         remedy = "Pass that of the environment"
     raise PipelineError(
-        f"{piece}: found {space!r} as its {what}, expected a Gymnasium space, or None if it is not known. {remedy}."
+        f"{piece}: found {space!r} as its {what}, expected a gymnasium space, or None if it is not known. {remedy}."
     )
 
 
