@@ -115,7 +115,7 @@ def test_without_rows_there_are_no_columns():
             "expected 1 rows",
         ),
         ({"memorized_map_structure": {"left": [(1, "a")]}}, {"left": {Columns.ACTIONS: np.zeros(1)}}, "2 episodes"),
-        ({}, {Columns.ACTIONS: np.zeros(1)}, "sorted by modules"),
+        ({}, {Columns.ACTIONS: np.zeros(1)}, "grouped by module"),
         ({}, {"noise": np.zeros(1)}, "noise"),
     ],
 )

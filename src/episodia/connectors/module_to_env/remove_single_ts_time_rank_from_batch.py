@@ -40,7 +40,7 @@ class RemoveSingleTsTimeRankFromBatch(ColumnPiece):
         """Remove the time axis.
 
         Raises:
-            BatchError: If `shared_data` does not say whether a stateful module was given a time axis, or if a column has no such axis.
+            BatchError: If `shared_data` does not say whether a stateful module was given a time axis, or if a column lacks it.
         """
         was_added = (run.shared_data or {}).get(ADDED_TIME_AXIS)
         if was_added is None and run.rl_module is not None:
