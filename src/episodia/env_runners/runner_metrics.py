@@ -1,4 +1,4 @@
-"""Metrics of a runner: what it has done since they were last asked for."""
+"""Metrics of a runner since the last request for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunnerMetrics:
     num_env_steps: int = 0
     num_episodes: int = 0  # that ended
     num_env_restarts: int = 0
-    num_episodes_dropped: int = 0  # because an environment failed, or returned something that is not a step
+    num_episodes_dropped: int = 0  # because an environment failed, or returned an invalid step
     num_env_steps_dropped: int = 0  # with them; and one for each lane, where a whole vector step has failed
     sample_time_s: float = 0.0
     env_step_time_s: float = 0.0
@@ -45,7 +45,7 @@ class RunnerMetrics:
 
     @classmethod
     def merged(cls, parts: Iterable[RunnerMetrics]) -> RunnerMetrics:
-        """Return the sum of `parts`: what several runners have done together."""
+        """Return the sum of `parts`: the metrics of several runners together."""
         merged = cls()
         for part in parts:
             for each in fields(cls):
@@ -53,7 +53,7 @@ class RunnerMetrics:
         return merged
 
     def taken(self) -> RunnerMetrics:
-        """Return a copy, and start all counts again."""
+        """Return a copy, and reset all counts."""
         taken = RunnerMetrics(**{each.name: getattr(self, each.name) for each in fields(self)})
         for name, value in vars(RunnerMetrics()).items():
             setattr(self, name, value)
@@ -61,18 +61,18 @@ class RunnerMetrics:
 
     @property
     def env_steps_per_s(self) -> float:
-        """Recorded steps per second of sampling; 0 if there were none."""
+        """Recorded steps per second of sampling; 0 without steps."""
         return self.num_env_steps / self.sample_time_s if self.sample_time_s else 0.0
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Steps of agents per second of sampling; 0 if there were none."""
+        """Steps of agents per second of sampling; 0 without steps."""
         return self.num_agent_steps / self.sample_time_s if self.sample_time_s else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return counts, times, and mean, least and largest of what is known of episodes; dicts by agent and module.
+        """Return counts, times, and mean, minimum and maximum of the results of episodes; dicts by agent and module.
 
-        What is about agents is there if agents have stepped.
+        Metrics of agents are included if agents have stepped.
 
         >>> RunnerMetrics(num_episodes=2, episode_returns=[1.0, 4.0]).as_dict()["episode_return_mean"]
         2.5

@@ -1,1 +1,1 @@
-"""What is in a batch: columns in all their forms, their rows and items, and to whose episode each belongs."""
+"""Contents of a batch: columns in all their forms, their rows and items, and the episodes that these belong to."""

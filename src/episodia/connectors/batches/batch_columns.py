@@ -1,4 +1,4 @@
-"""Columns of a batch for all episodes at once: how shipped pieces add and change them.
+"""Functions that add and change columns of a batch for all episodes at once.
 
 Before `AgentToModuleMapping` a batch is `{column: Ragged}`, or `{column: {module_id: Ragged}}` where episodes belong to
 several modules; after it, it is `{module_id: {column: Ragged}}`. Stretch i of a `Ragged` belongs to agent episode i of its
@@ -33,17 +33,17 @@ _USUAL_WRITERS = {
 
 
 class ModuleRows(NamedTuple):
-    """The columns of one module, and the episodes that their rows belong to. What is written into them is in the batch."""
+    """The columns of one module, and the episodes that their rows belong to. Writing into the columns changes the batch."""
 
     module_id: Any
-    columns: Any  # a dict, or what has the methods of one
+    columns: Any  # a dict, or an object with its methods
     rows: EpisodeList
 
 
 def rows_of_modules(run: Run) -> list[ModuleRows]:
-    """Return the columns and episodes of each module, before or after the mapping; of the only one, if there are no more.
+    """Return the columns and episodes of each module, before or after the mapping; with one module, only its own.
 
-    What is found is kept in `run`, until its batch is replaced.
+    The result is kept in `run` until its batch is replaced.
     """
     found: list[ModuleRows] | None = run.module_rows
     if found is None:
@@ -64,10 +64,10 @@ def _found_rows(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
 
 
 def mapped_rows(run: Run) -> list[ModuleRows]:
-    """Return the same after the mapping.
+    """Return the columns and episodes of each module after the mapping.
 
     Raises:
-        BatchError: If there are several modules, and the batch is not grouped by them yet.
+        BatchError: If there are several modules and the batch is not grouped by module yet.
     """
     found = rows_of_modules(run)
     if found and not isinstance(found[0].columns, dict):
@@ -81,16 +81,16 @@ def mapped_rows(run: Run) -> list[ModuleRows]:
 
 
 def add_to_run(run: Run, column: str, make: Callable[[EpisodeList], Ragged]) -> None:
-    """Write what `make` returns for the episodes of each module under `column`, before or after the mapping."""
+    """Write the result of `make` for the episodes of each module under `column`, before or after the mapping."""
     parts = rows_of_modules(run)
     for _, columns, rows in parts:
         columns[column] = make(rows)
-    if not parts:  # nobody acts, so there are no modules
+    if not parts:  # no agent acts, so there are no modules
         run.batch[column] = {}
 
 
 def change_in_run(run: Run, column: str, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
-    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping.
+    """Replace `column` by the result of `change` for the episodes of each module, before or after the mapping.
 
     Raises:
         BatchError: If no module has the column.
@@ -104,14 +104,14 @@ def change_in_run(run: Run, column: str, change: Callable[[Ragged, EpisodeList],
 
 
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
-    """Write what `make` returns for the episodes of each module under `column`, before or after the mapping."""
+    """Write the result of `make` for the episodes of each module under `column`, before or after the mapping."""
     add_to_run(_run_on(batch, episodes), column, make)
 
 
 def change_column(
     batch: Batch, column: str, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]
 ) -> None:
-    """Put what `change` makes of `column`, for the episodes of each module, in its place; before or after the mapping.
+    """Replace `column` by the result of `change` for the episodes of each module, before or after the mapping.
 
     Raises:
         BatchError: If no module has the column.
@@ -122,7 +122,7 @@ def change_column(
 def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
     """Change the observations in `batch`; they are taken from the episodes if no piece has added them yet.
 
-    So a piece that changes observations may stand at either side of the one that adds them. What is in the episodes stays.
+    So a piece that changes observations may come before or after the piece that adds them. The episodes are not changed.
     """
     if not has_column(batch, Columns.OBS):
         add_observations(batch, episodes)
@@ -135,10 +135,10 @@ def add_observations(batch: Batch, episodes: EpisodeList) -> None:
 
 
 def module_batches(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
-    """Return each module's id, columns and episodes; a batch that is not grouped by module is that of a single one.
+    """Return each module's id, columns and episodes; a batch that is not grouped by module belongs to a single module.
 
     Raises:
-        BatchError: If there are several modules, and the batch is not grouped by them yet.
+        BatchError: If there are several modules and the batch is not grouped by module yet.
     """
     return mapped_rows(_run_on(batch, episodes))
 
@@ -157,17 +157,17 @@ def missing_column(column: str, batch: Batch) -> BatchError:
 
 
 def has_column(batch: Batch, column: str) -> bool:
-    """Tell whether `column` is in `batch`, before or after the mapping to modules."""
+    """Return whether `column` is in `batch`, before or after the mapping to modules."""
     if column in batch:
         return True
-    for part in batch.values():  # noqa: SIM110  # at every step of a runner: a generator would take three times as long
+    for part in batch.values():  # noqa: SIM110  # runs at every step of a runner; a generator is three times slower
         if isinstance(part, dict) and column in part:
             return True
     return False
 
 
 def is_mapped(batch: Batch, episodes: EpisodeList) -> bool:
-    """Tell whether `batch` is grouped by module: `{module_id: {column: ...}}`."""
+    """Return whether `batch` is grouped by module: `{module_id: {column: ...}}`."""
     for part in batch.values():
         if not isinstance(part, dict):
             return False
@@ -225,5 +225,5 @@ def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Ragged]:
 
 
 def is_by_module(column: Item) -> bool:
-    """Tell whether a column is kept apart by module."""
+    """Return whether a column is split by module."""
     return isinstance(column, dict) and all(isinstance(part, Ragged) for part in column.values())

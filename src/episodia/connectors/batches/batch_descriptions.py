@@ -1,4 +1,4 @@
-"""Columns of a batch as rows and as text: items, shapes, dtypes and bytes, in every form that a column can have."""
+"""Rows and text descriptions of columns in every form: items, shapes, dtypes and bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows_of(batch: Item) -> list[Any]:
 
 
 def stacked(items: list[Any]) -> Any:
-    """Return the batch of at least one item: of tensors, if the first item is made of tensors.
+    """Return the batch of at least one item; a batch of tensors if the first item consists of tensors.
 
     Raises:
         ShapeError: If items differ in nesting or shape.
@@ -44,14 +44,14 @@ def stacked(items: list[Any]) -> Any:
 
 
 def is_made_of_tensors(item: Item) -> bool:
-    """Tell whether the first leaf of `item` is a tensor; torch is not imported for that."""
+    """Return whether the first leaf of `item` is a tensor; torch is not imported for that."""
     while isinstance(item, (dict, tuple)) and item:
         item = next(iter(item.values())) if isinstance(item, dict) else item[0]
     return is_tensor(item)
 
 
 def is_nested_batch(column: Item) -> bool:
-    """Tell whether `column` is a dict or tuple of arrays or tensors, which have one row for each item.
+    """Return whether `column` is a dict or tuple of arrays or tensors, which have one row for each item.
 
     >>> import numpy as np
     >>> is_nested_batch({"x": np.zeros(2), "y": (np.zeros((2, 3)),)})
@@ -63,7 +63,7 @@ def is_nested_batch(column: Item) -> bool:
 
 
 def is_tensor(leaf: Item) -> bool:
-    """Tell whether `leaf` is a tensor of torch; where torch was never imported, nothing is."""
+    """Return whether `leaf` is a torch tensor; False if torch was never imported."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(leaf, torch.Tensor)
 
@@ -72,13 +72,13 @@ _LONGEST_TEXT = 160
 
 
 def columns_of(batch: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield `(name, column)` for each column; `module/column` where the batch is sorted by modules.
+    """Yield `(name, column)` for each column; `module/column` where the batch is grouped by module.
 
     >>> [name for name, _ in columns_of({"obs": [1], "left": {"obs": [2], "actions": [3]}})]
     ['obs', 'left/obs', 'left/actions']
     """
     for key, column in batch.items():
-        # The observations of a Dict space may well have a part that is called 'obs'.
+        # The observations of a Dict space may have a part with the name 'obs'.
         if isinstance(column, dict) and key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(column):
             yield from ((f"{key}/{name}", part) for name, part in column.items())
         else:
@@ -86,7 +86,7 @@ def columns_of(batch: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def describe_batch(batch: Mapping[Any, Any]) -> str:
-    """Return all columns with what they hold.
+    """Return a description of all columns.
 
     >>> import numpy as np
     >>> describe_batch({"obs": np.zeros((3, 2), np.float32), "speed": [1.5, 2.5]})
@@ -98,7 +98,7 @@ def describe_batch(batch: Mapping[Any, Any]) -> str:
 
 
 def describe_column(column: Item) -> str:
-    """Return what a column holds: shapes and dtypes of a batch, or how many items of what.
+    """Return a description of a column: shapes and dtypes of a batch, or number and type of items.
 
     >>> import numpy as np
     >>> describe_column(Ragged(np.zeros((5, 2)), np.array([0, 3, 5]), tail=1))
@@ -122,7 +122,7 @@ def _description(column: Item) -> str:
 
 
 def is_collected(column: Item) -> bool:
-    """Tell whether a column is `{(episode id, ...): [items]}`."""
+    """Return whether a column is `{(episode id, ...): [items]}`."""
     return isinstance(column, dict) and bool(column) and all(isinstance(key, tuple) for key in column)
 
 

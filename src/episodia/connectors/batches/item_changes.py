@@ -1,4 +1,4 @@
-"""Changing the items of columns one by one, whatever form the columns have."""
+"""Changes of the items of columns one by one, for every form of column."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
 from episodia.types import ModuleID
 
-# Takes an item (or a tuple of items), an episode id, an agent id and a module id; returns what takes its place.
+# Takes an item (or a tuple of items), an episode id, an agent id and a module id; returns the new item.
 ItemFunction = Callable[[Any, Any, Any, Any], Any]
 
 
 class _Items(NamedTuple):
-    """The items of one column in groups, each of one owner, and how a column of changed groups is made."""
+    """The items of one column, grouped by owner, and the way to rebuild the column from changed groups."""
 
     owners: list[Owner]
     groups: list[list[Any]]
@@ -34,17 +34,17 @@ class _Items(NamedTuple):
 
 
 def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequence[str], func: ItemFunction) -> None:
-    """Replace each item of `column` by what `func(item, eps_id, agent_id, module_id)` makes of it.
+    """Replace each item of `column` by `func(item, eps_id, agent_id, module_id)`.
 
-    Of whole stretches (`Ragged`), all rows are items, the row after the last step included, and the column is a `Ragged`
-    afterwards, perhaps of another shape and dtype. Where columns are kept apart by module, or the batch is grouped by
-    module, the items of all modules are changed. If `func` raises, the batch is as it was.
+    In whole stretches (`Ragged`), all rows are items, the row after the last step included. The column stays a `Ragged`,
+    perhaps of another shape and dtype. Where columns are split by module, or the batch is grouped by module, the items of
+    all modules are changed. If `func` raises, the batch is unchanged.
 
     Args:
-        batch: What is changed, in place.
+        batch: The batch, changed in place.
         column: A column, or several: `func` then takes and returns a tuple with an item of each. If only some of them have
-            rows after the last step, those rows are dropped, because the others have no item to go with them.
-        func: What changes an item. Ids that are not known are None.
+            rows after the last step, those rows are dropped, because the others have no matching item.
+        func: The function that returns the new item. Unknown ids are None.
 
     Raises:
         BatchError: If a column is missing, or if several columns do not have the same items.
@@ -56,7 +56,7 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
     """
     names = [column] if isinstance(column, str) else list(column)
     try:
-        # All are made before any is stored.
+        # All new columns are made before any is stored.
         changes = [_change(part, names, func, isinstance(column, str)) for part in _parts(batch, names)]
     except Exception as error:
         mark(error, ", ".join(names), None)
@@ -67,11 +67,11 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
 
 
 class _Part(NamedTuple):
-    """The columns of one module (None if there is but one), each with the dict that holds it and its key there."""
+    """The columns of one module (None if there is only one), each with the dict that holds it and its key there."""
 
     module_id: ModuleID
     places: dict[str, tuple[dict[Any, Any], Any]]
-    known: list[str]  # the columns that there are
+    known: list[str]  # the existing columns
 
 
 def _parts(batch: dict[str, Any], names: list[str]) -> list[_Part]:
@@ -88,7 +88,7 @@ def _parts(batch: dict[str, Any], names: list[str]) -> list[_Part]:
 
 
 def _change(part: _Part, names: list[str], func: ItemFunction, is_single: bool) -> tuple[dict[str, Any], list[Any]]:
-    """Return the columns of one module as they are, and what is to take their places."""
+    """Return the columns of one module, and the columns that replace them."""
     given = _given_columns(part, names)
     items = [_items(name, col, part.module_id) for name, col in given.items()]
     _check_same_items(given, items)
@@ -111,7 +111,7 @@ def _given_columns(part: _Part, names: list[str]) -> dict[str, Any]:
     given = {name: found[name] for name in names}
     first = given[names[0]]
     if is_collected(first):
-        # Items by episode are paired by their ids, in whatever order the episodes came.
+        # Items by episode are paired by their ids, in any order of the episodes.
         return {
             name: {key: col[key] for key in first} if is_collected(col) and col.keys() == first.keys() else col
             for name, col in given.items()
@@ -122,7 +122,7 @@ def _given_columns(part: _Part, names: list[str]) -> dict[str, Any]:
 
 
 def _store(holder: dict[Any, Any], key: Any, old: Any, new: Any) -> None:
-    """Put the new items where the old ones are: lists are changed themselves, because others may hold them."""
+    """Replace the old items by the new ones; lists are changed in place, because other code may hold them."""
     if isinstance(old, list):
         old[:] = new
     elif is_collected(old):
@@ -171,7 +171,7 @@ def _items(name: str, column: Any, module_id: ModuleID) -> _Items:
         return _items_of_rows(column, module_id)
     raise BatchError(
         f"column {name!r}: found {describe_column(column)}, expected items: a list, items by episode, whole stretches of "
-        "episodes, or arrays. Of a batch that is sorted by modules, name a column, not a module."
+        "episodes, or arrays. In a batch that is grouped by module, name a column, not a module."
     )
 
 

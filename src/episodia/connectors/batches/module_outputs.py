@@ -27,7 +27,7 @@ from episodia.types import AgentID, Item, ModuleID
 
 
 def is_container(rl_module: Modules) -> TypeGuard[Mapping[Any, Any]]:
-    """Tell whether `rl_module` is several modules by their ids: a mapping, or what has its methods, such as `nn.ModuleDict`."""
+    """Return whether `rl_module` is a container of modules by id: a mapping, or an object like it, such as `nn.ModuleDict`."""
     return callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__")
 
 
@@ -43,23 +43,23 @@ def members(rl_module: Modules) -> dict[Any, Any]:
 
 
 def module_of(rl_module: Modules, module_id: ModuleID) -> Any:
-    """Return the module that `module_id` names in a container, None if it has no such; a single module serves all ids."""
+    """Return the module that `module_id` names in a container, or None; a single module serves all ids."""
     if not is_container(rl_module):
         return rl_module
     return rl_module[module_id] if module_id in rl_module else None  # noqa: SIM401  # `nn.ModuleDict` has no `get`
 
 
 def is_stateful(module: Module | None) -> bool:
-    """Tell whether a module is recurrent; one that does not say so is not."""
+    """Return whether a module is recurrent; False if the module does not declare it."""
     stateful = getattr(module, "is_stateful", False)
     return bool(stateful() if callable(stateful) else stateful)
 
 
 def needed_module(piece: str, rl_module: Modules) -> Any:
-    """Return the module or container that a piece was given, and cannot do without.
+    """Return the module or container that a piece needs.
 
     Raises:
-        PipelineError: If there is none.
+        PipelineError: If it is None.
     """
     if rl_module is None:
         raise PipelineError(
@@ -70,10 +70,10 @@ def needed_module(piece: str, rl_module: Modules) -> Any:
 
 
 def learns(rl_module: Modules, module_id: ModuleID) -> bool:
-    """Tell whether a loss may be computed for `module_id`.
+    """Return whether a loss may be computed for `module_id`.
 
-    Not for the members of a container that are frozen, have no weights that want gradients, or are not there at all: rules and
-    opponents. A single module is there to learn.
+    False for modules that are frozen, have no weights that require gradients, or are not in the container, such as rules and
+    opponents. A single module always learns.
 
     >>> learns(object(), "left"), learns({"right": object()}, "left"), learns({"left": nn.Linear(1, 1)}, "left")
     (True, False, True)
@@ -87,12 +87,12 @@ def learns(rl_module: Modules, module_id: ModuleID) -> bool:
 
 
 def check_some_known(rl_module: Modules, episodes: EpisodeList) -> None:
-    """Refuse a container that has none of the modules which acted in `episodes`.
+    """Reject a container without any of the modules that acted in `episodes`.
 
-    One that has some of them is all right: rules and frozen opponents need not be in the container of who learns.
+    Some of them suffice: rules and frozen opponents need not be in the container of the learning modules.
 
     Raises:
-        BatchError: If it has none; naming the modules, their agents and the remedy.
+        BatchError: If it has none of them; the message names the modules, their agents and the remedy.
     """
     groups = {module_id: rows for module_id, rows in episodes.groups().items() if len(rows)}
     if not groups or not is_container(rl_module) or any(module_id in rl_module for module_id in groups):
@@ -113,7 +113,7 @@ NOT_RECORDED = frozenset({Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Column
 
 
 class ModuleOutputs(NamedTuple):
-    """The columns of one module. They are the batch's own: what is written into them is in the batch."""
+    """The columns of one module. Writing into them changes the batch."""
 
     module_id: ModuleID  # None in a batch of one module
     columns: Batch
@@ -123,7 +123,7 @@ class ModuleOutputs(NamedTuple):
 def module_outputs(batch: Batch, rl_module: Modules) -> Iterator[ModuleOutputs]:
     """Yield the columns of each module.
 
-    A batch with a column of `Columns` is that of one module; every other one is sorted by modules.
+    A batch with a column of `Columns` belongs to one module; every other batch is grouped by module.
 
     Raises:
         BatchError: If the batch is neither.
@@ -139,14 +139,14 @@ def module_outputs(batch: Batch, rl_module: Modules) -> Iterator[ModuleOutputs]:
     for module_id, columns in batch.items():
         if not isinstance(columns, dict):
             raise BatchError(
-                f"found a batch of {describe_batch(batch)}, expected what a module puts out, such as {Columns.ACTIONS!r}, or "
+                f"found a batch of {describe_batch(batch)}, expected outputs of a module, such as {Columns.ACTIONS!r}, or "
                 "`{module: {column: data}}` for several. Place this piece into a module-to-env pipeline."
             )
         yield ModuleOutputs(module_id, columns, module_of(rl_module, module_id))
 
 
 def outputs_of_modules(run: Run) -> list[ModuleOutputs]:
-    """Return the columns of each module in the batch of `run`; what is found is kept there, until the batch is replaced."""
+    """Return the columns of each module in the batch of `run`; the result is kept in `run` until the batch is replaced."""
     found: list[ModuleOutputs] | None = run.module_outputs
     if found is None:
         found = run.module_outputs = list(module_outputs(run.batch, run.rl_module))
@@ -154,10 +154,10 @@ def outputs_of_modules(run: Run) -> list[ModuleOutputs]:
 
 
 def needed_column(outputs: ModuleOutputs, column: str, writer: str) -> Any:
-    """Return a column that a piece cannot do without; `writer` says where it usually comes from.
+    """Return a column that a piece needs; `writer` names the usual source of the column.
 
     Raises:
-        BatchError: If it is not there.
+        BatchError: If it is missing.
     """
     try:
         return outputs.columns[column]
@@ -169,10 +169,10 @@ def needed_column(outputs: ModuleOutputs, column: str, writer: str) -> Any:
 
 
 def check_arrays(outputs: ModuleOutputs, column: str, actions: Item) -> None:
-    """Check that a column is made of NumPy arrays.
+    """Check that a column consists of NumPy arrays.
 
     Raises:
-        BatchError: If it is made of tensors, or of items one by one.
+        BatchError: If it consists of tensors or of single items.
     """
     if is_made_of_tensors(actions):
         remedy = "Place this piece after `TensorToNumpy`."
@@ -190,7 +190,7 @@ def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
     """Return a column as arrays, also if a plugin has added it item by item with `add_batch_item`.
 
     Raises:
-        BatchError: If it is made of tensors, or if there is not one item for each agent that acts.
+        BatchError: If it consists of tensors, or if there is not one item for each agent that acts.
     """
     found = outputs.columns[column]
     if type(found) is np.ndarray and found.ndim:
@@ -210,7 +210,7 @@ def place_of(outputs: ModuleOutputs, column: str) -> str:
 
 
 def memorized_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]] | None:
-    """Return `(position of the episode, agent id)` for each row of a module; None if nobody has noted that.
+    """Return `(position of the episode, agent id)` for each row of a module; None if `shared_data` does not have it.
 
     >>> memorized_rows({"memorized_map_structure": {"left": [(0, "a"), (1, "a")]}}, "left")
     [(0, 'a'), (1, 'a')]
@@ -220,10 +220,10 @@ def memorized_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> l
 
 
 def needed_rows(shared_data: dict[Any, Any] | None, module_id: ModuleID) -> list[tuple[int, Any]]:
-    """Return what `memorized_rows` returns, if there is such a note.
+    """Return the result of `memorized_rows`.
 
     Raises:
-        BatchError: If there is none.
+        BatchError: If `shared_data` does not have it.
     """
     rows = memorized_rows(shared_data, module_id)
     if rows is None:
@@ -243,7 +243,7 @@ def episodes_of_rows(
     """Return the single-agent episode, or the agent's episode, that each row of a module belongs to.
 
     Raises:
-        BatchError: If rows of a module cannot be told apart.
+        BatchError: If the owners of a module's rows are not known.
     """
     if module_id is None:
         return list(episodes)

@@ -1,4 +1,4 @@
-"""Stretches cut into sequences of one length, for recurrent modules: where each row goes, and which places are padding."""
+"""Sequences of one length, cut from stretches for recurrent modules: the step at each place, and the padding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Sequences:
     """S sequences of L places, each with consecutive steps of one stretch and padding after them.
 
     Args:
-        steps: Which step stands at each place, counted over all stretches; 0 at padding. int64 [S, L].
+        steps: The step at each place, counted over all stretches; 0 at padding. int64 [S, L].
         mask: Where there is a step. bool [S, L].
-        warmups: How many of the places at the front of each sequence are there for warming up the state only. int64 [S].
+        warmups: The number of places at the front of each sequence that only warm up the state. int64 [S].
         stretches: The stretch that each sequence belongs to. int64 [S].
     """
 
@@ -38,7 +38,7 @@ class Sequences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many steps each sequence has: int64 [S]."""
+        """The number of steps of each sequence: int64 [S]."""
         return np.asarray(self.mask.sum(axis=1))
 
     @property
@@ -50,8 +50,8 @@ class Sequences:
 def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> Sequences:
     """Cut stretches of `lengths` steps into sequences.
 
-    Every step is learned from once. A sequence has up to `max_seq_len` of these, after up to `burn_in` steps of the same
-    stretch that come before them.
+    Every step is used for learning once. A sequence has up to `max_seq_len` such steps, after up to `burn_in` earlier steps
+    of the same stretch.
 
     >>> cut = sequences(np.array([3, 1]), max_seq_len=2, burn_in=1)
     >>> cut.steps.tolist()
@@ -76,7 +76,7 @@ def padded(column: Ragged, cut: Sequences, *, zeros: bool = True) -> Any:
     """Return the steps of `column` at their places, zeros (or some row of it) at padding: leaves `[S, L, ...]`."""
     rows, padding = cut.steps, cut.padding
     if column.tail:
-        # In a track every stretch before this one has brought one row more.
+        # In a track, every earlier stretch has one additional row.
         rows = rows + cut.stretches[:, None]
         rows[padding] = 0
     found = column.take(rows)
@@ -84,7 +84,7 @@ def padded(column: Ragged, cut: Sequences, *, zeros: bool = True) -> Any:
 
 
 def _zeroed(found: Any, padding: tuple[np.ndarray, ...]) -> Any:
-    """Write zeros to the places of `padding`; `found` is nobody else's."""
+    """Write zeros to the places of `padding`, in place; no other code holds `found`."""
     if is_tensor(found):
         found[padding] = 0
     else:

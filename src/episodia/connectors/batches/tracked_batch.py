@@ -1,4 +1,4 @@
-"""A batch that notes which of its columns are read, and fingerprints that tell whether a column has changed."""
+"""A batch that records which of its columns are read, and fingerprints that detect changed columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from episodia.types import Item
 
 @final
 class TrackedBatch(dict[str, Any]):
-    """A dict that notes in `read` which of its keys somebody has read, and in `missed` which were asked for in vain.
+    """A dict that records in `read` the keys that were read, and in `missed` the keys that were requested but missing.
 
-    To ask for names alone (`keys`, `len`) is no reading. Who goes over all values, or copies them into another dict, has read
-    all of them, because nobody can tell what happens to them then. `copy` returns a batch that goes on taking notes.
+    Access to names alone (`keys`, `len`) does not count as reading. Iterating over all values, or copying them into another
+    dict, reads all columns, because their later use is unknown. `copy` returns a batch that keeps recording.
 
     >>> batch = TrackedBatch({"obs": 1, "rewards": 2})
     >>> batch["obs"], batch.get("mask")
@@ -31,7 +31,7 @@ class TrackedBatch(dict[str, Any]):
         super().__init__(columns)
         self.read: set[str] = set()
         self.missed: set[str] = set()
-        # What was written into it is not a column that somebody has to provide.
+        # A column that was written into the batch need not be provided by the caller.
         self._given = frozenset(columns)
 
     def _note(self, key: Any) -> None:
@@ -45,17 +45,17 @@ class TrackedBatch(dict[str, Any]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Item = None) -> Any:
-        """Return a column, noting that it was read."""
+        """Return a column and record that it was read."""
         self._note(key)
         return super().get(key, default)
 
     def pop(self, key: str, *default: Item) -> Any:
-        """Remove a column, noting that it was read."""
+        """Remove a column and record that it was read."""
         self._note(key)
         return super().pop(key, *default)
 
     def setdefault(self, key: str, default: Item = None) -> Any:
-        """Return a column, noting that it was read; write it if it is not there."""
+        """Return a column and record that it was read; write the column if it is missing."""
         self._note(key)
         return super().setdefault(key, default)
 
@@ -63,29 +63,29 @@ class TrackedBatch(dict[str, Any]):
         self._note(key)
         return super().__contains__(key)
 
-    # With a method of our own, `dict(batch)` and `{**batch}` go through `keys` and `__getitem__`, and so are noted.
+    # With our own method, `dict(batch)` and `{**batch}` use `keys` and `__getitem__`, and so are recorded.
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # a view of values, not of the dict's own kind
-        """Return all columns, noting that they were read."""
+        """Return all columns and record that they were read."""
         self.read |= self._given & super().keys()
         return dict(super().items()).items()
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]  # as above
-        """Return all columns, noting that they were read."""
+        """Return all columns and record that they were read."""
         self.read |= self._given & super().keys()
         return dict(super().items()).values()
 
     def copy(self) -> TrackedBatch:
-        """Return a batch of the same columns that shares our notes."""
+        """Return a batch of the same columns that shares `read` and `missed`."""
         copy = TrackedBatch(dict(super().items()))
         copy.read, copy.missed, copy._given = self.read, self.missed, self._given
         return copy
 
 
 def fingerprint(column: Item) -> Any:
-    """Return something small that is equal for equal columns: form, dtypes, shapes, and a digest of the values.
+    """Return a small value that is equal for equal columns: form, dtypes, shapes, and a digest of the values.
 
     >>> fingerprint([np.zeros(2)]) == fingerprint([np.zeros(2)])
     True

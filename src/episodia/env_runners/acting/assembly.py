@@ -1,4 +1,4 @@
-"""Putting together what a runner plays with: pipelines, actors, recorders and empty episodes."""
+"""Assembly of the parts of a runner: pipelines, actors, recorders and empty episodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from episodia.modules.devices import device_of
 
 
 class Acting(NamedTuple):
-    """What a runner is given to act with: a module, several or none, and the pipelines around them, or pieces of these."""
+    """The modules of a runner (one, several or None), and its pipelines or pieces for them."""
 
     module: Any
     env_to_module: EnvToModulePipeline | Pieces | None
@@ -45,7 +45,7 @@ class Acting(NamedTuple):
 def new_loop(
     source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher
 ) -> SingleAgentLoop:
-    """Make environments, and all that plays in them. If that fails, no environment is left open that was made here."""
+    """Make environments and all parts that act in them. On failure, close the environments made here."""
     env = source.build()
     try:
         actor = _new_actor(env, acting, seeds, faults)
@@ -93,7 +93,7 @@ def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor:
 
 
 def new_actor(env: Any, acting: Acting, seeds: Seeds, metrics: RunnerMetrics) -> MultiAgentActor:
-    """Return what acts in environments like `env`."""
+    """Return the actor for environments like `env`."""
     actor = MultiAgentActor(acting.module, *_pipelines(env, acting), seeds.rng, seeds.generator)
     actor.metrics = metrics
     return actor
@@ -123,7 +123,7 @@ class EpisodeMaker:
     """Makes empty episodes.
 
     Attributes:
-        mapping: Which module acts for an agent.
+        mapping: The mapping of agents to modules.
         observation_spaces: The space of each agent's observations, if agents are known.
         action_spaces: The space of each agent's actions as they are recorded.
     """
@@ -135,7 +135,7 @@ class EpisodeMaker:
         self.action_spaces: SpacesOfAgents = None
 
     def use_spaces(self, env: Any, actor: MultiAgentActor) -> None:
-        """Let episodes have the spaces of `env`, in which `actor` acts."""
+        """Give new episodes the spaces of `env`, in which `actor` acts."""
         self.observation_spaces, action_spaces = spaces_of(env)
         self.action_spaces = action_spaces and {
             agent: recorded_action_space(action_space_of(actor.modules, actor.module_to_env, space))

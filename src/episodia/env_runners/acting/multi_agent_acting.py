@@ -1,4 +1,4 @@
-"""What all agents do next: one batch, one forward pass and one draw for each module, over all environments."""
+"""Actions of all agents: one batch, one forward pass and one draw for each module, over all environments."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class MultiAgentActor:
         env_to_module: The pipeline in front of them.
         module_to_env: The pipeline behind them.
         rng: For random actions.
-        generator: For actions that are drawn from what modules put out.
+        generator: For actions that are drawn from the outputs of modules.
 
     Attributes:
-        metrics: Where the time that is spent is added up.
+        metrics: The metrics that sum up the time spent.
         shapers: The pieces that set rewards.
-        on_look: Called before a piece gets hold of an episode; None if all episodes are up to date.
+        on_look: Called before a piece reads an episode; None if all episodes are up to date.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class MultiAgentActor:
         self._shared: dict[Any, Any] = {}
 
     def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool, ahead: int = 0) -> None:
-        """Let the last observations of `episodes` go through the env-to-module pipeline, once, however often it is called.
+        """Run the env-to-module pipeline on the last observations of `episodes`; repeated calls run it only once.
 
-        Called after each step, before chunks are cut, so that what pieces write into episodes reaches every observation.
+        Called after each step, before chunks are cut, so that pieces can write into episodes for every observation.
 
         Args:
             episodes: The running episodes.
             explore: Whether modules explore.
-            ahead: How many steps more than the episodes the environments have made.
+            ahead: The number of steps by which the environments are ahead of the episodes.
         """
         moment = [(episode.id_, episode.env_t + ahead) for episode in episodes]
         if moment == self._observed:
@@ -99,14 +99,14 @@ class MultiAgentActor:
         self._batch = self._through(self.env_to_module, run)
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
-                "found no note of whose row is whose after the env-to-module pipeline, expected one. Put "
+                "found no owners of rows after the env-to-module pipeline, expected an owner for each row. Put "
                 "`AgentToModuleMapping` into it."
             )
         self._observed = moment
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def _shape_rewards(self, episodes: Sequence[MultiAgentEpisode]) -> None:
-        """Let the pieces set rewards for whom the env-to-module pipeline is run, where there are no modules."""
+        """Run the env-to-module pipeline for the pieces that set rewards if there are no modules."""
         for shaper in self.shapers:
             shaper(rl_module=None, batch={}, episodes=episodes)
 
@@ -117,7 +117,7 @@ class MultiAgentActor:
 
     @property
     def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
-        """Who acted last, and what was put out for them, module by module."""
+        """The agents that acted last and the outputs for them, by module."""
         return self._agents, self._shared.get(MAPPED_BATCH, {})
 
     def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
@@ -128,7 +128,7 @@ class MultiAgentActor:
             self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
 
     def forget(self) -> None:
-        """Forget what was observed: something has changed that batches are made with."""
+        """Drop the observed batch, because its inputs have changed."""
         self._observed = None
 
     def act(
@@ -140,13 +140,13 @@ class MultiAgentActor:
         at_random: bool,
         ahead: int = 0,
     ) -> list[Choice]:
-        """Return what the agents of each episode do.
+        """Return the actions of the agents of each episode.
 
         Args:
             episodes: The running episodes.
             space_of: Returns the action space of an agent, by the position of its episode.
             explore: Whether modules explore.
-            at_random: Whether actions are drawn at random. Recurrent modules run all the same, so that their states go on.
+            at_random: Whether actions are drawn at random. Recurrent modules still run, so that their states advance.
             ahead: See `observe`.
         """
         self.observe(episodes, explore=explore, ahead=ahead)
@@ -166,7 +166,7 @@ class MultiAgentActor:
         return choices
 
     def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
-        """Return what the module-to-env pipeline makes of `outputs`."""
+        """Return the result of the module-to-env pipeline for `outputs`."""
         self._shared[WANTED_COLUMNS] = _ACTIONS
         run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
         choices = _choices(self._through(self.module_to_env, run), len(agents))
@@ -179,7 +179,7 @@ class MultiAgentActor:
         ]
 
     def _through(self, pipeline: ConnectorPipelineV2, run: Run) -> dict[Any, Any]:
-        """Return what `pipeline` makes of the batch, and call `on_look` before a piece gets hold of an episode."""
+        """Return the result of `pipeline` for the batch, and call `on_look` before a piece reads an episode."""
         run.episodes.on_access = self.on_look
         try:
             return pipeline.run(run)
@@ -198,7 +198,7 @@ class MultiAgentActor:
     def _at_random(
         self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode], space_of: SpaceOf
     ) -> list[Choice]:
-        """Return random actions in the place of what modules have put out; states and masks stay."""
+        """Return random actions in place of the outputs of modules; states and masks are kept."""
         real_range, decoder = self._real_range(), decoder_of(self.module_to_env)
         own_space = None if decoder is None else decoder.module_action_space
 
@@ -238,13 +238,13 @@ class MultiAgentActor:
         return choices
 
     def _real_range(self) -> Range | None:
-        """Return between what real-valued actions lie when they leave a module."""
+        """Return the range of real-valued actions of a module."""
         return real_range_of(self.modules, self.module_to_env)
 
 
 def _choices(made: dict[str, Any], count: int) -> list[Choice]:
-    """Return what each episode's agents do, from `{column: [{agent: item}, ...]}`."""
-    if not made:  # nobody acts
+    """Return the actions of each episode's agents, from `{column: [{agent: item}, ...]}`."""
+    if not made:  # no agent acts
         return [Choice({}, {}, dict) for _ in range(count)]
     actions = made.get(Columns.ACTIONS)
     if not isinstance(actions, list):
@@ -300,5 +300,5 @@ def _extras(agents: Iterable[Any], columns: dict[str, dict[Any, Any]]) -> dict[A
 
 
 def _received(actions: dict[Any, Any]) -> dict[Any, Any]:
-    """Return copies for the environment: it may change its actions, and what is recorded must not change with them."""
+    """Return copies for the environment: it may modify its actions, and the recorded actions must not change."""
     return {agent: item if type(item) in SCALAR_TYPES else private(item) for agent, item in actions.items()}

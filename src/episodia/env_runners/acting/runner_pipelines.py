@@ -1,4 +1,4 @@
-"""The two pipelines of a runner, and what they have in common with its module."""
+"""The two pipelines of a runner, and the properties of pipelines and module that a runner needs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Pieces = Sequence[ConnectorV2]
 
 
 def as_pieces(given: Any) -> list[ConnectorV2]:
-    """Return the pieces that are to be put into a default pipeline.
+    """Return the pieces to put into a default pipeline.
 
     Raises:
-        EnvRunnerError: If `given` is no list of them.
+        EnvRunnerError: If `given` is not a list of pieces.
     """
     if isinstance(given, ConnectorV2) or not isinstance(given, Iterable | None):
         raise EnvRunnerError(
@@ -66,14 +66,14 @@ def module_to_env_for(
 
 
 def real_range_of(module: Any, module_to_env: ModuleToEnvPipeline) -> tuple[float, float] | None:
-    """Return of what size a module's real-valued actions are, if their pipeline spreads them over the bounds."""
+    """Return the range of a module's real-valued actions, if the pipeline spreads them over the bounds."""
     scalings = [piece for piece in _pieces([module_to_env]) if isinstance(piece, NormalizeAndClipActions)]
     spreads = any(piece.normalize_actions for piece in scalings)
     return (-1.0, 1.0) if module is not None and spreads else None
 
 
 def is_stateful(module: Any) -> bool:
-    """Tell whether `module` is recurrent."""
+    """Return whether `module` is recurrent."""
     return module is not None and bool(module.is_stateful())
 
 
@@ -83,7 +83,7 @@ def shapers_of(env_to_module: ConnectorV2) -> list[RewardShaper]:
 
 
 def delay_of(env_to_module: ConnectorV2, at_least: int) -> int:
-    """Return after how many ticks no reward is open any more."""
+    """Return the number of ticks after which all rewards of a step are set."""
     return max([at_least, *(shaper.delay for shaper in shapers_of(env_to_module))])
 
 
@@ -93,13 +93,13 @@ def decoder_of(module_to_env: ConnectorV2) -> ActionDecoder | None:
 
 
 def action_space_of(module: Any, module_to_env: ConnectorV2, space: Space[Any]) -> Space[Any]:
-    """Return the space of the actions that are recorded: that of the environment, unless a module acts in one of its own."""
+    """Return the space of the recorded actions: the module's own action space if it has one, else the environment's."""
     decoder = None if module is None else decoder_of(module_to_env)
     return space if decoder is None else decoder.module_action_space
 
 
 def recorded_action_space(space: Space[Any]) -> Space[Any]:
-    """Return the space of the actions that are recorded: what a module puts out is not bound to a `Box`'s bounds.
+    """Return the space of the recorded actions: actions of a module may exceed the bounds of a `Box`.
 
     >>> recorded_action_space(spaces.Box(0.0, 1.0, (2,)))
     Box(-inf, inf, (2,), float32)
