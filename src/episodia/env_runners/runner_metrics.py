@@ -61,12 +61,12 @@ class RunnerMetrics:
 
     @property
     def env_steps_per_s(self) -> float:
-        """Recorded steps per second of sampling; 0 without steps."""
+        """Recorded steps per second of sampling; 0 before any sampling."""
         return self.num_env_steps / self.sample_time_s if self.sample_time_s else 0.0
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Steps of agents per second of sampling; 0 without steps."""
+        """Steps of agents per second of sampling; 0 before any sampling."""
         return self.num_agent_steps / self.sample_time_s if self.sample_time_s else 0.0
 
     def as_dict(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def needed_module(piece: str, rl_module: Modules) -> Any:
 def learns(rl_module: Modules, module_id: ModuleID) -> bool:
     """Return whether a loss may be computed for `module_id`.
 
-    False for modules that are frozen, have no weights that require gradients, or are not in the container, such as rules and
+    In a container, False for modules that are frozen, have no weights that require gradients, or are missing, such as rules and
     opponents. A single module always learns.
 
     >>> learns(object(), "left"), learns({"right": object()}, "left"), learns({"left": nn.Linear(1, 1)}, "left")

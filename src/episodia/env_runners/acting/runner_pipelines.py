@@ -93,7 +93,7 @@ def decoder_of(module_to_env: ConnectorV2) -> ActionDecoder | None:
 
 
 def action_space_of(module: Any, module_to_env: ConnectorV2, space: Space[Any]) -> Space[Any]:
-    """Return the space of the recorded actions: the module's own action space if it has one, else the environment's."""
+    """Return the space of the recorded actions: that of the decoder if a module has a decoder, else the environment's."""
     decoder = None if module is None else decoder_of(module_to_env)
     return space if decoder is None else decoder.module_action_space
 
