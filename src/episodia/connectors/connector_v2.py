@@ -105,7 +105,7 @@ class ConnectorV2(SpaceFlow, ABC):
     _pipeline_name: str | None = None
     _owners: tuple[ref[ConnectorPipelineV2], ...] = ()
     # The pieces of a pipeline; None for a piece that is not a pipeline.
-    _pieces: tuple[ConnectorV2, ...] | None = None
+    inner_pieces: tuple[ConnectorV2, ...] | None = None
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class ConnectorPipelineV2(ConnectorV2):
     """
 
     given_columns: ClassVar[frozenset[str] | None] = None
-    _pieces: tuple[ConnectorV2, ...] = ()
+    inner_pieces: tuple[ConnectorV2, ...] = ()
     # By the class of the list of episodes, each for the module of its last run; empty after each change.
     _plans: Mapping[type[Any], Plan] = MappingProxyType({})
     _trace: Trace | None = None
@@ -146,7 +146,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def commit(self) -> None:
         """Let what the pieces have collected take effect."""
-        for piece in self._pieces:
+        for piece in self.inner_pieces:
             piece.commit()
 
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
@@ -185,28 +185,28 @@ class ConnectorPipelineV2(ConnectorV2):
     @property
     def connectors(self) -> tuple[ConnectorV2, ...]:
         """The pieces, in order; change them with the methods below."""
-        return self._pieces
+        return self.inner_pieces
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self.inner_pieces)
 
     def __bool__(self) -> bool:
         # An empty pipeline is a pipeline.
         return True
 
     def __iter__(self) -> Iterator[ConnectorV2]:
-        return iter(self._pieces)
+        return iter(self.inner_pieces)
 
     def __getitem__(self, key: Key) -> ConnectorV2:
         return places.find(self, key).piece
 
     def prepend(self, connector: ConnectorV2) -> None:
         """Let `connector` be the first piece."""
-        set_pieces(self, (connector, *self._pieces))
+        set_pieces(self, (connector, *self.inner_pieces))
 
     def append(self, connector: ConnectorV2) -> None:
         """Let `connector` be the last piece."""
-        set_pieces(self, (*self._pieces, connector))
+        set_pieces(self, (*self.inner_pieces, connector))
 
     def insert_before(self, key: Key, connector: ConnectorV2) -> ConnectorV2:
         """Insert `connector` before the piece that `key` names, also in a nested pipeline; return that piece."""
@@ -231,9 +231,9 @@ class ConnectorPipelineV2(ConnectorV2):
         return place.piece
 
     def _check_new_name(self, piece: ConnectorV2, name: str) -> None:
-        for other in self._pieces:
+        for other in self.inner_pieces:
             if other is not piece and other.name == name:
-                position = next(index for index, one in enumerate(self._pieces) if one is piece)
+                position = next(index for index, one in enumerate(self.inner_pieces) if one is piece)
                 raise PipelineError(name_clash(piece, name, other, position))
 
     def forget_plan(self) -> None:
@@ -260,35 +260,35 @@ class ConnectorPipelineV2(ConnectorV2):
 
         The maximum, not the sum: pieces look back in the episodes, not in what earlier pieces have made of them.
         """
-        return max((piece.lookback for piece in self._pieces), default=0)
+        return max((piece.lookback for piece in self.inner_pieces), default=0)
 
     @property
     def kind(self) -> Kind:
         """The kind of the piece that depends on most other rows."""
-        kinds = [piece.kind for piece in self._pieces]
+        kinds = [piece.kind for piece in self.inner_pieces]
         return max(kinds, key=list(Kind).index, default=Kind.CAUSAL)
 
     @property
     def is_stateful(self) -> bool:
         """Whether one of its pieces is."""
-        return any(piece.is_stateful for piece in self._pieces)
+        return any(piece.is_stateful for piece in self.inner_pieces)
 
     @property
     def writes_to_episodes(self) -> bool:
         """Whether one of its pieces does."""
-        return any(piece.writes_to_episodes for piece in self._pieces)
+        return any(piece.writes_to_episodes for piece in self.inner_pieces)
 
     # --- Spaces -----------------------------------------------------------------------------------------------------
 
     @property
     def observation_space(self) -> MaybeSpace:
         """The space of the observations that leave the last piece."""
-        return self._pieces[-1].observation_space if self._pieces else self._input_observation_space
+        return self.inner_pieces[-1].observation_space if self.inner_pieces else self._input_observation_space
 
     @property
     def action_space(self) -> MaybeSpace:
         """The space of the actions that leave the last piece."""
-        return self._pieces[-1].action_space if self._pieces else self._input_action_space
+        return self.inner_pieces[-1].action_space if self.inner_pieces else self._input_action_space
 
     def recompute_output_observation_space(
         self, input_observation_space: Space[Any], input_action_space: MaybeSpace
@@ -314,7 +314,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def _compute_output_spaces(self) -> None:
         observation_space, action_space = self._input_observation_space, self._input_action_space
-        for position, piece in enumerate(self._pieces):
+        for position, piece in enumerate(self.inner_pieces):
             try:
                 piece._receive_spaces(observation_space, action_space)
                 observation_space, action_space = piece.observation_space, piece.action_space
@@ -357,7 +357,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def reset_state(self) -> None:
         """Let all pieces forget everything."""
-        for piece in self._pieces:
+        for piece in self.inner_pieces:
             piece.reset_state()
 
     def merge_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -376,7 +376,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for piece in self._pieces:
+        for piece in self.inner_pieces:
             piece._owners = (*piece._owners, ref(self))
 
     def __repr__(self) -> str:

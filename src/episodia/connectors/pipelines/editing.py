@@ -75,7 +75,7 @@ def _adopt(pipeline: ConnectorPipelineV2, pieces: tuple[ConnectorV2, ...]) -> No
         piece._pipeline_name = name
         if not any(owner is pipeline for owner in piece._pipelines()):
             piece._owners = (*(owner for owner in piece._owners if owner() is not None), ref(pipeline))
-    pipeline._pieces = pieces
+    pipeline.inner_pieces = pieces
     for piece in pieces:
         # A plugin may have an attribute `name` of its own.
         pipeline._check_new_name(piece, checked_name(piece.name))
@@ -101,8 +101,8 @@ def _whole(outermost: list[ConnectorPipelineV2]) -> list[ConnectorV2]:
 def _with_inner(pieces: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
     for piece in pieces:
         yield piece
-        if piece._pieces is not None:
-            yield from _with_inner(piece._pieces)
+        if piece.inner_pieces is not None:
+            yield from _with_inner(piece.inner_pieces)
 
 
 def _check_are_pieces(pipeline: ConnectorPipelineV2, pieces: tuple[Any, ...]) -> None:

@@ -29,7 +29,7 @@ _MOST_ROWS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnReport:
+class ColumnDescription:
     """A column after a piece."""
 
     name: str
@@ -46,7 +46,7 @@ class PieceReport:
     settings: str  # `num_frames=4, axis=0`; empty if all are defaults
     place: tuple[int, ...]
     seconds: float
-    columns: tuple[ColumnReport, ...]
+    columns: tuple[ColumnDescription, ...]
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +120,7 @@ def explain(
         trial.check_module(rl_module)
         prepared = trial.prepared(episodes)
         forks = None if prepared is None else prepared.forked()
-        watcher = Watcher(trial)
+        watcher = PieceWatcher(trial)
         run = _run(copied(batch), forks, rl_module, **kwargs)
         trial.plan_for(run).watched(run, watcher)
     reports, returned = tuple(watcher.reports), unwrapped(run.batch)
@@ -157,7 +157,7 @@ def _stand_in(pipeline: ConnectorPipelineV2) -> Iterator[ConnectorPipelineV2]:
 
 
 @final
-class Watcher:
+class PieceWatcher:
     """Watcher that keeps a report of each piece that is not a pipeline."""
 
     def __init__(self, pipeline: ConnectorPipelineV2) -> None:
@@ -168,20 +168,20 @@ class Watcher:
 
     def enter(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
         """Record the batch before `piece` runs."""
-        if piece._pieces is None:
+        if piece.inner_pieces is None:
             self._before = {name: fingerprint(column) for name, column in columns_of(batch)}
             self._began = perf_counter()
 
     def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
         """Record the batch after `piece`."""
-        if piece._pieces is not None:
+        if piece.inner_pieces is not None:
             return
         seconds = perf_counter() - self._began
         place = self._places[id(piece)]
         columns = [self._report(name, column) for name, column in columns_of(batch)]
         there = {column.name for column in columns}
         gone = [
-            ColumnReport(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
+            ColumnDescription(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
         ]
         self.reports.append(
             PieceReport(
@@ -193,11 +193,11 @@ class Watcher:
             )
         )
 
-    def _report(self, name: str, column: Any) -> ColumnReport:
+    def _report(self, name: str, column: Any) -> ColumnDescription:
         change: Change = "new"
         if name in self._before:
             change = "same" if fingerprint(column) == self._before[name] else "changed"
-        return ColumnReport(name=name, change=change, content=describe_column(column), nbytes=bytes_of(column))
+        return ColumnDescription(name=name, change=change, content=describe_column(column), nbytes=bytes_of(column))
 
 
 # The columns of a batch, each with a description of its shapes and dtypes.
@@ -235,7 +235,7 @@ class Tracer:
     def leave(self, piece: ConnectorV2, batch: dict[str, Any]) -> None:
         """Record the batch after `piece`."""
         # If a piece edits its pipeline during the run, pieces run that were not there before.
-        if piece._pieces is None and id(piece) in self._places:
+        if piece.inner_pieces is None and id(piece) in self._places:
             self._after[self._places[id(piece)]] = described(batch)
 
     def trace(self, returned: Mapping[Any, Any]) -> Trace:

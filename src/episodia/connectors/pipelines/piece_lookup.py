@@ -37,13 +37,13 @@ def walk(pipeline: ConnectorPipelineV2, indices: tuple[int, ...] = (), path: str
     for index, piece in enumerate(pipeline.connectors):
         place = Place(piece, pipeline, (*indices, index), f"{path}{piece.name}")
         yield place
-        if piece._pieces is not None:
+        if piece.inner_pieces is not None:
             yield from walk(piece, place.indices, place.path + SEPARATOR)  # type: ignore[arg-type]  # pipelines have pieces
 
 
 def leaves(pipeline: ConnectorPipelineV2) -> list[Place]:
     """Return the places of the pieces that are not pipelines, in the order in which they run."""
-    return [place for place in walk(pipeline) if place.piece._pieces is None]
+    return [place for place in walk(pipeline) if place.piece.inner_pieces is None]
 
 
 def find(pipeline: ConnectorPipelineV2, key: int | str | type[ConnectorV2]) -> Place:

@@ -49,7 +49,7 @@ def _rows(pipeline: ConnectorPipelineV2) -> list[tuple[str, str, str, str]]:
 def _row(place: Place) -> tuple[str, str, str, str]:
     piece, indent = place.piece, "  " * (len(place.indices) - 1)
     index = indent + str(place.index)
-    if piece._pieces is not None:
+    if piece.inner_pieces is not None:
         return index, indent + title_of(place), "", ""
     flow = f"{columns_text(piece.reads)} -> {columns_text(piece.writes)}"
     return index, indent + title_of(place), flow, ", ".join(facts_of(piece))
@@ -132,7 +132,7 @@ class _Diagram:
                 yield self.arrow(self._made_by(place))
 
     def _box(self, place: Place) -> str:
-        if place.piece._pieces is not None:
+        if place.piece.inner_pieces is not None:
             inner = "".join(self.parts(place.indices))
             return f"<div style='{_BOX}'><i>{text(title_of(place))}</i>{inner}</div>"
         reads, writes = columns_text(place.piece.reads), columns_text(place.piece.writes)

@@ -117,7 +117,7 @@ def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
 
 def _calling(piece: ConnectorV2) -> Step:
     """Return the step that calls a piece."""
-    nested: dict[str, Any] = {} if piece._pieces is None else {"_nested": True}
+    nested: dict[str, Any] = {} if piece.inner_pieces is None else {"_nested": True}
 
     def call(run: Run) -> None:
         run.given, run.at_episode = run.batch.copy(), None

@@ -142,8 +142,8 @@ def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
     spaces = getattr(piece, "_own_spaces", (None, None))
     if spaces != (None, None):
         named["spaces"] = encoded_spaces(*spaces)
-    if piece._pieces is not None:
-        return {"pieces": [encoded_piece(inner) for inner in piece._pieces], **named}
+    if piece.inner_pieces is not None:
+        return {"pieces": [encoded_piece(inner) for inner in piece.inner_pieces], **named}
     name, kind = _kind_of(piece)
     arguments = {
         argument: _plain(_attribute(piece, attribute), f"`{argument}` of piece {piece.name!r}")

@@ -115,7 +115,7 @@ def recorded_action_space(space: Space[Any]) -> Space[Any]:
 
 def _pieces(connectors: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
     for connector in connectors:
-        inner = connector._pieces
+        inner = connector.inner_pieces
         if inner is None:
             yield connector
         else:
