@@ -181,7 +181,9 @@ class PieceWatcher:
         columns = [self._report(name, column) for name, column in columns_of(batch)]
         there = {column.name for column in columns}
         gone = [
-            ColumnDescription(name=name, change="gone", content="", nbytes=0) for name in self._before if name not in there
+            ColumnDescription(name=name, change="gone", content="", nbytes=0)
+            for name in self._before
+            if name not in there
         ]
         self.reports.append(
             PieceReport(
