@@ -1,4 +1,4 @@
-"""Claim: a runner reaches at least 0.75 of a loop written by hand (vectorised 0.70), and 5 times RLlib where that is slowest.
+"""Goal: a runner reaches 0.75 of a loop written by hand (vectorised 0.70), and 5 times RLlib where that is slowest.
 
     python benchmarks/rollouts.py [--quick] [--json PATH] [--only TEXT]
 
