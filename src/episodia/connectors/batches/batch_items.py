@@ -95,14 +95,14 @@ def _rows(batch: Any) -> int:
 
 
 def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode | None) -> list[Any]:
-    """Return the list in `batch` that an item of `episode` belongs to; it is made if there is none."""
+    """Return the list in `batch` that an item of `episode` belongs to; the list is created if it is missing."""
     key = None if episode is None else _key_of(batch, column, episode)
     found = batch.get(column)
     if found is None:
         items: list[Any] = []
         batch[column] = items if key is None else {key: items}
         return items
-    # All keys are alike: whoever writes such a column writes it with this function.
+    # All keys are alike: only this function writes such a column.
     if isinstance(found, dict) and key is not None and isinstance(next(iter(found), key), tuple):
         return found.setdefault(key, [])  # type: ignore[no-any-return]  # the lists of a collected column
     if isinstance(found, list) and key is None:

@@ -45,7 +45,7 @@ def single_agent_episode_iterator(
         for episode, item in _zipped(episodes, found, zip_with_batch_column):
             run.at_episode = episode
             yield episode, item
-    # Not reached when the loop is left by an exception: whoever reports that finds the episode then.
+    # Skipped when an exception leaves the loop: the error report reads the episode from the run.
     run.at_episode = None
 
 

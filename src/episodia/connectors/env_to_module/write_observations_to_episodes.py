@@ -43,7 +43,7 @@ class WriteObservationsToEpisodes(ColumnPiece):
         """Write the observations of the batch into the episodes.
 
         Raises:
-            BatchError: If there are none in the batch.
+            BatchError: If the batch has no observations.
             PipelineError: In a learner pipeline.
         """
         check_is_runner(self.name, run.episodes)

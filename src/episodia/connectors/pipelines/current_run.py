@@ -129,7 +129,7 @@ def owner_of(episode: SingleAgentEpisode) -> Owner:
 
 
 def owners_of_stretches(count: int, module_id: ModuleID = None) -> list[Owner]:
-    """Return to whom each of `count` stretches of a column belongs; nobody is named where that is not known.
+    """Return the owner of each of `count` stretches of a column; an empty `Owner` where it is not known.
 
     Stretch i of a column belongs to agent episode i of the running pipeline, or of those that `module_id` acts for. Outside
     of a pipeline, and for a column that has other stretches than that, nothing is known.

@@ -100,7 +100,7 @@ class Actor:
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def observe_ends(self, episodes: EpisodeList, explore: bool) -> None:
-        """Let the pipeline see the last observations of episodes; nobody acts on them."""
+        """Let the pipeline see the last observations of episodes that have ended."""
         if self.module is not None:
             shared: dict[Any, Any] = {}
             if self._is_stateful:
@@ -120,7 +120,7 @@ class Actor:
             )
 
     def settle_ends(self, episodes: Sequence[SingleAgentEpisode]) -> None:
-        """Let the last rewards of episodes be set that have ended, before `observe` is called: somebody wants to see them."""
+        """Set the last rewards of ended episodes before `observe`, so that callbacks see them."""
         if self.shapers:
             self._shape_rewards(EpisodeList(episodes))
             self._settled_ends = [episode.id_ for episode in episodes]
@@ -230,7 +230,7 @@ def _masks_in(episodes: LiveEpisodes, key: str) -> Any:
 
 
 def _allowing(masks: Any, rows: Sequence[int]) -> Any:
-    """Return masks that allow everything in `rows`, whose actions nobody looks at."""
+    """Return masks that allow everything in `rows`, whose actions are ignored."""
     if masks is None or not rows:
         return masks
     return map_batch(lambda leaf: _replaced(leaf, rows, 1), masks)
