@@ -84,6 +84,7 @@ _PUBLIC_MODULES = (
     "modules",
     "policies",
     "returns",
+    "rllib",
     "schedules",
     "testing",
     "training",

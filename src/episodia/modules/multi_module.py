@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import final
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import Any, final
 
 from episodia.arguments import checked_keys
 from episodia.errors import EpisodeKeyError, ModuleError
@@ -72,6 +72,13 @@ class MultiModule(Mapping[str, Module]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+    def foreach_module(
+        self, func: Callable[..., Any], *, return_dict: bool = False, **kwargs: Any
+    ) -> list[Any] | dict[str, Any]:
+        """Return `func(module_id, module, **kwargs)` of each member: a list, or a dict by module ids."""
+        results = {module_id: func(module_id, module, **kwargs) for module_id, module in self._modules.items()}
+        return results if return_dict else list(results.values())
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{module_id!r}: {type(module).__name__}" for module_id, module in self._modules.items())
