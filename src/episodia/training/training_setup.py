@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, final
@@ -203,7 +204,8 @@ class Setup:
         """Return the setup that `to_dict` turned into `data`.
 
         Raises:
-            TrainingError: If `data` is not from `to_dict`, or if a part of the setup has no name.
+            TrainingError: If `data` is not from `to_dict`, if a part of the setup has no name, or if the environment is in a
+                module that is not imported yet.
         """
         _check_setup_data(data)
         nameless = sorted(_unnamed_parts(data))
@@ -212,6 +214,7 @@ class Setup:
                 f"setup: found {', '.join(nameless)} without a name, expected named parts. Pass the original setup as `setup=`."
             )
         named(data["algorithm"])
+        _check_imports_nothing(data["env"])
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
         options = {name: decoded(value) for name, value in data["options"].items()}
@@ -257,6 +260,28 @@ def _check_env(env: object) -> None:
     if not isinstance(env, str) and not callable(env):
         raise TrainingError(
             f"environment: found {env!r}, expected a gymnasium id, or a function that makes an environment. Pass one of these."
+        )
+
+
+def _check_imports_nothing(env: object) -> None:
+    """Check that making the environment `env`, an id from a file, imports no module: importing runs code.
+
+    >>> _check_imports_nothing("CartPole-v1")
+    >>> _check_imports_nothing("json:CartPole-v1")  # the user has imported `json`
+
+    Raises:
+        TrainingError: If gymnasium would import the module before the colon.
+    """
+    if not isinstance(env, str):
+        raise TrainingError(
+            f"setup: found the environment {env!r}, expected a gymnasium id. The data is not that of a setup."
+        )
+    module, colon, _ = env.partition(":")
+    if colon and module not in sys.modules:
+        raise TrainingError(
+            f"setup: found the environment {env!r}, which imports the module {module!r}; expected an id that imports "
+            f"nothing, because a file must not choose which code runs. If you trust the module, `import {module}` first, or "
+            "name the environment yourself (`setup=` in Python, `--env` of `eval`)."
         )
 
 
