@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from episodia.connectors import FlattenObservations, FrameStacking, MeanStdFilter, defaults
+from episodia.connectors import ConnectorV2, FlattenObservations, FrameStacking, MeanStdFilter, defaults
 from episodia.training import Setup, Training, resume, train
 from episodia.training.training import share_statistics
 
@@ -76,3 +76,29 @@ def test_pieces_that_only_one_side_has_are_left_alone():
     share_statistics(acting, other)
 
     assert other["mine"].version == 0
+
+
+class CountCalls(ConnectorV2):
+    """Has a state and collects no statistics."""
+
+    reads, writes, lookback, is_stateful = frozenset(), frozenset(), 0, True
+    calls = 0
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        self.calls += 1
+        return batch
+
+    def get_state(self, components=None, **kwargs):
+        return {"calls": self.calls}
+
+    def set_state(self, state):
+        self.calls = state["calls"]
+
+
+def test_a_state_without_statistics_stays_on_its_side():
+    acting, learning = (make(custom=[CountCalls()]) for make in (defaults.env_to_module, defaults.learner))
+    acting["CountCalls"].calls, learning["CountCalls"].calls = 7, 2
+
+    share_statistics(acting, learning)
+
+    assert learning["CountCalls"].calls == 2

@@ -319,8 +319,8 @@ def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -
 
 
 def _collecting(pipeline: ConnectorPipelineV2) -> dict[str, ConnectorV2]:
-    # Pieces that collect statistics have a `commit`, which runners call after a sample.
-    return {place.path: place.piece for place in leaves(pipeline) if hasattr(place.piece, "commit")}
+    # Pieces that collect statistics have their own `commit`, which runners call after a sample.
+    return {place.path: place.piece for place in leaves(pipeline) if type(place.piece).commit is not ConnectorV2.commit}
 
 
 @contextmanager
