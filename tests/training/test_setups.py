@@ -296,6 +296,19 @@ def test_s5_a_module_that_the_user_has_imported_may_be_named_in_a_file(planted):
     assert trace.exists()
 
 
+def test_s5_the_command_line_imports_a_module_that_the_user_names(planted, capsys):
+    run, trace = planted
+
+    assert main(["eval", str(run), "--episodes", "1", "--import", "planted_module"]) == 0
+    assert trace.exists()
+    assert "mean return" in capsys.readouterr().out
+
+
+def test_a_module_that_cannot_be_imported_is_named(capsys):
+    assert main(["train", "ppo", "CartPole-v1", "--import", "no_such_module"]) != 0
+    assert "no_such_module" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("env", [7, None, ["CartPole-v1"]])
 def test_s5_an_environment_in_a_file_is_an_id(env):
     data = {**Setup.of("a2c", "CartPole-v1").to_dict(), "env": env}

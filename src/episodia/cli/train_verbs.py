@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import itertools
 import json
 import re
@@ -66,13 +67,36 @@ def add_verbs_to(verbs: Verbs) -> None:
     train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    _add_import_to(train)
     train.set_defaults(run=_train)
 
     evaluation = add_verb(verbs, "eval", "play episodes with a trained policy")
     evaluation.add_argument("checkpoint", help="folder of a run or of its checkpoint")
     evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="number of episodes")
     evaluation.add_argument("--env", metavar="ENV", help="another environment than the one of the training")
+    _add_import_to(evaluation)
     evaluation.set_defaults(run=_evaluate)
+
+
+def _add_import_to(verb: argparse.ArgumentParser) -> None:
+    help_on_import = "import a module first, such as one that registers environments or connectors; may be repeated"
+    verb.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=help_on_import)
+
+
+def _import_modules(names: Sequence[str]) -> None:
+    """Import the modules that the user has named.
+
+    Raises:
+        TrainingError: If one of them cannot be imported.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # foreign code may raise anything
+            raise TrainingError(
+                f"--import: found that {name!r} cannot be imported ({type(error).__name__}: {error}), expected the name of a "
+                "module. Correct the name, or install the module."
+            ) from error
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -100,6 +124,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from episodia.training import resume, train  # noqa: PLC0415  # see `_demo`
 
+    _import_modules(options.modules)
     names = ("steps", "target", "checkpoint_every", "tensorboard", "device")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.resume is not None:
@@ -166,6 +191,7 @@ def _show_training(training: Training, out: Path) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     from episodia.training import load_training  # noqa: PLC0415  # see `_demo`
 
+    _import_modules(options.modules)
     if options.env is not None:
         _show_returns(_returns_elsewhere(options))
         return OK

@@ -280,8 +280,8 @@ def _check_imports_nothing(env: object) -> None:
     if colon and module not in sys.modules:
         raise TrainingError(
             f"setup: found the environment {env!r}, which imports the module {module!r}; expected an id that imports "
-            f"nothing, because a file must not choose which code runs. If you trust the module, `import {module}` first, or "
-            "name the environment yourself (`setup=` in Python, `--env` of `eval`)."
+            "nothing, because a file must not choose which code runs. If you trust the module, import it first "
+            f"(`import {module}`, on the command line `--import {module}`)."
         )
 
 
