@@ -89,6 +89,114 @@ def test_a_vector_environment_that_cannot_reset_lanes_has_no_horizon():
         SingleAgentEnvRunner(env, horizon=5)
 
 
+class Endless(gym.Env):
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+class EndlessLanes(gym.vector.VectorEnv):
+    """Has a limit of its own, as vectorised entry points do."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, num_envs, max_episode_steps):
+        self.num_envs, self.limit = num_envs, max_episode_steps
+        self.single_observation_space, self.single_action_space = Endless.observation_space, Endless.action_space
+        self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros((self.num_envs, 1), np.float32), {}
+
+    def step(self, actions):
+        self.t = self.t + 1 if self.t < self.limit else 0
+        none = np.zeros(self.num_envs, np.bool_)
+        return np.zeros((self.num_envs, 1), np.float32), none * 1.0, none, none | (self.t == self.limit), {}
+
+
+class Twice(gym.Wrapper):
+    """Takes two steps for each one."""
+
+    def step(self, action):
+        self.env.step(action)
+        return self.env.step(action)
+
+
+@pytest.fixture
+def endless():
+    name = "EpisodiaEndless-v0"
+    gym.register(name, Endless, vector_entry_point=EndlessLanes, max_episode_steps=5)
+    yield name
+    del gym.registry[name]
+
+
+def lengths_in(env, horizon, num_episodes=4, **settings):
+    with SingleAgentEnvRunner(env, seed=0, horizon=horizon, **settings) as runner:
+        return {len(episode) for episode in runner.sample(num_episodes=num_episodes)}
+
+
+@pytest.mark.parametrize("horizon", [3, 5, 8])
+@pytest.mark.parametrize("vectorization", ["sync", "async", "vector_entry_point"])
+def test_the_horizon_replaces_the_limit_of_a_registered_environment(endless, vectorization, horizon):
+    assert lengths_in(gym.spec(endless), horizon, num_envs=2, vectorization=vectorization) == {horizon}
+    if vectorization != "async":  # other processes do not know the id
+        assert lengths_in(endless, horizon, num_envs=2, vectorization=vectorization) == {horizon}
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gym.wrappers.TimeLimit(Endless(), 5),
+        lambda: gym.wrappers.TimeLimit(Twice(gym.wrappers.TimeLimit(Endless(), 6)), 4),
+    ],
+    ids=["one", "nested"],
+)
+def test_the_horizon_replaces_the_limits_of_wrappers(make, vectorization):
+    assert lengths_in(make, 9, num_envs=2, vectorization=vectorization) == {9}
+
+
+def test_without_a_horizon_the_limit_of_the_environment_holds(endless):
+    assert lengths_in(endless, None, num_envs=2) == {5}
+
+
+def test_the_horizon_holds_in_evaluations_and_at_pendulum():
+    with SingleAgentEnvRunner("Pendulum-v1", seed=0, horizon=300) as runner:
+        assert [len(episode) for episode in runner.sample(num_episodes=1)] == [300]
+        assert [len(episode) for episode in runner.evaluate(num_episodes=1)] == [300]
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_a_horizon_above_the_limit_of_a_ready_vector_environment_is_rejected(endless, vectorization, is_ready):
+    make = partial(gym.make_vec, endless, num_envs=2, vectorization_mode=vectorization)
+    env = make()
+
+    with pytest.raises(EnvRunnerError, match=r"`horizon=6`.* own limit is 5 .*cannot raise the limit"):
+        SingleAgentEnvRunner(env if is_ready else make, horizon=6)
+    env.close()
+
+
+@pytest.mark.parametrize("horizon", [3, 5])
+def test_a_horizon_up_to_the_limit_of_a_ready_vector_environment_is_kept(endless, horizon):
+    assert lengths_in(gym.make_vec(endless, num_envs=2, vectorization_mode="sync"), horizon) == {horizon}
+
+
+def test_the_limit_of_lanes_without_a_common_spec_counts_too(endless):
+    env = gym.vector.SyncVectorEnv([partial(gym.make, endless)] * 2)
+
+    with pytest.raises(EnvRunnerError, match="own limit is 5"):
+        SingleAgentEnvRunner(env, horizon=6)
+
+
 # --- Callbacks --------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -168,7 +169,18 @@ class _FirstOf:
 
 def _limited(make: Make, horizon: int | None) -> gym.Env[Any, Any]:
     env = make()
-    return env if horizon is None else gym.wrappers.TimeLimit(env, horizon)
+    if horizon is None:
+        return env
+    _lift_limits(env)
+    return gym.wrappers.TimeLimit(env, horizon)
+
+
+def _lift_limits(env: gym.Env[Any, Any]) -> None:
+    """Take the limits out of the wrappers of `env`: they may count other steps than the runner, such as skipped frames."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            env._max_episode_steps = sys.maxsize
+        env = env.env
 
 
 def _checked(make: Make, lane: int) -> gym.Env[Any, Any]:

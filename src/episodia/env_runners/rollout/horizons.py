@@ -85,3 +85,19 @@ def check_resets_lanes(env: VectorEnv[Any, Any, Any], stepper: Stepper) -> None:
             f"found `horizon` with {env}, which does not say that it resets single lanes, expected a limit of its own. Make it "
             "with `max_episode_steps`, or use `soft_horizon`."
         )
+
+
+def check_own_limit(env: VectorEnv[Any, Any, Any], horizon: int) -> None:
+    """Check that a ready vector environment does not end its episodes before the horizon.
+
+    Raises:
+        EnvRunnerError: If its spec, or that of one of its environments, has a lower limit.
+    """
+    specs = [env.spec, *(lane.spec for lane in getattr(env.unwrapped, "envs", ()))]
+    limits = [spec.max_episode_steps for spec in specs if spec is not None and spec.max_episode_steps is not None]
+    if limits and 0 < min(limits) < horizon:
+        raise EnvRunnerError(
+            f"found `horizon={horizon}` with {env}, whose own limit is {min(limits)} steps; expected at most that, since the "
+            "runner cannot raise the limit of a vector environment that is ready. Make it with a larger "
+            "`max_episode_steps`, or pass the runner a gymnasium id or a function that makes one environment."
+        )

@@ -17,7 +17,7 @@ from episodia.env_runners.envs.env_crashes import check_actions, env_error
 from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.rollout.crashed_lanes import Faults
-from episodia.env_runners.rollout.horizons import Horizons, check_resets_lanes
+from episodia.env_runners.rollout.horizons import Horizons, check_own_limit, check_resets_lanes
 from episodia.env_runners.rollout.nan_and_bounds_checks import cannot_act_on, lanes_not_finite
 from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, SampleMode
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
@@ -86,6 +86,7 @@ class SingleAgentLoop:
         hard = None if self._source.limits_itself(self.env) else settings.horizon
         if hard is not None:
             check_resets_lanes(self.env, self._stepper)
+            check_own_limit(self.env, hard)
         if hard is None and settings.soft_horizon is None:
             return None
         return Horizons(self.recorder.num_lanes, soft=settings.soft_horizon, hard=hard)
