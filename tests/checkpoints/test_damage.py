@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import pickle
+import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -318,3 +320,50 @@ def test_a_huge_file_is_not_even_read(saved):
     os.truncate(file, 1 << 40)
 
     refused(saved, file, "more than")
+
+
+# --- Bombs (S7): small files that would take much memory or time ----------------------------------------------------
+
+
+def many_tensors():
+    one = '"{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+    header = ("{" + ",".join(map(one.format, range(600_000))) + "}").encode()
+    return len(header).to_bytes(8, "little") + header
+
+
+def many_axes():
+    header = ('{"0":{"dtype":"F32","shape":[' + "0," * 8_000_000 + '0],"data_offsets":[0,0]}}').encode()
+    return len(header).to_bytes(8, "little") + header
+
+
+BOMBS = {
+    "brackets": {"state": b'{"a":[' + b"[]," * 5_000_000 + b"0]}"},
+    "nested brackets": {"state": b"[" * 16_000_000},
+    "dicts": {"state": b'{"a":[' + b'{"a":{}},' * 1_500_000 + b"0]}"},
+    "a string without an end": {"state": b'{"' + b'\\"' * 8_000_000},
+    "a long key": {"state": b'{"' + b"k" * 10_000_000 + b'":1}'},
+    "tensors": {"tensors": many_tensors()},
+    "axes": {"tensors": many_axes()},
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_s7_a_bomb_is_rejected_in_little_time_and_memory(saved, name):
+    forged(saved, **BOMBS[name])
+    began = time.process_time()
+    tracemalloc.start()
+    try:
+        refused(saved)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100e6
+    # Watching the memory makes it slower.
+    assert time.process_time() - began < 3.0
+
+
+def test_a_long_list_is_rejected_before_it_is_saved(tmp_path):
+    with pytest.raises(CheckpointError, match="as arrays; nothing was written"):
+        save_state(tmp_path / "new", {"numbers": [0] * 300_000})
+    assert not (tmp_path / "new" / "manifest.json").exists()

@@ -315,3 +315,21 @@ def test_s5_an_environment_in_a_file_is_an_id(env):
 
     with pytest.raises(TrainingError, match="gymnasium id"):
         Setup.from_dict(data)
+
+
+def test_s7_a_file_cannot_ask_for_many_environments():
+    data = Setup.of("a2c", "CartPole-v1").to_dict()
+    data["options"]["num_envs"] = 100_000_000_000
+
+    with pytest.raises(TrainingError, match="num_envs=100000000000"):
+        Setup.from_dict(data)
+
+
+def test_s7_a_checkpoint_without_a_setup_is_an_error_of_the_library(planted):
+    run, _ = planted
+    state = load_state(run / "checkpoint")
+    del state["setup"]
+    save_state(run / "checkpoint", state)
+
+    with pytest.raises(TrainingError, match="setup"):
+        load_training(run)

@@ -6,6 +6,8 @@ from typing import Final
 MAX_BYTES: Final = 2**34
 #: The size of the JSON file; its content takes several times as much memory.
 MAX_JSON_BYTES: Final = 2**24
+#: The number of strings, brackets and commas in a JSON file: each may take a hundred bytes of memory.
+MAX_JSON_PARTS: Final = 2**18
 MAX_MANIFEST_BYTES: Final = 2**16
 #: The nesting depth of dicts, lists and tuples.
 MAX_DEPTH: Final = 64

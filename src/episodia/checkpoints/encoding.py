@@ -6,6 +6,7 @@ and names the type; keys of the state that begin with `$` get a second `$`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -15,7 +16,13 @@ from typing import Any, NoReturn, final
 import numpy as np
 from torch import Tensor
 
-from episodia.checkpoints.checkpoint_limits import MAX_DEPTH, MAX_INTEGER_BITS, MAX_KEY_LENGTH, MAX_TENSORS
+from episodia.checkpoints.checkpoint_limits import (
+    MAX_DEPTH,
+    MAX_INTEGER_BITS,
+    MAX_JSON_PARTS,
+    MAX_KEY_LENGTH,
+    MAX_TENSORS,
+)
 from episodia.checkpoints.tensor_file import array_from, array_tensor, scalar_from, tensor_copy, tensor_from
 from episodia.errors import CheckpointError
 
@@ -123,6 +130,9 @@ class _Decoder:
             return [self.value(child, depth + 1) for child in value]
         if not isinstance(value, dict):
             return value
+        # One more character than the encoder allows: a mark in front of the key.
+        if any(len(key) > MAX_KEY_LENGTH + 1 for key in value):
+            raise self.error("a key that is too long", f"keys of at most {MAX_KEY_LENGTH} characters")
         mark = next((key for key in value if key.startswith(_MARK) and not key.startswith(_MARK * 2)), None)
         if mark is not None:
             return self._marked(mark, value, depth)
@@ -170,13 +180,28 @@ def strict_json(content: bytes) -> Any:
     """Return the JSON value in `content`, read as strictly as it is written.
 
     Raises:
-        ValueError: If it is not JSON, has a key twice, or has a number that is not finite.
+        ValueError: If it is not JSON, has too many parts, a key twice, or a number that is not finite.
         RecursionError: If it is nested too deeply.
 
     >>> strict_json(b'{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
     """
+    if has_too_many_parts(content):
+        raise ValueError(f"more than {MAX_JSON_PARTS} strings, brackets and commas")
     return json.loads(content.decode("ascii"), object_pairs_hook=_dict, parse_constant=_rejected, parse_float=_finite)
+
+
+# A string, which may lack its end, or what begins a value outside of strings.
+_PART = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{,]', re.DOTALL)
+
+
+def has_too_many_parts(content: bytes) -> bool:
+    """Whether the values in a JSON file may take much more memory than the file.
+
+    >>> has_too_many_parts(b'["a, b", 2]'), has_too_many_parts(b"[" * 2**20)
+    (False, True)
+    """
+    return any(True for _ in itertools.islice(_PART.finditer(content), MAX_JSON_PARTS, None))
 
 
 def _dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

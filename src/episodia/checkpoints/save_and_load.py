@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from episodia.arguments import checked_path, checked_whole
-from episodia.checkpoints.checkpoint_limits import MAX_BYTES, MAX_JSON_BYTES
-from episodia.checkpoints.encoding import decoded, encoded, strict_json
+from episodia.checkpoints.checkpoint_limits import MAX_BYTES, MAX_JSON_BYTES, MAX_JSON_PARTS
+from episodia.checkpoints.encoding import decoded, encoded, has_too_many_parts, strict_json
 from episodia.checkpoints.manifest import MANIFEST_NAME, Entry, is_part_name, manifest_bytes, read_manifest
 from episodia.checkpoints.safe_files import read_plain, sync_directory, write_durably
 from episodia.checkpoints.tensor_file import tensor_bytes, tensors_from
@@ -152,10 +152,11 @@ def _read(directory: Path, entries: Mapping[str, Entry], max_bytes: int) -> dict
 def _contents(state: Mapping[str, Any]) -> dict[str, bytes]:
     value, tensors = encoded(state)
     content = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-    if len(content) > MAX_JSON_BYTES:
+    if len(content) > MAX_JSON_BYTES or has_too_many_parts(content):
         raise CheckpointError(
-            f"state: found {len(content)} bytes of JSON, without tensors and arrays, expected at most {MAX_JSON_BYTES}. "
-            "Store long lists of numbers as arrays; nothing was written."
+            f"state: found {len(content)} bytes of JSON, without tensors and arrays, expected at most {MAX_JSON_BYTES}, "
+            f"with at most {MAX_JSON_PARTS} strings, brackets and commas. Store long lists of numbers as arrays; nothing "
+            "was written."
         )
     return {"state": content, "tensors": tensor_bytes(tensors)}
 

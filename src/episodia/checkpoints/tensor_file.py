@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from episodia.checkpoints.checkpoint_limits import MAX_AXES
+from episodia.checkpoints.checkpoint_limits import MAX_AXES, MAX_TENSORS
 from episodia.errors import CheckpointError, MissingExtraError
 
 
@@ -28,10 +28,15 @@ def tensors_from(content: bytes, where: str) -> dict[str, Tensor]:
     """Return the tensors in the content of a file; `where` names the file in messages.
 
     Raises:
-        CheckpointError: If it is not a safetensors file.
+        CheckpointError: If it is not a safetensors file, or if it has too many tensors.
         MissingExtraError: If safetensors is not installed.
     """
     library = _library()
+    if _num_entries(content) > MAX_TENSORS:
+        raise CheckpointError(
+            f"{where}: found more than {MAX_TENSORS} tensors, expected fewer. Another program wrote the file; use another "
+            "checkpoint."
+        )
     try:
         tensors: dict[str, Tensor] = library.load(content)
     except Exception as error:  # the parser may raise anything for untrusted bytes
@@ -40,6 +45,16 @@ def tensors_from(content: bytes, where: str) -> dict[str, Tensor]:
             "use another checkpoint."
         ) from error
     return tensors
+
+
+def _num_entries(content: bytes) -> int:
+    """Return a number that the tensors in the header of a file do not exceed, without parsing the header.
+
+    The header is a JSON object, and follows its length. A tensor takes four colons (its name, dtype, shape and place) and at
+    least three commas; each further axis takes another comma.
+    """
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+    return max(header.count(b":") // 4, header.count(b",") // (4 + MAX_AXES))
 
 
 def _library() -> Any:

@@ -66,6 +66,10 @@ def load_training(
         raise TrainingError(
             f"{directory}: found the format {state.get('format')!r}, expected {_FORMAT!r}. Pass the checkpoint of a training."
         )
+    if "setup" not in state:
+        raise TrainingError(
+            f"{directory}: found no `setup`, expected one. Another program wrote it; use another checkpoint."
+        )
     found = _setup_of(directory, state["setup"], setup)
     training = Training.of(found if device is None else replace(found, device=device), torch_threads=torch_threads)
     try:

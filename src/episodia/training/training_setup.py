@@ -30,6 +30,9 @@ from episodia.trees import describe
 _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _UNNAMED = "unnamed"
 
+# A file must not start more environments; a user may.
+_MAX_ENVS_OF_FILES = 4096
+
 MakeEnv: TypeAlias = Callable[[], Any]
 
 # Options of a training that are arguments of `default_module`, and of `SingleAgentEnvRunner`.
@@ -215,6 +218,7 @@ class Setup:
             )
         named(data["algorithm"])
         _check_imports_nothing(data["env"])
+        _check_num_envs(data["options"].get("num_envs"))
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
         options = {name: decoded(value) for name, value in data["options"].items()}
@@ -282,6 +286,19 @@ def _check_imports_nothing(env: object) -> None:
             f"setup: found the environment {env!r}, which imports the module {module!r}; expected an id that imports "
             "nothing, because a file must not choose which code runs. If you trust the module, import it first "
             f"(`import {module}`, on the command line `--import {module}`)."
+        )
+
+
+def _check_num_envs(found: object) -> None:
+    """Check a number of environments from a file, before any environment is made.
+
+    Raises:
+        TrainingError: If there are too many.
+    """
+    if isinstance(found, int) and found > _MAX_ENVS_OF_FILES:
+        raise TrainingError(
+            f"setup: found `num_envs={found}` in a file, expected at most {_MAX_ENVS_OF_FILES}. If you want so many "
+            "environments, pass the setup as `setup=`."
         )
 
 
