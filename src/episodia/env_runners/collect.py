@@ -19,9 +19,11 @@ from episodia.env_runners.single_agent_env_runner import SingleAgentEnvRunner
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
 from episodia.modules.rules import Rule, each_row
+from episodia.policies import MultiAgentPolicy, Policy
 from episodia.spaces import ARRAY_SPACES
 
-Policy = Callable[[Any], Any]
+# Runners take these as they are.
+_WITH_PIPELINES = (Policy, MultiAgentPolicy)
 
 # Progress is shown only if collecting takes longer.
 _PATIENCE_S = 1.0
@@ -44,8 +46,9 @@ def collect(
 
     Args:
         env: A gymnasium id, an `EnvSpec`, a function that makes an environment, or a vector environment.
-        policy: What acts: a module, or a function that takes one observation and returns one action, both as the environment
-            has them; None acts at random.
+        policy: What acts: a `Policy`, a module, or a function that takes one observation and returns one action, both as the
+            environment has them; None acts at random. A `Policy` keeps a memory for each environment, which is empty
+            when an episode begins; a function has to work without one.
         episodes: How many whole episodes; 10 by default.
         timesteps: How many steps instead, at least; the last episodes may be cut then.
         seed: The same seed gives the same episodes, ids included.
@@ -65,7 +68,7 @@ def collect(
     if episodes is None and timesteps is None:
         episodes = 10
     module = policy
-    if callable(policy) and not hasattr(policy, "forward_inference"):
+    if callable(policy) and not isinstance(policy, _WITH_PIPELINES) and not hasattr(policy, "forward_inference"):
         module = _Function(policy)
         settings.setdefault("module_to_env", ModuleToEnvPipeline(connectors=[GetActions(), TensorToNumpy()]))
     if _is_watched() if progress is None else progress:
@@ -79,8 +82,8 @@ def collect(
 def _check(policy: Any, settings: dict[str, Any]) -> None:
     if policy is not None and not callable(policy) and not hasattr(policy, "forward_inference"):
         raise EnvRunnerError(
-            f"collect: found {policy!r} as the policy, expected a module, a function of one observation, or None. How many "
-            "episodes are wanted is said with `episodes=`."
+            f"collect: found {policy!r} as the policy, expected a module, a function of one observation, a `Policy`, or None. "
+            "The number of episodes is `episodes=`."
         )
     unknown = sorted(settings.keys() - _SETTINGS)
     if unknown:
@@ -94,7 +97,7 @@ def _check(policy: Any, settings: dict[str, Any]) -> None:
 class _Function(Rule):
     """A function of one observation, whose actions are those of the environment."""
 
-    def __init__(self, function: Policy) -> None:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
         self._of_batch = each_row(function)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
-from episodia.env_runners.acting.assembly import Acting, EpisodeMaker, as_modules, new_actor
+from episodia.env_runners.acting.assembly import AUTO, Acting, EpisodeMaker, Explore, acting_of, as_modules, new_actor
 from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
 from episodia.env_runners.env_runner import EnvRunner
 from episodia.env_runners.envs.env_sources import AgentEnvSource
@@ -20,6 +20,7 @@ from episodia.env_runners.runner_settings import BatchMode, OnEnvError, RunnerSe
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.modules.devices import device_of
+from episodia.policies import MultiAgentPolicy
 
 
 @final
@@ -49,7 +50,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         env_to_module: EnvToModulePipeline | Pieces | None = None,
         module_to_env: ModuleToEnvPipeline | Pieces | None = None,
         seed: int | None = None,
-        explore: bool = True,
+        explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
         rollout_fragment_length: int = 200,
         count_steps_by: CountStepsBy = "env_steps",
@@ -70,7 +71,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         Args:
             env: A callable that makes a `MultiAgentEnv`, or a parallel or turn-based environment of PettingZoo; or a ready
                 one, if `num_envs` is 1.
-            modules: One module for all agents, or several by their ids; None acts at random.
+            modules: One module for all agents, or several by their ids; or a `MultiAgentPolicy`, which acts here as it does
+                alone, with a memory for each environment; None acts at random.
             num_envs: How many environments there are.
             vectorization: `"sync"` steps them one after another, `"async"` at the same time, in a process each.
             agent_to_module_mapping_fn: Called with an agent and its episode, returns the module's id. By default there is
@@ -79,7 +81,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             module_to_env: The pipeline behind the modules, or pieces to put into the default one.
             seed: What seeds of environments, random numbers and ids of episodes are derived from. None takes a random one, see
                 `seed`.
-            explore: Whether modules explore, where `sample` does not say it.
+            explore: Whether modules explore, where `sample` does not say it; `"auto"` as the policy does, modules explore.
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
@@ -105,9 +107,12 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         Raises:
             EnvRunnerError: If the arguments do not fit together.
         """
+        if isinstance(modules, MultiAgentPolicy):
+            agent_to_module_mapping_fn = agent_to_module_mapping_fn or modules.agent_to_module_mapping_fn
+        acting = acting_of(modules, env_to_module, module_to_env, explore=explore, kind=MultiAgentPolicy)
         settings = RunnerSettings(
             vectorization=vectorization,
-            explore=explore,
+            explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
             horizon=horizon,
@@ -122,7 +127,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             check_finite=check_finite,
         )
         check_whole(1, num_envs=num_envs)
-        rl_module = as_modules(modules)
+        rl_module = as_modules(acting.module)
         seeds = Seeds.of_agents(seed, device_of(*(rl_module or {}).values()))
         super().__init__(settings, rl_module, seeds, callbacks)
         self._count_steps_by = checked_count(count_steps_by)
@@ -130,7 +135,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(rl_module))
         self._lanes: list[Lane] = []
         with self._closed_on_error(owns_envs=self._source.can_remake):
-            self._loop = self._new_loop(num_envs, Acting(rl_module, env_to_module, module_to_env))
+            self._loop = self._new_loop(num_envs, acting._replace(module=rl_module))
             for lane in self._lanes:
                 self._watcher.created(lane.env, lane.index)
 

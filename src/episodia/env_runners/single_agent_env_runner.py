@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.env_runners.acting.assembly import Acting, new_loop
+from episodia.env_runners.acting.assembly import AUTO, Explore, acting_of, new_loop
 from episodia.env_runners.acting.runner_pipelines import Pieces
 from episodia.env_runners.env_runner import EnvRunner
 from episodia.env_runners.envs.async_lanes import close, forgets_resets
@@ -32,6 +32,7 @@ from episodia.env_runners.runner_settings import (
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.modules.devices import device_of
+from episodia.policies import Policy
 
 
 @final
@@ -55,7 +56,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         env_to_module: EnvToModulePipeline | Pieces | None = None,
         module_to_env: ModuleToEnvPipeline | Pieces | None = None,
         seed: int | None = None,
-        explore: bool = True,
+        explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
         rollout_fragment_length: int = 200,
         horizon: int | None = None,
@@ -76,14 +77,15 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         Args:
             env: A gymnasium id, an `EnvSpec`, a function that makes an environment or a vector environment, or a vector
                 environment that is ready.
-            module: What acts; None acts at random.
+            module: What acts: a module, or a `Policy`, which acts here as it does alone, with a memory for each environment;
+                None acts at random.
             num_envs: How many environments to make; 1 by default.
             vectorization: `"sync"` steps them one after another, `"async"` in a process each, `"vector_entry_point"` uses the
                 environment's own vectorised form.
             env_to_module: The pipeline in front of the module; pieces to put into the default one; None for the default.
             module_to_env: The same for the pipeline behind the module.
             seed: Where all randomness comes from: of environments, actions, and ids. None takes a random one, see `seed`.
-            explore: Whether `sample` explores if its call does not say it.
+            explore: Whether `sample` explores if its call does not say it; `"auto"` as the policy does, modules explore.
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
@@ -107,11 +109,13 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         Raises:
             EnvRunnerError: If the settings do not fit together.
         """
+        acting = acting_of(module, env_to_module, module_to_env, explore=explore, kind=Policy)
+        acting, module = acting._replace(mask_key=action_mask_key), acting.module
         if module is not None:
             check_acts(module)
         settings = RunnerSettings(
             vectorization=vectorization,
-            explore=explore,
+            explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
             horizon=horizon,
@@ -132,7 +136,6 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         self._lent_env: VectorEnv[Any, Any, Any] | None = None
         totals = EpisodeTotals()
         faults = Faults(on_env_error, self._metrics, totals)
-        acting = Acting(module, env_to_module, module_to_env, action_mask_key)
         self._loop = new_loop(self._source, acting, self._seeds, faults, self._watcher)
         hand_out = HandOut(faults, totals, on_cut=self._watcher.cut, check_finite=check_finite)
         self._sampler = Sampler(self._loop, hand_out, totals, reward_delay)

@@ -21,7 +21,14 @@ from episodia.errors import EpisodiaError, PolicyError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of, usable_device
 from episodia.policies import saved_policy as policy_codec
-from episodia.policies.policy_snapshot import NOT_RECORDED, Snapshot, acting_copy, as_scalars, checked_reward
+from episodia.policies.policy_snapshot import (
+    NOT_RECORDED,
+    PolicyParts,
+    Snapshot,
+    acting_copy,
+    as_scalars,
+    checked_reward,
+)
 from episodia.policies.saved_multi_agent_policy import AgentToModule, decoded_policies, encoded_policies
 from episodia.trees import private
 from episodia.types import State
@@ -121,6 +128,15 @@ class MultiAgentPolicy:
     def explore(self) -> bool:
         """Whether actions are drawn; otherwise the most probable one is taken."""
         return self._parts.explore
+
+    @property
+    def agent_to_module_mapping_fn(self) -> AgentToModule:
+        """Returns the id of the module that acts for an agent in an episode."""
+        return self._agent_to_module
+
+    def parts(self) -> PolicyParts:
+        """Return copies of the modules and the pipelines, for a runner that acts as this policy does."""
+        return self._parts.copied()
 
     def __repr__(self) -> str:
         return f"MultiAgentPolicy({self._modules!r}, explore={self.explore})"

@@ -21,6 +21,7 @@ from episodia.modules.devices import device_of, usable_device
 from episodia.policies import saved_policy as policy_codec
 from episodia.policies.policy_snapshot import (
     NOT_RECORDED,
+    PolicyParts,
     Snapshot,
     acting_copy,
     as_scalars,
@@ -113,6 +114,10 @@ class Policy:
         """The action space of the environment, if known; the policy returns its items."""
         space: Space[Any] | None = self._parts.module_to_env.input_action_space
         return space
+
+    def parts(self) -> PolicyParts:
+        """Return copies of the module and the pipelines, for a runner that acts as this policy does."""
+        return self._parts.copied()
 
     def __repr__(self) -> str:
         return f"Policy({type(self._module).__name__}, explore={self.explore})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -30,6 +30,16 @@ NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_
 
 # Called with a batch and the data that both pipelines share, returns the outputs of the module.
 Forward = Callable[[AnyBatch, dict[Any, Any]], AnyBatch]
+
+
+class PolicyParts(NamedTuple):
+    """The parts of a policy; `module` is a dict of modules for a multi-agent policy."""
+
+    module: Any
+    env_to_module: EnvToModulePipeline
+    module_to_env: ModuleToEnvPipeline
+    explore: bool
+    generator: torch.Generator | None  # None for another one than that of the policy
 
 
 @final
@@ -121,6 +131,10 @@ class Snapshot:
         # All columns of recurrent modules have a time axis.
         spread = map_batch(lambda leaf: leaf[:, None], mask) if module.is_stateful() else mask
         return {**outputs, Columns.ACTION_MASK: spread}
+
+    def copied(self) -> PolicyParts:
+        """Return copies of the module and the pipelines, for a runner, which has a generator of its own."""
+        return PolicyParts(*copy.deepcopy((self.rl_module, self.env_to_module, self.module_to_env)), self.explore, None)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that is neither in the module nor in the pipelines."""

@@ -11,9 +11,9 @@ from episodia.connectors.common.agent_to_module_mapping import OnlyModule, own_m
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.errors import CheckpointError, ModuleError, PolicyError
 from episodia.modules.module_registry import module_name
+from episodia.policies.policy_snapshot import PolicyParts
 from episodia.policies.saved_policy import (
     VERSION,
-    PolicyParts,
     cannot_be_made,
     checked_version,
     decoded_module,

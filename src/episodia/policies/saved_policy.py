@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -13,6 +13,7 @@ from episodia.connectors.plugins.size_limits import check_windows, decoded_space
 from episodia.errors import CheckpointError
 from episodia.modules import Module
 from episodia.modules.module_registry import make_module, module_config, module_name, module_state
+from episodia.policies.policy_snapshot import PolicyParts
 from episodia.types import State
 
 #: The key of a policy in a checkpoint.
@@ -24,16 +25,6 @@ REASON_KEY: Final = "no_policy"
 VERSION: Final = 1
 
 _LOADERS = {KEY: "Policy.load", MULTI_AGENT_KEY: "MultiAgentPolicy.load"}
-
-
-class PolicyParts(NamedTuple):
-    """The parts of a policy; `module` is a dict of modules for a multi-agent policy."""
-
-    module: Any
-    env_to_module: EnvToModulePipeline
-    module_to_env: ModuleToEnvPipeline
-    explore: bool
-    generator: torch.Generator | None  # None if it belongs to another type of device
 
 
 def encoded_policy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from gymnasium.vector import VectorEnv
 
@@ -29,17 +29,59 @@ from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
+from episodia.errors import EnvRunnerError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of
+from episodia.policies import MultiAgentPolicy, Policy
+
+Explore: TypeAlias = bool | Literal["auto"]
+AUTO: Final = "auto"
 
 
 class Acting(NamedTuple):
-    """The modules of a runner (one, several or None), and its pipelines or pieces for them."""
+    """The modules of a runner (one, several or None), its pipelines or pieces for them, and whether they explore."""
 
     module: Any
     env_to_module: EnvToModulePipeline | Pieces | None
     module_to_env: ModuleToEnvPipeline | Pieces | None
+    explore: bool
     mask_key: str | None = None
+
+
+def acting_of(
+    found: Any,
+    env_to_module: EnvToModulePipeline | Pieces | None,
+    module_to_env: ModuleToEnvPipeline | Pieces | None,
+    *,
+    explore: Explore,
+    kind: type[Policy | MultiAgentPolicy],
+) -> Acting:
+    """Return what acts in a runner.
+
+    Args:
+        found: What the runner was given: modules, None, or a policy, which brings its pipelines.
+        env_to_module: The pipeline or the pieces that the runner was given.
+        module_to_env: The same behind the modules.
+        explore: Whether to explore; `"auto"` asks the policy, and modules without one explore.
+        kind: The kind of policy that acts in such a runner.
+
+    Raises:
+        EnvRunnerError: If the policy is of the other kind, or if pipelines are given beside a policy.
+    """
+    if not isinstance(found, (Policy, MultiAgentPolicy)):
+        return Acting(found, env_to_module, module_to_env, explore=True if explore == AUTO else explore)
+    if not isinstance(found, kind):
+        raise EnvRunnerError(
+            f"found {found!r} as what acts, expected a `{kind.__name__}`, modules, or None to act at random. Use the runner "
+            "for environments of one agent with a `Policy`, and the one for several agents with a `MultiAgentPolicy`."
+        )
+    if env_to_module is not None or module_to_env is not None:
+        raise EnvRunnerError(
+            f"found `env_to_module=` or `module_to_env=` beside {found!r}, which has pipelines of its own; expected only "
+            "the policy. Leave them out, or pass the module instead of the policy."
+        )
+    parts = found.parts()
+    return Acting(parts.module, parts.env_to_module, parts.module_to_env, parts.explore if explore == AUTO else explore)
 
 
 def new_loop(
@@ -100,7 +142,7 @@ def new_actor(env: Any, acting: Acting, seeds: Seeds, metrics: RunnerMetrics) ->
 
 
 def _pipelines(env: Any, acting: Acting) -> tuple[EnvToModulePipeline, ModuleToEnvPipeline]:
-    modules, env_to_module, module_to_env, _ = acting
+    modules, env_to_module, module_to_env = acting[:3]
     given: dict[str, Any] = {
         "multi_agent": True,
         "stateful": modules is not None and any(module.is_stateful() for module in modules.values()),
