@@ -8,7 +8,7 @@ import pytest
 
 from episodia.connectors import PiecewiseLinearSchedule
 from episodia.errors import LearnerError
-from episodia.learners import A2CConfig, AdaptiveKL, OptimizerConfig, PPOConfig, ReinforceConfig
+from episodia.learners import A2CConfig, AdaptiveKL, ClipByNorm, OptimizerConfig, PPOConfig, ReinforceConfig
 
 CONFIGS = [ReinforceConfig, A2CConfig, PPOConfig]
 RISING = PiecewiseLinearSchedule([(0, 0.5), (10, 1.5)])
@@ -35,6 +35,29 @@ SINKING = PiecewiseLinearSchedule([(0, 0.5), (10, -0.5)])
 def test_a_number_out_of_its_range_is_an_error_that_names_it(config, name, value):
     with pytest.raises(LearnerError, match=rf"{config.__name__}: found .*`{name}"):
         config(**{name: value})
+
+
+def lowered(t):
+    return 1e-3 / (t + 1)
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, OptimizerConfig])
+@pytest.mark.parametrize("value", [lowered, "0.1", [(0, 0.1)]])
+def test_a_setting_that_may_change_asks_for_a_number_or_a_schedule(config, value):
+    with pytest.raises(
+        LearnerError,
+        match=rf"{config.__name__}: found `learning_rate=.*a number, or a schedule.*PiecewiseLinearSchedule",
+    ):
+        config(learning_rate=value)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [(PPOConfig, "gamma"), (PPOConfig, "lambda_"), (AdaptiveKL, "initial"), (ClipByNorm, "limit")],
+)
+def test_a_setting_that_cannot_change_refuses_a_schedule(config, name):
+    with pytest.raises(LearnerError, match=rf"{config.__name__}: found `{name}=.*expected a number"):
+        config(**{name: PiecewiseLinearSchedule([(0, 0.5), (10, 0.9)])})
 
 
 @pytest.mark.parametrize("config", [A2CConfig, PPOConfig])

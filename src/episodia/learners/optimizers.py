@@ -48,7 +48,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
-            check_within("OptimizerConfig", "learning_rate", self.learning_rate, 0.0)
+            check_within("OptimizerConfig", "learning_rate", self.learning_rate, 0.0, may_change=True)
         if self.components is not None and not _are_names(self.components):
             raise LearnerError(
                 f"OptimizerConfig: found `components={self.components!r}`, expected a tuple of names such as `('actor',)`, or "

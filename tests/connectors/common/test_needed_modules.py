@@ -65,6 +65,13 @@ def test_without_a_module_there_are_no_advantages_and_that_is_said():
         advantages()(rl_module=None, episodes=[drive(2)])
 
 
+def test_a_module_that_was_left_out_is_asked_for_only_where_it_is_needed():
+    with pytest.raises(PipelineError, match=r"'GeneralAdvantageEstimation' at 3.*`rl_module=None`.*with `rl_module=`"):
+        advantages()(episodes=[drive(2)])
+    pipeline = LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch()])
+    assert len(pipeline(episodes=[drive(2)])[Columns.OBS]) == 2
+
+
 def test_an_explanation_asks_for_the_module_too():
     with pytest.raises(PipelineError, match=r"`rl_module=None`"):
         advantages().explain([drive(2)])

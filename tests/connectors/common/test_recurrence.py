@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drives import drive, run
-from episodia import Columns, EpisodeList
+from episodia import Columns, EpisodeList, SingleAgentEpisode
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch, states_of
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS, AddTimeDimToBatchAndZeroPad
@@ -68,6 +68,38 @@ def test_at_the_present_moment_new_episodes_start_from_the_initial_state():
 def test_steps_without_states_are_refused():
     with pytest.raises(BatchError, match="steps without the column 'state_out'"):
         states_of(EpisodeList([drive(2)]), module.get_initial_state())
+
+
+class Wrong(MemoryModule):
+    """Has another initial state."""
+
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def get_initial_state(self):
+        return self.state
+
+
+@pytest.mark.parametrize("state", [None, 0.0, [0.0], np.zeros(4), (np.zeros(4),), {"h": 0.0}, {"h": [0.0]}])
+@pytest.mark.parametrize("length", [0, 2])
+def test_an_initial_state_that_is_no_dict_of_arrays_is_refused(state, length):
+    with pytest.raises(BatchError, match=r"^Wrong.get_initial_state: found .*, expected a dict of arrays.* Return"):
+        run([AddStatesFromEpisodesToBatch()], [drive(length, stateful=True)], Wrong(state))
+
+
+@pytest.mark.parametrize("state", [np.zeros(4), (np.zeros(4), np.zeros(4)), {"other": np.zeros(4)}])
+@pytest.mark.parametrize("finalized", [False, True])
+@pytest.mark.parametrize("current", [False, True])
+def test_stored_states_of_another_structure_than_the_initial_state_are_refused(state, finalized, current):
+    episode = SingleAgentEpisode("mine", observations=[0.0])
+    episode.add_env_step(1.0, 0, 1.0, extra_model_outputs={"state_out": state})
+    rows = EpisodeList([episode.finalize() if finalized else episode])
+
+    with pytest.raises(
+        BatchError, match=r"^episode 'mine', column 'state_out': found .*, expected dicts with the keys \['h', 'c'\]"
+    ):
+        states_of(rows.current() if current else rows, module.get_initial_state())
 
 
 LEARNER = [

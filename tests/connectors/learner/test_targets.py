@@ -138,6 +138,14 @@ def test_next_observations_are_the_same_track_one_later(episodes):
         np.testing.assert_array_equal(row, item)
 
 
+def test_next_observations_without_observations_are_refused():
+    with pytest.raises(
+        BatchError,
+        match=r"column 'obs': found no such column, only \[\]; expected it from `AddObs.*Place this piece after",
+    ):
+        run([AddNextObservationsFromEpisodesToTrainBatch()], [drive(2)])
+
+
 @given(lists_of_drives)
 def test_next_observations_may_be_added_before_the_mapping(episodes):
     pieces = [*COLUMNS, AddNextObservationsFromEpisodesToTrainBatch(), BatchIndividualItems()]

@@ -15,7 +15,7 @@ from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.ragged import counted, offsets_of
 from episodia.errors import BatchError
 from episodia.modules.protocol import Modules
-from episodia.trees import map_batch
+from episodia.trees import describe, leaves, map_batch
 from episodia.types import Item
 
 # Key under which a runner shares the current states of its module, one row per episode, to avoid reading the episodes.
@@ -48,11 +48,12 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
         for module_id, columns, rows in rows_of_modules(run):
             module = module_of(run.rl_module, module_id)
             if module is not None and module.is_stateful():
-                columns[Columns.STATE_IN] = states_of(rows, module.get_initial_state())
+                columns[Columns.STATE_IN] = states_of(rows, _initial_state(module))
 
 
 def states_of(rows: EpisodeList, initial: Item) -> Ragged:
     """Return the state before each step, and after the last one: a track; at the present moment, the current state."""
+    _check_stored(rows, initial)
     if rows.is_current:
         return _current_states(rows, initial)
     if Columns.STATE_OUT in rows.extra_columns():
@@ -60,6 +61,17 @@ def states_of(rows: EpisodeList, initial: Item) -> Ragged:
     if (rows.lengths + rows.lookbacks).any():
         _check_all_new(rows)
     return _repeated(initial, rows.row_counts + 1, tail=1)
+
+
+def _initial_state(module: Any) -> Item:
+    """Return the initial state of a module, after checking that it is a dict of arrays."""
+    state = module.get_initial_state()
+    if not isinstance(state, dict) or not all(hasattr(leaf, "shape") for _, leaf in leaves(state)):
+        raise BatchError(
+            f"{type(module).__name__}.get_initial_state: found {describe(state)}, expected a dict of arrays, without a batch "
+            "axis. Return `{'h': state}`."
+        )
+    return state
 
 
 def _current_states(rows: EpisodeList, initial: Item) -> Ragged:
@@ -86,6 +98,20 @@ def _stored_states(row: SingleAgentEpisode) -> int:
     """Return how many states an episode has stored, those of its lookback included."""
     column = row.extra_model_outputs.get(Columns.STATE_OUT)
     return 0 if column is None else column.len_incl_lookback()
+
+
+def _check_stored(rows: EpisodeList, initial: Item) -> None:
+    """Check that stored states are dicts with the keys of the initial state; the first episode that has some stands for all."""
+    row = next((row for row in rows.agent_episodes if _stored_states(row)), None)
+    if row is None:
+        return
+    data = row.extra_model_outputs[Columns.STATE_OUT].data
+    state = data[-1] if isinstance(data, list) else data
+    if not isinstance(state, dict) or not initial.keys() <= state.keys():
+        raise BatchError(
+            f"episode {row.id_!r}, column {Columns.STATE_OUT!r}: found {describe(state)}, expected dicts with the keys "
+            f"{list(initial)} of the initial state. Let the module return its states as `get_initial_state` does."
+        )
 
 
 def _check_all_new(rows: EpisodeList) -> None:

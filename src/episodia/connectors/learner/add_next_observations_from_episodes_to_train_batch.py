@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
 from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.module_outputs import ModuleOutputs, needed_column
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
@@ -35,8 +36,10 @@ class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Add the observations of the next steps."""
-        for _, columns, rows in rows_of_modules(run):
-            columns[Columns.NEXT_OBS] = next_rows(as_ragged(columns[Columns.OBS], rows))
+        for module_id, columns, rows in rows_of_modules(run):
+            outputs = ModuleOutputs(module_id, columns, None)
+            found = needed_column(outputs, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
+            columns[Columns.NEXT_OBS] = next_rows(as_ragged(found, rows))
 
 
 def check_tracks(piece: ConnectorV2, pipeline: ConnectorPipelineV2) -> None:

@@ -77,7 +77,7 @@ class ConnectorPipelineV2(ConnectorV2):
     def __call__(
         self,
         *,
-        rl_module: Modules,
+        rl_module: Modules = None,
         batch: dict[str, Any] | None = None,
         episodes: Episodes,
         explore: bool | None = None,

@@ -54,7 +54,7 @@ class AlgorithmConfig(ABC):
     def __post_init__(self) -> None:
         where = type(self).__name__
         check_within(where, "gamma", self.gamma, 0.0, 1.0)
-        check_within(where, "learning_rate", self.learning_rate, 0.0)
+        check_within(where, "learning_rate", self.learning_rate, 0.0, may_change=True)
         checked_whole(LearnerError, where, "burn_in", self.burn_in, 0)
         if self.max_seq_len is not None:
             checked_whole(LearnerError, where, "max_seq_len", self.max_seq_len, 1)

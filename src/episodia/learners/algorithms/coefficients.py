@@ -12,32 +12,39 @@ from episodia.errors import LearnerError
 from episodia.schedules import Schedule, as_schedule
 
 
-def check_within(where: str, name: str, value: object, low: float, high: float = math.inf) -> None:
-    """Check that a number, or each number of a schedule, lies between `low` and `high`, both included.
+def check_within(
+    where: str, name: str, value: object, low: float, high: float = math.inf, *, may_change: bool = False
+) -> None:
+    """Check that a number lies between `low` and `high`, both included; if it `may_change`, each number of a schedule too.
 
     Raises:
         LearnerError: If it does not.
 
     >>> check_within("PPOConfig", "gamma", 0.99, 0.0, 1.0)
     """
-    smallest, largest = _extremes(where, name, value)
+    smallest, largest = _extremes(where, name, value, may_change)
     if not low <= smallest <= largest <= high:
         raise LearnerError(f"{where}: found `{name}={value!r}`, expected {range_of(low, high)}. Choose one of these.")
 
 
-def check_positive(where: str, name: str, value: object) -> None:
-    """Check that a number, or each number of a schedule, is above 0.
+def check_positive(where: str, name: str, value: object, *, may_change: bool = False) -> None:
+    """Check that a number is above 0; if it `may_change`, each number of a schedule too.
 
     Raises:
         LearnerError: If it is not.
     """
-    if not _extremes(where, name, value)[0] > 0.0:
+    if not _extremes(where, name, value, may_change)[0] > 0.0:
         raise LearnerError(f"{where}: found `{name}={value!r}`, expected a number above 0. Choose a larger one.")
 
 
-def _extremes(where: str, name: str, value: object) -> tuple[float, float]:
-    if isinstance(value, Schedule):
+def _extremes(where: str, name: str, value: object, may_change: bool) -> tuple[float, float]:
+    if may_change and isinstance(value, Schedule):
         return value.extremes
+    if may_change and not is_number(value):
+        raise LearnerError(
+            f"{where}: found `{name}={value!r}`, expected a number, or a schedule over the steps trained on. Pass one of "
+            "them, such as `PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.1)])`."
+        )
     number = checked_number(LearnerError, where, name, value)
     if math.isinf(number):
         raise LearnerError(f"{where}: found `{name}={value!r}`, expected a finite number. Pass such a number.")

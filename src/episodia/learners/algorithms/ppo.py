@@ -55,11 +55,11 @@ class PPOConfig(AlgorithmConfig):
         checked_flag(LearnerError, where, "standardize_advantages", self.standardize_advantages)
         check_within(where, "lambda_", self.lambda_, 0.0, 1.0)
         for name in ("value_coefficient", "entropy_coefficient"):
-            check_within(where, name, getattr(self, name), 0.0)
+            check_within(where, name, getattr(self, name), 0.0, may_change=True)
         if self.clip is not None:
-            check_positive(where, "clip", self.clip)
+            check_positive(where, "clip", self.clip, may_change=True)
         if not isinstance(self.kl_coefficient, AdaptiveKL):
-            check_within(where, "kl_coefficient", self.kl_coefficient, 0.0)
+            check_within(where, "kl_coefficient", self.kl_coefficient, 0.0, may_change=True)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return the pieces that compute advantages and value targets."""

@@ -40,7 +40,7 @@ class ReinforceConfig(AlgorithmConfig):
         super().__post_init__()
         where = type(self).__name__
         checked_flag(LearnerError, where, "standardize_returns", self.standardize_returns)
-        check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0)
+        check_within(where, "entropy_coefficient", self.entropy_coefficient, 0.0, may_change=True)
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return the pieces that compute returns-to-go."""
