@@ -131,6 +131,32 @@ def test_without_a_module_actions_are_random_and_there_are_no_modules(kind):
 
 
 @both
+def test_no_steps_are_no_episodes_and_change_nothing(kind):
+    made = []
+    with runner_of(kind, made=made) as runner, runner_of(kind) as undisturbed:
+        assert runner.sample(num_timesteps=0) == []
+        before = runner.sample(num_timesteps=6)
+        received = [len(env.received) for env in made]
+        nothing = runner.sample(num_timesteps=0)
+
+        assert isinstance(nothing, EpisodeList)
+        assert nothing == []
+        assert [len(env.received) for env in made] == received
+        found = before + runner.sample(num_timesteps=6)
+        expected = undisturbed.sample(num_timesteps=6) + undisturbed.sample(num_timesteps=6)
+        for mine, other in zip(parts_of(found), parts_of(expected), strict=True):
+            assert_same_episode(mine, other, ignore=["times"])
+
+
+@both
+def test_no_steps_reset_if_they_are_told_to(kind):
+    with runner_of(kind) as runner:
+        runner.sample(num_timesteps=6)
+        assert runner.sample(num_timesteps=0, force_reset=True) == []
+        assert {part.t_started for part in parts_of(runner.sample(num_timesteps=4))} == {0}
+
+
+@both
 def test_evaluations_with_the_same_seed_play_the_same_episodes(kind):
     with runner_of(kind) as runner:
         first, other, again = (runner.evaluate(2, seed=seed) for seed in (5, 6, 5))

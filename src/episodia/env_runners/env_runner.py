@@ -167,7 +167,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         If something is raised, all that was recorded before comes with the next call.
 
         Args:
-            num_timesteps: How many steps of environments to play.
+            num_timesteps: How many steps of environments to play. With 0 nothing is played or returned.
             num_episodes: How many episodes to play. With neither, `batch_mode` decides.
             explore: Whether modules explore; what the runner was made with by default.
             random_actions: Draw actions at random, among those that action masks allow.
@@ -190,6 +190,10 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
     ) -> EpisodeList[EpisodeKind]:
         explore = self.explore if explore is None else explore
         check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
+        if goal.steps == 0:
+            if force_reset:
+                self._leave_episodes()
+            return EpisodeList()
         how = SampleMode(random_actions or not self.modules, explore)
         started = perf_counter()
         try:

@@ -106,7 +106,8 @@ def test_an_episode_that_ends_at_the_horizon_by_itself_is_as_the_environment_say
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"num_timesteps": 0},
+        {"num_timesteps": -1},
+        {"num_episodes": 0},
         {"num_episodes": -1},
         {"num_timesteps": 2, "num_episodes": 2},
         {"num_timesteps": 1.5},

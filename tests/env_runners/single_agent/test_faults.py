@@ -410,8 +410,8 @@ def test_one_environment_for_several_lanes_is_refused():
         SingleAgentEnvRunner(lambda: env, num_envs=2)
 
 
-@pytest.mark.parametrize("asked", [{"num_timesteps": 0}, {"num_episodes": -1}, {"num_timesteps": 1, "num_episodes": 1}])
-def test_asking_for_nothing_or_for_both_is_refused(asked):
+@pytest.mark.parametrize("asked", [{"num_timesteps": -1}, {"num_episodes": 0}, {"num_timesteps": 1, "num_episodes": 1}])
+def test_asking_for_less_than_nothing_no_episodes_or_both_is_refused(asked):
     with SingleAgentEnvRunner("CartPole-v1") as runner, pytest.raises(EnvRunnerError, match="sample: found"):
         runner.sample(**asked)
 

@@ -284,6 +284,43 @@ def test_it_is_a_sequence_of_the_very_episodes():
     assert repr(listed) == "EpisodeList(3 SingleAgentEpisodes, 6 steps, 0 done)"
 
 
+def test_a_plain_list_takes_the_episodes_and_stays_plain():
+    first, second, third = walk(1), walk(2), walk(3)
+    listed = EpisodeList([second, third])
+    kept = [first]
+    kept += listed
+
+    for made in ([first] + listed, kept):  # noqa: RUF005  # the sum is what is tested
+        assert type(made) is list
+        assert [id(episode) for episode in made] == [id(first), id(second), id(third)]
+    assert type([] + listed) is list  # noqa: RUF005
+    assert len(listed) == 2
+
+
+@pytest.mark.parametrize("kind", [list, EpisodeList])
+def test_an_episode_list_and_more_episodes_are_an_episode_list(kind):
+    first, second, third = walk(1), walk(2), walk(3)
+    listed = grown = EpisodeList([first])
+    grown += kind([second])
+    made = grown + kind([third])
+
+    assert type(grown) is type(made) is EpisodeList
+    assert [id(episode) for episode in made] == [id(first), id(second), id(third)]
+    assert made.lengths.tolist() == [1, 2, 3]
+    assert (len(listed), len(grown)) == (1, 2)
+    assert (EpisodeList() + kind([MultiAgentEpisode()])).is_multi_agent
+
+
+@pytest.mark.parametrize("kind", [list, EpisodeList])
+def test_sums_of_other_kinds_are_refused(kind):
+    with pytest.raises(EpisodeError, match="one kind"):
+        EpisodeList([walk(1)]) + kind([MultiAgentEpisode()])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        EpisodeList([walk(1)]) + 1
+    with pytest.raises(TypeError, match="tuple"):
+        (walk(1),) + EpisodeList([walk(1)])  # noqa: RUF005
+
+
 def test_notebooks_get_a_row_for_each_episode():
     first, second, third = walk(1), walk(2, lookback=1, terminated=True), walk(3, truncated=True)
     page = Shown(EpisodeList([first, second, third])._repr_html_())

@@ -107,6 +107,34 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         """Return what each environment draws."""
         return tuple(env.render() for env in self.envs)
 
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return for each environment what its method `name` returns, or its attribute of this name."""
+        found = [env.env.get_wrapper_attr(name) for env in self.envs]
+        return tuple(each(*args, **kwargs) if callable(each) else each for each in found)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return the attribute `name` of each environment."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set the attribute `name` of each environment, until it is rebuilt: a new one does not have what was set.
+
+        Args:
+            name: Of the attribute.
+            values: A list or tuple with a value for each environment, or one value for all.
+
+        Raises:
+            EnvRunnerError: If there are more or fewer values than environments.
+        """
+        each = values if isinstance(values, (list, tuple)) else [values] * self.num_envs
+        if len(each) != self.num_envs:
+            raise EnvRunnerError(
+                f"set_attr: found {len(each)} values for {name!r}, expected {self.num_envs}, one for each environment. Put a "
+                "list that all are to have into a list for each."
+            )
+        for env, value in zip(self.envs, each, strict=True):
+            env.env.set_wrapper_attr(name, value)
+
     def close_extras(self, **kwargs: Any) -> None:
         """Close all environments."""
         for env in self.envs:

@@ -33,7 +33,7 @@ def goal_of(
     """Return what is to be sampled, by the arguments of `sample` or else by the settings of the runner.
 
     Raises:
-        EnvRunnerError: If both are given, or one is not positive.
+        EnvRunnerError: If both are given, or one is too small: 0 steps are nothing, 0 episodes a mistake.
 
     >>> goal_of(None, None, "truncate_episodes", 20, 4)
     Goal(steps=80, episodes=None, count_steps_by='env_steps')
@@ -42,9 +42,9 @@ def goal_of(
         raise EnvRunnerError(
             f"sample: found `num_timesteps={num_timesteps}` and `num_episodes={num_episodes}`, expected one of them."
         )
-    for name, number in (("num_timesteps", num_timesteps), ("num_episodes", num_episodes)):
+    for name, number, least in (("num_timesteps", num_timesteps, 0), ("num_episodes", num_episodes, 1)):
         if number is not None:
-            checked_whole(EnvRunnerError, "sample", name, number, 1)
+            checked_whole(EnvRunnerError, "sample", name, number, least)
     if num_timesteps is None and num_episodes is None:
         return Goal(fragment_steps * num_lanes, None) if batch_mode == "truncate_episodes" else Goal(None, num_lanes)
     return Goal(num_timesteps, num_episodes)

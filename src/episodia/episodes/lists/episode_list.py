@@ -207,6 +207,15 @@ class EpisodeList(Sequence[AnyEpisode_co]):
     def __eq__(self, other: object) -> bool:
         return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented
 
+    def __add__(self, other: object) -> EpisodeList[AnyEpisode_co]:
+        if not isinstance(other, (EpisodeList, list)):
+            return NotImplemented
+        both = [*self, *other]
+        return self._like(both, are_multi_agent(both))
+
+    def __radd__(self, other: object) -> list[Any]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
     __hash__ = None  # type: ignore[assignment]  # it compares by content
 
     def __copy__(self) -> EpisodeList[AnyEpisode_co]:
