@@ -102,6 +102,10 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
             force_reset: Whether to begin new episodes everywhere.
         """
 
+    def _given(self, episodes: EpisodeList[EpisodeKind]) -> EpisodeList[EpisodeKind]:
+        """Return what `_play` has returned; up to the last moment, an interrupt lets the next call return it again."""
+        return episodes
+
     @abstractmethod
     def _close_envs(self) -> None:
         """Close all environments; called once."""
@@ -202,7 +206,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         finally:
             self._metrics.sample_time_s += perf_counter() - started
         self._watcher.sampled(episodes, self._env)
-        return episodes
+        return self._given(episodes)
 
     def evaluate(
         self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None

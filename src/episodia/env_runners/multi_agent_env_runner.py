@@ -235,6 +235,10 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         self.env_to_module.commit()
         self.module_to_env.commit()
 
+    def _given(self, episodes: EpisodeList[MultiAgentEpisode]) -> EpisodeList[MultiAgentEpisode]:
+        self._loop.release()
+        return episodes
+
     def _leave_episodes(self) -> None:
         self._loop.abandon_episodes()
         self._loop.actor.forget()

@@ -178,6 +178,10 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[SingleAgentEpisode]:
         return self._sampler.sample(goal, mode, force_reset=force_reset)
 
+    def _given(self, episodes: EpisodeList[SingleAgentEpisode]) -> EpisodeList[SingleAgentEpisode]:
+        self._sampler.release()
+        return episodes
+
     def _leave_episodes(self) -> None:
         self._loop.needs_reset = True
         self._loop.actor.forget()

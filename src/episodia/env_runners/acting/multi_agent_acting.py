@@ -129,7 +129,7 @@ class MultiAgentActor:
 
     def forget(self) -> None:
         """Drop the observed batch, because its inputs have changed."""
-        self._observed = None
+        self._observed = self._agents = None
 
     def act(
         self,

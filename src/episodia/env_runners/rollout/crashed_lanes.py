@@ -66,7 +66,10 @@ class Faults:
 
     def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
         """Forget the running episodes of `lanes`, and count what is lost."""
-        dropped = recorder.drop(lanes)
+        self.count_dropped(recorder.drop(lanes))
+
+    def count_dropped(self, dropped: dict[str, int]) -> None:
+        """Count episodes that were dropped, by their ids, with so many steps each."""
         self.dropped = list(dropped)
         for id_, steps in dropped.items():
             self.metrics.num_episodes_dropped += 1

@@ -92,6 +92,15 @@ class BulkRecording:
         if self._steps is not None:
             self._steps.flush()
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether storing was interrupted, so that the episodes do not fit together."""
+        return self._steps is not None and self._steps.is_broken
+
+    def forget(self) -> None:
+        """Forget the steps; they have been stored before, or cannot be."""
+        self._steps = None
+
 
 def _is_plain(choice: Choice, outcome: Any) -> bool:
     """Tell whether exactly those who acted are shown something and paid, and no agent ends."""

@@ -70,7 +70,9 @@ class Lane:
         number: How many episodes have begun.
         order: When the episode began, compared with those of other lanes.
         lookback: How many of its own steps each agent can look back to in a chunk that goes on.
+        following: What the episode goes on with, while its chunk is being cut.
         is_mid_step: Whether the environment has been stepped, and the episode does not know it: something was interrupted.
+        is_recording: Whether the step is being written into the episode, which an interrupt leaves half-written.
     """
 
     def __init__(self, index: int, settings: LaneSettings) -> None:
@@ -82,7 +84,9 @@ class Lane:
         self.number = 0
         self.order = 0
         self.lookback = 0
+        self.following: MultiAgentEpisode | None = None
         self.is_mid_step = False
+        self.is_recording = False
         self._steps_before = 0  # that the environment has made in earlier episodes, since its reset
         self._shown: _First | None = None  # what the next episode begins with, if the environment goes on
         self._in_a_row = 0  # failures since an episode was finished
@@ -107,7 +111,7 @@ class Lane:
             EnvError: If the environment fails, and must not be rebuilt.
             EpisodeError: If what it returns does not have observations of agents.
         """
-        self.episode, self.is_mid_step = None, False
+        self.episode, self.is_mid_step, self.is_recording = None, False, False
         observations, infos = self._reset() if self._shown is None else self._shown
         self._shown = None
         episode = self._settings.new_episode(f"{self._settings.seeds.seed}-{self.index}-{self.number}")
@@ -120,7 +124,7 @@ class Lane:
 
     def leave(self) -> None:
         """Let the episode go, and reset the environment before the next one."""
-        self.episode, self._shown = None, None
+        self.episode, self.following, self._shown = None, None, None
 
     def start_reset(self) -> None:
         """Let an environment in another process begin its reset, if it needs one; `begin` has to follow."""
@@ -171,6 +175,7 @@ class Lane:
         try:
             self._record(episode, choice, outcome)
         except EpisodiaError as error:
+            self.is_recording = False
             raise self._located(error) from error
         self.is_mid_step = False
 
@@ -186,6 +191,8 @@ class Lane:
                 shown = _going_on(observations, infos or {}, *given)
                 # Without observations the next episode has nothing to begin with: the cut has to wait.
                 truncateds = truncateds if shown else given[1]
+        extras = choice.extras()
+        self.is_recording = True
         episode.add_env_step(
             observations,
             choice.actions,
@@ -193,8 +200,9 @@ class Lane:
             infos,
             terminateds=terminateds,
             truncateds=truncateds,
-            extra_model_outputs=choice.extras(),
+            extra_model_outputs=extras,
         )
+        self.is_recording = False
         if episode.is_done:
             self._in_a_row = 0
             if shown:
@@ -216,25 +224,23 @@ class Lane:
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
-    def take_chunk(self) -> MultiAgentEpisode | None:
-        """Return what was recorded since the last time, None if nothing; the episode goes on with its lookback."""
+    def prepare_cut(self) -> None:
+        """Make what the episode goes on with, with its lookback, if there were steps since the last time."""
         episode = self.episode
-        if episode is None or not len(episode):
-            return None
-        self.episode = episode.cut(episode.env_steps_back(self.lookback))
-        return episode
+        if episode is not None and len(episode):
+            self.following = episode.cut(episode.env_steps_back(self.lookback))
 
     # --- Failures ---------------------------------------------------------------------------------------------------
 
     def give_up(self) -> None:
         """Drop or truncate an episode whose last step was interrupted."""
-        self.is_mid_step = False
-        if self.episode is not None and not self.episode.is_done:
+        if self.episode is not None and (self.is_recording or not self.episode.is_done):
             self._give_up_episode(self.episode, "interrupted")
+        self.is_mid_step = self.is_recording = False
 
     def _give_up_episode(self, episode: MultiAgentEpisode, reason: str) -> None:
         self.is_mid_step = False
-        if self._settings.playing.on_env_error == "truncate" and len(episode):
+        if self._settings.playing.on_env_error == "truncate" and len(episode) and not self.is_recording:
             # The step that failed is a step that has brought nothing; agents that wait keep their last observation.
             episode.add_env_step({}, {}, {}, truncateds={_ALL: True})
             episode.custom_data["env_error"] = reason

@@ -56,6 +56,7 @@ class MultiAgentLoop:
         self._metrics = metrics
         self._num_begun = 0
         self._harvest = Harvest()
+        self._is_settled = True  # whether the last call has come to its end
         self._bulk = BulkRecording(actor)
         self._bounds = BoundsWatch()
         self._checks_finite = checks_finite
@@ -91,6 +92,9 @@ class MultiAgentLoop:
             on_complete: Called after the last step, before the observations go through a pipeline that are acted on next.
         """
         self._count_steps_by = goal.count_steps_by
+        if not self._is_settled:
+            self._recover()
+        self._is_settled = False
         try:
             self._prepare(mode, lookback)
             if force_reset or goal.episodes is not None:
@@ -99,16 +103,32 @@ class MultiAgentLoop:
                 self._play_episodes(goal.episodes)
                 on_complete()
                 self._bounds.warn()
-                return self._harvest.take_whole(goal.episodes, self._metrics)
+                return self._harvest.whole(goal.episodes, self._metrics)
             self._play_steps(goal, on_complete)
             self._bulk.flush()
             self._cut_running()
             complete = len(self._harvest)
             self._settle_rewards(reward_delay)
             self._bounds.warn()
-            return self._harvest.take_first(complete, self._metrics)
+            return self._harvest.first(complete, self._metrics)
         finally:
             self._bulk.flush()
+
+    def release(self) -> None:
+        """Forget what `play` has returned last; before that, an interrupt lets the next call return it again."""
+        self._is_settled = True
+        self._harvest.release()
+
+    def _recover(self) -> None:
+        """Settle what an exception or an interrupt has left: chunks that were being cut, steps that were being stored."""
+        self._bulk.flush()
+        is_broken = self._bulk.is_broken
+        self._bulk.forget()
+        self.actor.forget()
+        for lane in self.lanes:
+            if is_broken and lane.episode is not None:
+                lane.is_mid_step = lane.is_recording = True
+            self._finish_cut(lane)
 
     def _drop_bad_observations(self, error: Exception) -> None:
         """Drop running episodes whose last observations are NaN or infinite: the next call would fail at them again.
@@ -128,10 +148,12 @@ class MultiAgentLoop:
 
     def _prepare(self, mode: SampleMode, lookback: int) -> None:
         """Settle what an earlier call has left behind."""
+        self._harvest.recount()
         for lane in self.lanes:
             lane.lookback = lookback
             if lane.is_mid_step:
                 lane.give_up()
+                self._count_failures(lane)
             self._collect(lane)
         self._mode = mode
         self._bulk.open(wanted=not mode.at_random and not self._watcher.sees_steps)
@@ -260,9 +282,11 @@ class MultiAgentLoop:
         episode = lane.episode
         if episode is None or not episode.is_done:
             return
-        lane.episode = None
-        self.actor.observe_end(episode, explore=self._mode.explore)
-        self._keep(lane, episode)
+        try:
+            self.actor.observe_end(episode, explore=self._mode.explore)
+        finally:
+            self._keep(lane, episode)
+            lane.episode = None
         self._watcher.ended(episode, lane.env, lane.index)
 
     def _keep(self, lane: Lane, chunk: MultiAgentEpisode) -> None:
@@ -272,7 +296,7 @@ class MultiAgentLoop:
             if self._checks_finite:
                 check_finite(chunk, lane.index)
         except EpisodiaError:
-            lane.episode = None
+            lane.episode = lane.following = None
             self._metrics.num_episodes_dropped += 1
             self._metrics.num_env_steps_dropped += len(chunk)
             raise
@@ -282,9 +306,15 @@ class MultiAgentLoop:
     def _cut_running(self) -> None:
         """Take what there is of running episodes."""
         for lane in self.lanes:
-            chunk = lane.take_chunk()
-            if chunk is not None:
-                self._keep(lane, chunk)
+            lane.prepare_cut()
+            self._finish_cut(lane)
+
+    def _finish_cut(self, lane: Lane) -> None:
+        """Take the chunk that a lane is about to cut, and let it go on with the next one."""
+        if lane.following is not None:
+            if lane.following is not lane.episode:
+                self._keep(lane, lane.running)
+            lane.episode, lane.following = lane.following, None
 
     def abandon_episodes(self) -> None:
         """Leave running episodes; what was recorded of them waits to be returned."""

@@ -40,6 +40,8 @@ class HandOut:
         self._check_finite = check_finite
         self._bounds = BoundsWatch()
         self._waiting: list[EpisodeList] = []
+        self._staying: list[EpisodeList] = []  # what waits after `release`
+        self._counted = EpisodeList()  # was returned, but not released: an interrupt may have come between
         self._is_finite = False  # whether that is known of all that waits
 
     @property
@@ -61,11 +63,19 @@ class HandOut:
     def collect(self, recorder: Recorder) -> None:
         """Let all that was recorded wait here, running episodes cut where they are."""
         is_finite = recorder.is_surely_finite()
-        self._keep(recorder.take(), is_finite)
+        recorder.take(lambda chunks: self._keep(chunks, is_finite))
 
     def collect_finished(self, recorder: Recorder) -> None:
         """Let the episodes wait here that have ended; running ones stay whole."""
-        self._keep(recorder.take_finished(), False)
+        recorder.take_finished(lambda chunks: self._keep(chunks, False))
+
+    def recover(self, recorder: Recorder) -> None:
+        """Let each chunk wait here once, whatever an interrupt has left in the recorder and here."""
+        self.collect_finished(recorder)
+        once: dict[tuple[str, int], SingleAgentEpisode] = {}
+        for chunk in (chunk for chunks in self._waiting for chunk in chunks):
+            once.setdefault((chunk.id_, chunk.t_started), chunk)
+        self._waiting = [EpisodeList(once.values())] if once else []
 
     def _keep(self, chunks: EpisodeList, is_finite: bool) -> None:
         if len(chunks):
@@ -91,27 +101,32 @@ class HandOut:
         self._is_finite = False  # the rewards that were set are not checked yet
 
     def everything(self) -> EpisodeList:
-        """Return all waiting chunks."""
+        """Return all waiting chunks; they wait until `release`."""
         if len(self._waiting) == 1:
             # The usual case: what the recorder has made, without a look at its episodes.
             (chunks,) = self._waiting
         else:
             chunks = EpisodeList(chunk for chunks in self._waiting for chunk in chunks)
+        self._staying = []
         self._check_and_count(chunks)
-        self._waiting = []
         return chunks
 
     def these(self, ids: list[str]) -> EpisodeList:
-        """Return the episodes of these ids, in this order; all others keep waiting."""
+        """Return the episodes of these ids, in this order; they wait until `release`, all others longer."""
         by_id = {chunk.id_: chunk for chunks in self._waiting for chunk in chunks}
         chosen = EpisodeList(by_id[id_] for id_ in ids)
+        self._staying = self._without(list(chosen))
         self._check_and_count(chosen)
-        self._remove(list(chosen))
         return chosen
 
-    def _remove(self, gone: list[SingleAgentEpisode]) -> None:
+    def release(self) -> None:
+        """Forget what was returned last; the last assignment decides."""
+        self._counted = EpisodeList()
+        self._waiting = self._staying
+
+    def _without(self, gone: list[SingleAgentEpisode]) -> list[EpisodeList]:
         left = [chunk for chunks in self._waiting for chunk in chunks if not any(chunk is other for other in gone)]
-        self._waiting = [EpisodeList(left)] if left else []
+        return [EpisodeList(left)] if left else []
 
     def _check_and_count(self, chunks: EpisodeList) -> None:
         if self._check_finite and not self._is_finite:
@@ -121,7 +136,15 @@ class HandOut:
         if self._faults.reasons:
             for chunk in chunks:
                 self._faults.mark(chunk)
-        self._totals.note(chunks, self._faults.metrics)
+        if len(self._counted):
+            known = {(summary.id_, summary.t_started) for summary in summaries(self._counted)}
+            self._totals.note(
+                EpisodeList(chunk for chunk in chunks if (chunk.id_, chunk.t_started) not in known),
+                self._faults.metrics,
+            )
+        else:
+            self._totals.note(chunks, self._faults.metrics)
+        self._counted = chunks
 
     def _check(self, chunks: EpisodeList) -> None:
         """Reject a chunk with NaN or infinite numbers; it is dropped, all others keep waiting."""
@@ -132,7 +155,7 @@ class HandOut:
             for name, column in (("observation", chunk.observations), ("reward", chunk.rewards)):
                 for path, leaf in leaves(column.storage.lend(slice(0, None))):
                     if not is_finite(leaf):
-                        self._remove([chunk])
+                        self._waiting = self._without([chunk])
                         self._totals.forget(chunk.id_)
                         self._faults.metrics.num_episodes_dropped += 1
                         self._faults.metrics.num_env_steps_dropped += len(chunk)
@@ -162,52 +185,68 @@ class Harvest:
     """Recorded chunks that were not returned yet. They outlive a call of `sample` that fails."""
 
     def __init__(self) -> None:
-        self._ready: list[_Entry] = []
-        self.env_steps = 0
-        self.agent_steps = 0
-        self.num_whole = 0
+        self._ready: dict[int, _Entry] = {}  # by the identity of the chunk, in the order in which they came
+        self._returned: list[int] = []
+        self._counted: set[int] = set()  # in metrics: an interrupt may come before `release`
+        self.recount()
 
     def __len__(self) -> int:
         return len(self._ready)
 
+    def __contains__(self, chunk: MultiAgentEpisode) -> bool:
+        return id(chunk) in self._ready
+
     def add(self, order: int, chunk: MultiAgentEpisode, totals: MultiAgentTotals) -> None:
-        """Take a finalized chunk.
+        """Take a finalized chunk, once.
 
         Args:
             order: When its episode began.
             chunk: What follows the chunks of that episode that were added before.
             totals: What adds up the chunks of that episode.
         """
-        self._ready.append(_Entry(order, chunk, totals))
-        self._count(chunk, 1)
+        if chunk not in self:
+            self._ready[id(chunk)] = _Entry(order, chunk, totals)
+            self._count(chunk)
 
     @property
     def chunks(self) -> list[MultiAgentEpisode]:
         """All that waits, in the order in which it came."""
-        return [entry.chunk for entry in self._ready]
+        return [entry.chunk for entry in self._ready.values()]
 
-    def _count(self, episode: MultiAgentEpisode, sign: int) -> None:
-        self.env_steps += sign * len(episode)
-        self.agent_steps += sign * episode.agent_steps()
-        self.num_whole += sign * is_whole(episode)
+    def recount(self) -> None:
+        """Count what waits: some was released, and an interrupt may have come between a chunk and its count."""
+        self.env_steps = self.agent_steps = self.num_whole = 0
+        for chunk in self.chunks:
+            self._count(chunk)
 
-    def take_first(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
-        """Return the chunks that came first, and count them in `metrics`."""
-        return self._take(self._ready[:count], metrics)
+    def _count(self, episode: MultiAgentEpisode) -> None:
+        self.env_steps += len(episode)
+        self.agent_steps += episode.agent_steps()
+        self.num_whole += is_whole(episode)
 
-    def take_whole(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
-        """Return whole episodes, in the order in which they began, and count them; all other chunks stay."""
-        whole = sorted((entry for entry in self._ready if is_whole(entry.chunk)), key=lambda entry: entry.order)
-        return self._take(whole[:count], metrics)
+    def first(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
+        """Return the chunks that came first, and count them in `metrics`; they wait until `release`."""
+        return self._leaving(list(self._ready.values())[:count], metrics)
 
-    def _take(self, taken: list[_Entry], metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
-        gone = {id(entry.chunk) for entry in taken}
-        self._ready = [entry for entry in self._ready if id(entry.chunk) not in gone]
-        for entry in taken:
-            self._count(entry.chunk, -1)
-            # Not before: rewards may have been set until now.
-            entry.totals.note(entry.chunk, metrics)
-        return [entry.chunk for entry in taken]
+    def whole(self, count: int, metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
+        """Return whole episodes, in the order in which they began, and count them; they wait until `release`."""
+        whole = [entry for entry in self._ready.values() if is_whole(entry.chunk)]
+        return self._leaving(sorted(whole, key=lambda entry: entry.order)[:count], metrics)
+
+    def _leaving(self, entries: list[_Entry], metrics: RunnerMetrics) -> list[MultiAgentEpisode]:
+        for entry in entries:
+            if id(entry.chunk) not in self._counted:
+                self._counted.add(id(entry.chunk))
+                # Not before: rewards may have been set until now.
+                entry.totals.note(entry.chunk, metrics)
+        self._returned = [id(entry.chunk) for entry in entries]
+        return [entry.chunk for entry in entries]
+
+    def release(self) -> None:
+        """Forget what was returned last; the last assignment decides."""
+        gone = set(self._returned)
+        self._counted -= gone
+        self._ready = {place: entry for place, entry in self._ready.items() if place not in gone}
 
 
 def is_whole(episode: MultiAgentEpisode) -> bool:

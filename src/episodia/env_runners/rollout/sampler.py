@@ -29,6 +29,7 @@ class Sampler:
         self._totals = totals
         self._reward_delay = reward_delay
         self._last_mode: SampleMode | None = None
+        self._is_settled = True  # whether the last call has come to its end
 
     def sample(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
         """Play until `goal` is reached, and return what was wanted.
@@ -38,14 +39,36 @@ class Sampler:
             mode: How to act.
             force_reset: Whether to begin new episodes everywhere.
         """
+        if not self._is_settled:
+            self._recover()
+        self._is_settled = False
         self._prepare(goal, mode, force_reset)
         self._loop.play(goal, mode, self._hand_out.steps_waiting, self._commit)
         self._wait_for_rewards(goal, mode)
         return self._handed_out(goal)
 
+    def release(self) -> None:
+        """Forget what `sample` has returned last; before that, an interrupt lets the next call return it again."""
+        self._is_settled = True
+        self._hand_out.release()
+
+    def _recover(self) -> None:
+        """Settle what an exception or an interrupt has left: chunks wait once, and episodes are known to have ended."""
+        loop, waiting = self._loop, self._hand_out
+        loop.recover()
+        waiting.recover(loop.recorder)
+        for id_ in waiting.whole_episodes():
+            loop.order.begin_with([id_])
+            loop.order.end(id_)
+
     def _prepare(self, goal: Goal, mode: SampleMode, force_reset: bool) -> None:
         """Reset lanes if the pipelines or the sampling mode changed."""
         loop, actor = self._loop, self._loop.actor
+        if goal.episodes is not None or len(loop.order):
+            loop.order.keep_only([*self._hand_out.whole_episodes(), *loop.whole_episodes()])
+        if len(self._totals) > 2 * loop.recorder.num_lanes:
+            # Episodes that were left and never end.
+            self._totals.keep_only([*self._hand_out.ids(), *loop.running_episodes()])
         actor.shapers = shapers_of(actor.env_to_module)
         needed = max(actor.env_to_module.lookback, actor.module_to_env.lookback)
         if needed > loop.recorder.lookback:
@@ -91,16 +114,9 @@ class Sampler:
 
     def _handed_out(self, goal: Goal) -> EpisodeList:
         loop, waiting = self._loop, self._hand_out
-        try:
-            if goal.episodes is None:
-                if not self._has_delayed_rewards:
-                    waiting.collect(loop.recorder)
-                return waiting.everything()
-            waiting.collect_finished(loop.recorder)
-            return waiting.these(loop.order.first(goal.episodes))
-        finally:
-            if goal.episodes is not None or len(loop.order):
-                loop.order.keep_only([*waiting.whole_episodes(), *loop.whole_episodes()])
-            if len(self._totals) > 2 * loop.recorder.num_lanes:
-                # Episodes that were left and never end.
-                self._totals.keep_only([*waiting.ids(), *loop.running_episodes()])
+        if goal.episodes is None:
+            if not self._has_delayed_rewards:
+                waiting.collect(loop.recorder)
+            return waiting.everything()
+        waiting.collect_finished(loop.recorder)
+        return waiting.these(loop.order.first(goal.episodes))

@@ -66,6 +66,7 @@ class SingleAgentLoop:
         self._horizons = self._new_horizons()
         self.needs_reset = True
         self._needs_new_env = False
+        self._is_mid_step = False  # between two calls: the last one was interrupted after its environments had stepped
         self._losses_in_a_row = 0
         self._last_chosen: Chosen  # and in which way: in what mode, through which pieces
         self._last_way: tuple[SampleMode, tuple[ConnectorV2, ...]] | None = None
@@ -174,6 +175,7 @@ class SingleAgentLoop:
         """Take a step, and return how many lanes have really stepped; None if all lanes had to be reset instead."""
         stepper = self._stepper
         chosen = self._choose(mode)
+        self._is_mid_step = True
         started = perf_counter()
         try:
             count = stepper.step(chosen)
@@ -194,6 +196,7 @@ class SingleAgentLoop:
             self._losses_in_a_row = 0
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(mode)
+        self._is_mid_step = False
         if self.faults.refusals:
             self._raise_rejections()
         return count
@@ -229,6 +232,14 @@ class SingleAgentLoop:
         raise EnvError("\n".join(refusals))
 
     def _turn_over(self, mode: SampleMode) -> None:
+        try:
+            self._end_and_begin(mode)
+        except Exception:
+            # What a callback raises does not keep lanes from going on, if all that have ended begin with the next step.
+            self._is_mid_step = self._horizons is not None or not self._stepper.begins_by_itself
+            raise
+
+    def _end_and_begin(self, mode: SampleMode) -> None:
         """Let episodes end and begin, and tell everybody."""
         stepper, recorder = self._stepper, self.recorder
         if self._counts_episodes:
@@ -293,7 +304,7 @@ class SingleAgentLoop:
         if self._horizons is not None:
             self._horizons.start()
         self._live.refresh()
-        self.needs_reset = False
+        self.needs_reset = self._is_mid_step = False
         self._note_began(self._stepper.began)
         self.actor.forget()
         self._observe(mode)
@@ -314,6 +325,14 @@ class SingleAgentLoop:
                 raise env_error(self.env, error) from error
             raise
         return True
+
+    def recover(self) -> None:
+        """Reset before the next step if the last call was interrupted in the middle of one, or of writing it down."""
+        if self._is_mid_step:
+            self._distrust()
+        if self.recorder.is_broken:
+            self.needs_reset = True
+            self.faults.count_dropped(self.recorder.repair())
 
     def _distrust(self) -> None:
         """Reset before the next step: some lanes may have stepped, it is unknown which, and answers may still be under way."""

@@ -49,6 +49,7 @@ class BulkSteps:
         }
         self._patterns = {module_id: _pattern(rows) for module_id, rows in self._rows.items()}
         self._steps: list[dict[Any, JointStep]] = []
+        self.is_broken = False  # whether storing was interrupted, so that the episodes do not fit together
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -83,7 +84,7 @@ class BulkSteps:
     def flush(self) -> None:
         """Store all steps in the episodes."""
         steps = self._steps
-        if not steps:
+        if not steps or self.is_broken:
             return
         try:
             for module_id, rows in self._rows.items():
@@ -93,6 +94,7 @@ class BulkSteps:
                 for row in rows:
                     row.drop_pushed_steps()
             raise
+        self.is_broken = True
         self._steps, now = [], perf_counter()
         self._agents.show_none()
         observed: list[set[Any]] = [set() for _ in self._agents]
@@ -103,6 +105,7 @@ class BulkSteps:
         for episode, agents in zip(self._agents, observed, strict=True):
             # Without those who were shown their last observation before.
             episode.roster.tick(len(steps), agents)
+        self.is_broken = False
 
 
 class _Pattern(NamedTuple):

@@ -258,8 +258,8 @@ class Tape:
             return
         if self.cursor is not None:
             self._cursors, self._highest, self.cursor = self.cursors, self.cursor, None
+        self._highest += 1  # first, as it may be too high, but not too low
         self._cursors[slice(None) if lanes is None else lanes] += 1
-        self._highest += 1
 
     # --- From one block to the next ---------------------------------------------------------------------------------
 
@@ -288,6 +288,14 @@ class Tape:
         self.block = block
         self._lane_starts = np.arange(len(self._cursors)) * block.slots
         self.cursor = self._first = cursor
+
+    def restart(self, columns: list[RecorderColumn]) -> None:
+        """Go on with an empty block, whatever an interrupt has left; no block before is used again before its time."""
+        self._chained, self._spare = [self.block], []
+        self.block = self._free_or_new_block(1 + self._block_steps, columns)
+        self._lane_starts = np.arange(len(self._cursors)) * self.block.slots
+        self._cursors = np.full(len(self._cursors), -1)
+        self.cursor = self._first = self._highest = -1
 
     def release(self, still_read: Collection[Block] = ()) -> None:
         """Allow reuse of the blocks before the current one, except `still_read`, once they have no more readers."""

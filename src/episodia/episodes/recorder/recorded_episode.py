@@ -37,13 +37,14 @@ def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[Si
     for chunk in chunks:
         episode = chunk.episode
         if episode is None:
-            episode = chunk.episode = _new_episode(chunk, layout)
+            episode = _new_episode(chunk, layout)
             episode.observations = _growing(chunk, layout.observations, layout.observation_space)
             episode.actions = _growing(chunk, layout.actions, layout.action_space)
             episode.rewards = _growing(chunk, layout.rewards, REWARD_SPACE)
             episode.infos = _growing_infos(chunk)
             episode.extra_model_outputs = {}
             _add_step_columns(episode, chunk, layout)
+            chunk.episode = episode
         elif not chunk.is_handed_out:
             _bring_up_to_date(episode, chunk, layout)
         episodes.append(episode)
@@ -169,9 +170,10 @@ def handed_out(chunk: Chunk, layout: RecorderLayout, storages: Prepared) -> Sing
     """Return the finalized episode of `chunk`: the object that users have already, if they asked for it."""
     episode = chunk.episode
     if episode is None:
-        episode = chunk.episode = _new_episode(chunk, layout)
+        episode = _new_episode(chunk, layout)
         _give_columns(episode, chunk, layout, storages)
-    else:
+        chunk.episode = episode
+    elif not chunk.is_handed_out:
         _bring_up_to_date(episode, chunk, layout)
         for buffer, column in columns_of(episode, layout):
             buffer.adopt_stacked(_storage_of(chunk, column, storages))
@@ -206,7 +208,7 @@ def continue_episode(chunk: Chunk, following: Chunk, layout: RecorderLayout, loo
     Items that users wrote into the episode, and their custom data, are carried over.
     """
     [before] = growing_episodes((chunk,), layout)
-    following.episode = episode = before.cut(lookback)
+    episode = before.cut(lookback)
     following.layout = chunk.layout
     pairs = zip(columns_of(episode, layout), columns_of(before, layout), strict=True)
     windows: list[tuple[LaneWindow, LookbackBuffer]] = [
@@ -217,3 +219,4 @@ def continue_episode(chunk: Chunk, following: Chunk, layout: RecorderLayout, loo
             window.buffer.use(window)
         else:
             following.detached.append(window)
+    following.episode = episode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias, final
 
@@ -49,6 +49,9 @@ class Recorder:
 
     Each lane is one environment. A vector step is one write for each column; episodes are views on these arrays.
     `episodes` shows the running ones; `take` returns everything that was recorded since the last `take`.
+
+    An interrupt (Ctrl-C) leaves a step either recorded or not. Where that cannot be, the next call drops the running episodes
+    (see `repair`) and asks for a reset; what has ended before stays.
 
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
@@ -100,6 +103,7 @@ class Recorder:
         self._never_reset = set(self._idle)
         self._finished: list[Chunk] = []
         self._has_steps = False  # since the last `take`
+        self._is_changing = False  # outside of a call: that was interrupted, and its lanes do not fit together
         self._last_time = 0.0
         self._weights_version: int | None = None
 
@@ -159,21 +163,24 @@ class Recorder:
         Raises:
             EpisodeError: If something does not fit; nothing is recorded then.
         """
+        self.repair()
         chosen, numbers = chosen_lanes(lanes, self._num_lanes)
         if not numbers:
             return
         layout, values = observed(self._layout, observations, len(numbers))
         entry = InfoEntry.of(infos, numbers)
         self._make_room()
-        interrupted = [self._up_to_date(lane) for lane in numbers if lane not in self._idle]
-        self._finished += [chunk for chunk in interrupted if chunk.num_steps]
         self._use_layout(layout)
         self._tape.write(layout.known_observations, values, chosen)
+        interrupted = [self._up_to_date(lane) for lane in numbers if lane not in self._idle]
+        self._is_changing = True
+        self._finished += [chunk for chunk in interrupted if chunk.num_steps]
         if entry is not None:
             self._tape.write_infos(entry, chosen)
         self._tape.advance(chosen)
         self._last_time = perf_counter()
         self._begin(numbers)
+        self._is_changing = False
 
     def step(  # noqa: PLR0913  # one argument for each thing that a vector step brings
         self,
@@ -209,7 +216,8 @@ class Recorder:
             EpisodeError: If something does not fit; nothing is recorded then.
         """
         began: list[int] = []
-        if resets is not None or self._idle:
+        if resets is not None or self._idle or self._is_changing:
+            self.repair()
             began = lanes_that_begin(resets, lanes, self._idle, self._num_lanes)
         plan = self._plan
         if (
@@ -258,20 +266,21 @@ class Recorder:
     def _commit(self, chosen: np.ndarray | None, outcome: _Outcome, began: list[int]) -> None:
         """Make the written step visible by moving the cursors; this cannot fail."""
         entry, ends = outcome
+        self._is_changing = True
         if entry is not None:
             self._tape.write_infos(entry, chosen)
         self._tape.advance(chosen)
         self._last_time = perf_counter()
         if began:
             self._begin(began)
-        if not ends:
-            return
-        finished = [self._known(lane) for lane, _, _ in ends]
-        self._bring_up_to_date(finished)
-        for chunk, (lane, terminated, truncated) in zip(finished, ends, strict=True):
-            chunk.is_terminated, chunk.is_truncated = terminated, truncated
-            self._idle.add(lane)
-        self._finished += finished
+        if ends:
+            finished = [self._known(lane) for lane, _, _ in ends]
+            self._bring_up_to_date(finished)
+            for chunk, (lane, terminated, truncated) in zip(finished, ends, strict=True):
+                chunk.is_terminated, chunk.is_truncated = terminated, truncated
+                self._finished.append(chunk)
+                self._idle.add(lane)
+        self._is_changing = False
 
     def _begin(self, lanes: Sequence[int]) -> None:
         """Begin an episode at the cursor of each of `lanes`."""
@@ -291,6 +300,7 @@ class Recorder:
         """Have exactly the columns of `layout` in the current block."""
         if layout is self._layout:
             return
+        self._is_changing = True
         block = self._tape.block
         before, after = self._layout.columns(), layout.columns()
         for column in after:
@@ -302,16 +312,47 @@ class Recorder:
             if column not in after:
                 block.remove(column)
         self._layout, self._plan = layout, None
+        self._is_changing = False
 
     def _make_room(self) -> None:
         """Chain another block if a lane has no slot left."""
         if self._tape.has_room():
             return
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=False)
-        for chunk in self._running():
+        running = self._running()
+        self._is_changing = True
+        for chunk in running:
             chunk.move(block, cursor)
         self._tape.switch(block, cursor)
         self._plan = None
+        self._is_changing = False
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a call was interrupted in the middle, so that running episodes cannot go on; see `repair`."""
+        return self._is_changing
+
+    def repair(self) -> dict[str, int]:
+        """Drop the running episodes if a call was interrupted in the middle; else do nothing.
+
+        All lanes are idle then. Episodes that have ended stay, and so does what an interrupted `take` was about to return.
+
+        Returns:
+            For the id of each episode that was dropped how many steps are lost.
+        """
+        if not self._is_changing:
+            return {}
+        waiting, lost = set(map(id, self._finished)), {}
+        for lane, chunk in enumerate(self._chunks):
+            if chunk is not None and lane not in self._idle and id(chunk) not in waiting:
+                if chunk.block is self._tape.block:
+                    chunk.cursor = self._tape.cursor_of(lane)
+                lost[chunk.id_] = max(0, chunk.num_steps)
+        self._tape.restart(self._layout.columns())
+        self._plan = None
+        self._idle, self._never_reset = set(range(self._num_lanes)), set(range(self._num_lanes))
+        self._is_changing = False
+        return lost
 
     def _running(self) -> list[Chunk]:
         """Return the chunks that go on, up to date."""
@@ -434,50 +475,70 @@ class Recorder:
 
     # --- Taking -----------------------------------------------------------------------------------------------------
 
-    def take(self) -> EpisodeList[SingleAgentEpisode]:
+    def take(self, keep: Callable[[EpisodeList[SingleAgentEpisode]], object] = bool) -> EpisodeList[SingleAgentEpisode]:
         """Return everything that was recorded since the last call: finished episodes, and the steps of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
         rows that fill several blocks are copied, and the blocks used again. Running episodes go on in a new block, with their
         lookback in front. An episode without a step stays here.
 
+        Args:
+            keep: Called with the list before the recorder forgets it. After an interrupt it may be called with it again.
+
         Raises:
             ShapeError: If items that were written into an episode do not fit together; then nothing is taken.
         """
+        self.repair()
         going_on = self._running()
-        running = [chunk for chunk in going_on if chunk.num_steps]
-        chunks = [*self._finished, *running]
+        chunks = [*self._finished, *(chunk for chunk in going_on if chunk.num_steps)]
         if not chunks:
             self._has_steps, self._plan = False, None
             return EpisodeList()
         storages = prepared(chunks, self._layout, copied=self._tape.has_chained and self._layout.has_large_rows)
+        self._cut(going_on, chunks)
+        return self._given(RecordedList(list(chunks), self._layout, storages), keep)
+
+    def _cut(self, going_on: list[Chunk], chunks: list[Chunk]) -> None:
+        """Let the chunks of running lanes wait among `chunks` to be returned, and go on in another block."""
         block, cursor = self._tape.next_block(self._layout.columns(), self._lookback, fitted=True)
-        successors = [chunk.successor(block, cursor) for chunk in running]
-        for chunk, following in zip(running, successors, strict=True):
-            if chunk.episode is not None:
-                continue_episode(chunk, following, self._layout, self._lookback)
+        self._is_changing = True
+        self._finished = chunks  # from here on an interrupt loses nothing of them
         for chunk in going_on:
             if not chunk.num_steps:
                 chunk.move(block, cursor)
-        for following in successors:
-            self._chunks[following.lane] = following
+                continue
+            following = self._chunks[chunk.lane] = chunk.successor(block, cursor)
+            if chunk.episode is not None:
+                continue_episode(chunk, following, self._layout, self._lookback)
         self._tape.switch(block, cursor)
-        self._finished, self._has_steps, self._plan = [], False, None
-        episodes = RecordedList(chunks, self._layout, storages)
+        self._plan = None
+        self._is_changing = False
+
+    def _given(self, episodes: RecordedList, keep: Callable[[RecordedList], object]) -> RecordedList:
+        """Return what was taken, and forget it."""
+        keep(episodes)
+        self._finished, self._has_steps = [], False
         self._tape.release()
         return episodes
 
-    def take_finished(self) -> EpisodeList[SingleAgentEpisode]:
+    def take_finished(
+        self, keep: Callable[[EpisodeList[SingleAgentEpisode]], object] = bool
+    ) -> EpisodeList[SingleAgentEpisode]:
         """Return the episodes that have ended since the last call, with large rows as copies; running ones stay whole.
 
         Their slots are not written again, but the block is, until it is full or `take` is called.
 
+        Args:
+            keep: See `take`.
+
         Raises:
             ShapeError: See `take`.
         """
+        self.repair()
         storages = prepared(self._finished, self._layout, copied=self._layout.has_large_rows)
-        chunks, self._finished = self._finished, []
-        episodes = RecordedList(chunks, self._layout, storages) if chunks else EpisodeList()
+        episodes = RecordedList(list(self._finished), self._layout, storages) if self._finished else EpisodeList()
+        keep(episodes)
+        self._finished = []
         self._tape.release(still_read=[part.block for chunk in self._running() for part in chunk.parts])
         return episodes
 
@@ -500,11 +561,13 @@ class Recorder:
         for lane in lanes:
             if lane not in self._idle:
                 chunk = self._up_to_date(lane)
+                self._is_changing = True
                 chunk.is_truncated = True
                 if chunk.num_steps:
                     self._finished.append(chunk)
                     left.append(chunk.id_)
                 self._idle.add(lane)
+                self._is_changing = False
         return left
 
     def drop(self, lanes: Iterable[int]) -> dict[str, int]:
