@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.connectors import ActionDecoder, ConnectorV2, EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.env_runners import EnvRunner, MultiAgentEnv, MultiAgentEnvRunner, RunnerMetrics, SingleAgentEnvRunner
+from episodia.env_runners import Callbacks, EnvRunner, MultiAgentEnv, MultiAgentEnvRunner, RunnerMetrics, SingleAgentEnvRunner
 from episodia.env_runners.runner_settings import RunnerSettings
 from episodia.env_runners.seeding import Seeds
 from episodia.errors import EnvRunnerError, SpaceError
@@ -171,6 +171,54 @@ def test_an_evaluation_with_a_seed_leaves_the_seeds_of_others_alone(kind):
         runner.evaluate(1, seed=5)
 
         assert np.array_equal(observed(runner.evaluate(1)), observed(twin.evaluate(1)))
+
+
+class Told(Callbacks):
+    """Notes each event, with what it was told."""
+
+    def __init__(self):
+        self.events = []
+
+    def __getattribute__(self, name):
+        if not name.startswith("on_"):
+            return super().__getattribute__(name)
+        return lambda **told: self.events.append((name, told))
+
+
+@both
+def test_callbacks_are_told_when_an_evaluation_begins_and_what_it_has_played(kind):
+    told = Told()
+    with runner_of(kind, callbacks=[told]) as runner:
+        told.events.clear()
+        episodes = runner.evaluate(3)
+        metrics = runner.get_metrics()
+
+    (begun, before), (ended, after) = told.events
+    assert (begun, ended) == ("on_evaluate_start", "on_evaluate_end")
+    assert before["env_runner"] is after["env_runner"] is runner
+    assert after["samples"] is episodes
+    assert sorted(after["evaluation_metrics"].episode_lengths) == sorted(map(len, episodes))
+    assert metrics == RunnerMetrics()
+
+
+@both
+@pytest.mark.parametrize("event", ["on_evaluate_start", "on_evaluate_end"])
+def test_an_evaluation_can_be_repeated_after_a_callback_has_failed(kind, event):
+    class Failing(Callbacks):
+        def __init__(self):
+            setattr(self, event, self.fail)
+            self.calls = 0
+
+        def fail(self, **told):
+            self.calls += 1
+            if self.calls == 1:
+                raise ValueError("once")
+
+    with runner_of(kind, callbacks=[Failing()]) as runner:
+        with pytest.raises(ValueError, match="once"):
+            runner.evaluate(2, seed=5)
+        again = runner.evaluate(2, seed=5)
+        assert len(again) == 2
 
 
 @both

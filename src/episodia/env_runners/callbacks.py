@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, final
 
 from episodia.env_runners.rollout.delayed_reward_chunks import joined
+from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.errors import EnvRunnerError
 
 Function: TypeAlias = Callable[..., Any]
 
-EVENTS = ("on_environment_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
+EVENTS = (
+    "on_environment_created",
+    "on_episode_start",
+    "on_episode_step",
+    "on_episode_end",
+    "on_sample_end",
+    "on_evaluate_start",
+    "on_evaluate_end",
+)
 
 
 class Callbacks:
@@ -36,6 +45,12 @@ class Callbacks:
     def on_sample_end(self, *args: Any, **kwargs: Any) -> None:
         """Called with `samples`, the list of episodes that `sample` is about to return."""
 
+    def on_evaluate_start(self, *args: Any, **kwargs: Any) -> None:
+        """Called before `evaluate` plays. Its episodes have no events of their own."""
+
+    def on_evaluate_end(self, *args: Any, **kwargs: Any) -> None:
+        """Called with `samples`, the whole episodes that `evaluate` is about to return, and their `evaluation_metrics`."""
+
 
 @final
 class Listeners:
@@ -48,6 +63,8 @@ class Listeners:
     on_episode_step: tuple[Function, ...]
     on_episode_end: tuple[Function, ...]
     on_sample_end: tuple[Function, ...]
+    on_evaluate_start: tuple[Function, ...]
+    on_evaluate_end: tuple[Function, ...]
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:
         """Sort what `callbacks` want to be called for.
@@ -159,6 +176,14 @@ class Watcher:
     def sampled(self, samples: Any, env: Any) -> None:
         """Tell that a sample is complete."""
         self._notify("on_sample_end", samples=samples, env=env)
+
+    def evaluates(self, env: Any) -> None:
+        """Tell that an evaluation begins."""
+        self._notify("on_evaluate_start", env=env)
+
+    def evaluated(self, samples: Any, metrics: RunnerMetrics, env: Any) -> None:
+        """Tell that an evaluation is complete."""
+        self._notify("on_evaluate_end", samples=samples, evaluation_metrics=metrics, env=env)
 
     def _notify(self, event: str, **arguments: Any) -> None:
         for function in getattr(self._listeners, event):

@@ -214,7 +214,8 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         """Play whole episodes beside all sampling, and return them.
 
         Environments, pipelines, their statistics and all random generators are others than those of `sample`: nothing of
-        them changes. The weights are those of the modules.
+        them changes. The weights are those of the modules. Of all callbacks, `on_evaluate_start` and `on_evaluate_end` are
+        called.
 
         Args:
             num_episodes: How many.
@@ -230,7 +231,11 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         own_seed = self._seeds.next_evaluation() if seed is None else seed
         with self._evaluation_runner(num_episodes, own_seed) as runner:
             runner._set_version(self.weights_version)
-            return runner.sample(num_episodes=num_episodes, explore=explore)
+            self._watcher.evaluates(self._env)
+            episodes = runner.sample(num_episodes=num_episodes, explore=explore)
+            metrics = runner.get_metrics()
+        self._watcher.evaluated(episodes, metrics, self._env)
+        return episodes
 
     def get_metrics(self) -> RunnerMetrics:
         """Return what has happened since the last call."""
