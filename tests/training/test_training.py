@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from episodia.errors import EnvError, LearnerError, TrainingError
-from episodia.learners import PPOConfig
+from episodia.learners import OptimizerConfig, PPOConfig
+from episodia.schedules import PiecewiseLinearSchedule
 from episodia.training import Recipe, Setup, StoppedBy, Training, interrupts
 
 SMALL = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
@@ -52,6 +53,27 @@ def test_the_same_seed_gives_the_same_training():
 
     assert histories[0] == histories[1]
     assert histories[0] != histories[2]
+
+
+def test_the_history_has_the_learning_rate_and_the_coefficients_of_each_update():
+    falling = PiecewiseLinearSchedule([(0, 1e-3), (80, 0.0)])
+    with small(learning_rate=falling, clip=PiecewiseLinearSchedule([(0, 0.4), (80, 0.2)])) as training:
+        training.run(steps=120)
+
+    done = [0, *(record["steps"] for record in training.history[:-1])]
+    assert done[1] == 40
+    assert [record["learning_rate"] for record in training.history] == [1e-3, 5e-4, 0.0]
+    assert [record["clip"] for record in training.history] == pytest.approx([0.4, 0.3, 0.2])
+    assert {record["value_coefficient"] for record in training.history} == {0.5}
+
+
+def test_each_optimizer_has_its_learning_rate_in_the_history():
+    actor = OptimizerConfig(components=("actor", "actor_head"), learning_rate=1e-3)
+    critic = OptimizerConfig(components=("critic", "critic_head"), learning_rate=5e-3)
+    with small(PPOConfig(optimizers=(actor, critic))) as training:
+        record = training.step()
+
+    assert (record["learning_rate_0"], record["learning_rate_1"]) == (1e-3, 5e-3)
 
 
 def test_steps_count_over_several_runs():

@@ -33,7 +33,7 @@ from episodia.training.training_checks import (
 )
 from episodia.training.training_setup import Setup
 
-# The metrics of one update, by name. Losses are missing until there is data to learn from.
+# The metrics of one update, by name. Losses and their coefficients are missing until there is data to learn from.
 Record: TypeAlias = dict[str, float]
 
 # The mean return is that of this many finished episodes.
@@ -286,8 +286,9 @@ def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
 
 
 def _flat(metrics: Metrics, *, many: bool) -> Record:
-    """Return the metrics of all modules in one dict; names begin with the module id if `many` modules learn."""
-    return {
+    """Return the learning rates, and the metrics of all modules; names begin with the module id if `many` modules learn."""
+    rates = {name: value for name, value in metrics[ALL_MODULES].items() if name.startswith("learning_rate")}
+    return rates | {
         f"{module_id}/{name}" if many else name: value
         for module_id, measured in metrics.items()
         if module_id != ALL_MODULES
