@@ -376,6 +376,8 @@ class _Impatient(_Endless):
         (["train", "ppo", "CartPole-v1", "--set", "gamma=2"], "gamma"),
         (["train", "ppo", "--resume", "run"], "--resume"),
         (["train", "--resume", "run", "--seed", "0"], "--seed beside --resume"),
+        (["train", "--resume", "run", "--config", "other.json"], "--config beside --resume"),
+        (["train"], "no algorithm"),
         (["train", "--resume", "run", "--set", "gamma=0.9", "--out", "other"], "--out, --set beside --resume"),
         (["train", "ppo", "CartPole-v1", "--set", "seed=1", "--set", "steps=2"], "--steps, --seed instead"),
         (["train", "ppo", "CartPole-v1", "--set", "algorithm=a2c"], "train ALGORITHM ENV instead"),
@@ -414,6 +416,59 @@ def test_settings_may_be_schedules_and_other_parts_and_are_resumed(tmp_path, cap
     with load_training(out) as loaded:
         assert loaded.learner.config.gradient_processors == (ClipByNorm(1.0),)
         assert loaded.learner.config.learning_rate.at(500) == 0.0005
+
+
+def test_a_file_of_settings_says_what_the_command_line_leaves_open(folder):
+    written = {"algorithm": "a2c", "env": "CartPole-v1", "steps": 40, "out": "mine", "gamma": 0.9, "seed": 3}
+    clip = [{"part": "ClipByNorm", "limit": 1.0}]
+    small = {"num_envs": 2, "num_timesteps": 40, "hidden": [8]}
+    (folder / "a2c.json").write_text(json.dumps({**written, **small, "gradient_processors": clip}))
+
+    assert cli.main(["train", "--config", "a2c.json", "--seed", "4", "--set", "gamma=0.8"]) == 0
+
+    with load_training(folder / "mine") as loaded:
+        assert 40 <= loaded.steps < 80
+        assert (loaded.setup.seed, loaded.setup.recipe.num_envs) == (4, 2)
+        assert loaded.learner.config.gamma == 0.8
+        assert loaded.learner.config.gradient_processors == (ClipByNorm(1.0),)
+
+
+def test_algorithm_and_environment_of_the_command_line_come_before_those_of_the_file(folder, capsys):
+    (folder / "settings.json").write_text(json.dumps({"env": "NoSuchEnv-v0", "gamma": 0.9}))
+    config = ["--config", "settings.json", "--steps", "40", *SMALL]
+
+    assert cli.main(["train", "ppo", "CartPole-v1", *config]) == 0
+    assert cli.main(["train", "ppo", *config]) == 2
+    assert "NoSuchEnv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "No such file"),
+        ("gamma: 0.9", "JSON"),
+        ("[1, 2]", "[1, 2] in 'settings.json'"),
+        ('{"gamma": 0.9, "gamma": 0.8}', "['gamma'] occur several times"),
+        ('{"gama": 0.9}', "gama"),
+        ('{"seed": "seven"}', "seed"),
+        ('{"out": 3}', "out=3"),
+        ('{"steps": null}', "steps=None"),
+        ("[" * 10**5, "JSON"),
+        ("\udcff", "JSON"),
+    ],
+    ids=range(10),
+)
+def test_a_file_without_valid_settings_is_one_line_and_exit_code_2(text, complaint, folder, capsys):
+    if text is not None:
+        (folder / "settings.json").write_bytes(text.encode(errors="surrogateescape"))
+
+    code = cli.main(["train", "ppo", "CartPole-v1", "--config", "settings.json"])
+
+    shown = capsys.readouterr().err
+    assert code == 2
+    assert complaint in shown
+    assert shown.count("\n") == 1
+    assert not (folder / "runs").exists()
 
 
 def test_a_setting_is_a_name_and_a_value(capsys):

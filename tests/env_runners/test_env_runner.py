@@ -8,7 +8,14 @@ from gymnasium import spaces
 
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.connectors import ActionDecoder, ConnectorV2, EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.env_runners import Callbacks, EnvRunner, MultiAgentEnv, MultiAgentEnvRunner, RunnerMetrics, SingleAgentEnvRunner
+from episodia.env_runners import (
+    Callbacks,
+    EnvRunner,
+    MultiAgentEnv,
+    MultiAgentEnvRunner,
+    RunnerMetrics,
+    SingleAgentEnvRunner,
+)
 from episodia.env_runners.runner_settings import RunnerSettings
 from episodia.env_runners.seeding import Seeds
 from episodia.errors import EnvRunnerError, SpaceError

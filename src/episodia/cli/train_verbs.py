@@ -9,14 +9,16 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
+from episodia.arguments import checked_path
 from episodia.cli.collect_verb import SPARK_WIDTH, sparkline
+from episodia.cli.config_file import read_config
 from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
 from episodia.errors import EnvError, EpisodiaError, TrainingError
 
@@ -67,6 +69,10 @@ def add_verbs_to(verbs: Verbs) -> None:
     train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
+    help_on_config = (
+        "JSON file with settings, also algorithm, env, steps and others; what the command line says comes first"
+    )
+    train.add_argument("--config", metavar="FILE", help=help_on_config)
     _add_import_to(train)
     train.set_defaults(run=_train)
 
@@ -125,30 +131,27 @@ def _train(options: argparse.Namespace) -> int:
     from episodia.training import resume, train  # noqa: PLC0415  # see `_demo`
 
     _import_modules(options.modules)
-    names = ("steps", "target", "checkpoint_every", "tensorboard", "device")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
     if options.resume is not None:
         _check_resumed(options)
         out = Path(options.resume)
         training = resume(out, **given)
     else:
-        if options.env is None:
-            raise TrainingError(
-                "train: found no environment, expected one, as in `train ppo CartPole-v1`. Pass the algorithm and the "
-                "environment."
-            )
-        seed, settings = options.seed or 0, _settings(options.set)
-        name = f"{options.algorithm}-{options.env}-{seed}"
-        out = Path(options.out) if options.out else _free_folder(Path("runs") / _file_name(name))
-        training = train(
-            options.algorithm, options.env, seed=seed, out=out, **{"steps": NUM_STEPS, **given}, **settings
-        )
+        settings = {"steps": NUM_STEPS, "seed": 0, **_settings(options.config, options.set), **given}
+        out = _out_of(settings)
+        training = train(**{**settings, "out": out})
     with training:
         return _show_training(training, out)
 
 
 def _check_resumed(options: argparse.Namespace) -> None:
-    others = {"an algorithm": options.algorithm, "--seed": options.seed, "--out": options.out, "--set": options.set}
+    others = {
+        "an algorithm": options.algorithm,
+        "--seed": options.seed,
+        "--out": options.out,
+        "--config": options.config,
+        "--set": options.set,
+    }
     found = [name for name, value in others.items() if value not in (None, [])]
     if found:
         raise TrainingError(
@@ -157,17 +160,35 @@ def _check_resumed(options: argparse.Namespace) -> None:
         )
 
 
-def _settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _settings(config: str | None, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the settings in the file `config`, and those after `--set`, which come first."""
     from episodia.learners.algorithms.config_codec import decoded  # noqa: PLC0415  # see `_demo`
 
-    settings = dict(pairs)
-    taken = [name for name in OPTIONS if name in settings]
+    taken = [name for name in OPTIONS if name in dict(pairs)]
     if taken:
         raise TrainingError(
             f"train: found {taken} after --set, expected settings of the algorithm, the recipe and the network. Use "
             f"{', '.join(dict.fromkeys(OPTIONS[name] for name in taken))} instead."
         )
+    settings = {**(read_config(config) if config else {}), **dict(pairs)}
     return {name: decoded(value) for name, value in settings.items()}
+
+
+def _out_of(settings: Mapping[str, Any]) -> Path:
+    """Return the folder of a new run.
+
+    Raises:
+        TrainingError: If the algorithm or the environment is missing, or if the folder is not a path.
+    """
+    missing = [name for name in ("algorithm", "env") if settings.get(name) is None]
+    if missing:
+        found = {"algorithm": "no algorithm", "env": "no environment"}[missing[0]]
+        raise TrainingError(
+            f"train: found {found}, expected both, as in `train ppo CartPole-v1`. Pass the algorithm and the environment."
+        )
+    if settings.get("out") is not None:
+        return checked_path(TrainingError, "train", "out", settings["out"])
+    return _free_folder(Path("runs") / _file_name("{algorithm}-{env}-{seed}".format(**settings)))
 
 
 def _show_training(training: Training, out: Path) -> int:
