@@ -81,7 +81,7 @@ class PieceLookupError(PipelineError, KeyError, IndexError):
 
 
 class PluginError(PipelineError):
-    """A plugin cannot be imported, is not a connector, or has the name of another connector."""
+    """A plugin cannot be imported, is not a connector or module, or has the name of another one."""
 
 
 class ConnectorStateError(EpisodiaError, ValueError):

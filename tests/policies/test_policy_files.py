@@ -151,7 +151,7 @@ def test_an_argument_that_is_no_plain_value_is_named(tmp_path):
 
 def test_a_name_stands_for_one_class():
     with pytest.raises(
-        ModuleError, match=r"'MLPActorCritic', which stands for episodia.modules.networks.default_actor_critic"
+        ModuleError, match=r"'MLPActorCritic', the name of episodia.modules.networks.default_actor_critic"
     ):
         register_module("MLPActorCritic")(Counting)
     with pytest.raises(PipelineError, match=r"'GetActions', the name of episodia.connectors.module_to_env.get_actions"):

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from episodia.arguments import checked_path
+from episodia.arguments import checked_each, checked_path
 from episodia.cli.collect_verb import SPARK_WIDTH, sparkline
 from episodia.cli.config_file import read_config
 from episodia.cli.verbs import INTERRUPTED, OK, Verbs, add_verb, natural, positive
 from episodia.errors import EnvError, EpisodiaError, TrainingError
 
 if TYPE_CHECKING:
+    from episodia.connectors import ConnectorV2
     from episodia.policies import Policy
     from episodia.training import Training
 
@@ -38,6 +39,7 @@ OPTIONS = {
     "checkpoint_every": "--checkpoint-every",
     "tensorboard": "--tensorboard",
     "device": "--device",
+    "connectors": "--connector",
 }
 NUM_STEPS = 100_000
 NUM_EPISODES = 100  # of an evaluation
@@ -73,20 +75,45 @@ def add_verbs_to(verbs: Verbs) -> None:
         "JSON file with settings, also algorithm, env, steps and others; what the command line says comes first"
     )
     train.add_argument("--config", metavar="FILE", help=help_on_config)
-    _add_import_to(train)
+    help_on_connector = "add a connector in front of the network by its name, see `connectors`; may be repeated"
+    _add_plugins_to(train, help_on_connector)
     train.set_defaults(run=_train)
 
     evaluation = add_verb(verbs, "eval", "play episodes with a trained policy")
     evaluation.add_argument("checkpoint", help="folder of a run or of its checkpoint")
     evaluation.add_argument("--episodes", type=positive, default=NUM_EPISODES, metavar="N", help="number of episodes")
     evaluation.add_argument("--env", metavar="ENV", help="another environment than the one of the training")
-    _add_import_to(evaluation)
+    _add_plugins_to(evaluation, "load a connector by its name first, if the policy needs it; may be repeated")
     evaluation.set_defaults(run=_evaluate)
 
 
-def _add_import_to(verb: argparse.ArgumentParser) -> None:
+def _add_plugins_to(verb: argparse.ArgumentParser, help_on_connector: str) -> None:
     help_on_import = "import a module first, such as one that registers environments or connectors; may be repeated"
     verb.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=help_on_import)
+    verb.add_argument("--connector", dest="connectors", action="append", metavar="NAME", help=help_on_connector)
+
+
+def _pieces(names: Any) -> list[ConnectorV2]:
+    """Return a connector for each of `names`.
+
+    Raises:
+        TrainingError: If `names` is not a list of names, or if a class has arguments without default values.
+        PluginError: If a connector is broken.
+        PieceLookupError: If a connector does not exist.
+    """
+    from episodia.connectors import load_connector  # noqa: PLC0415  # see `_demo`
+
+    pieces: list[ConnectorV2] = []
+    for name in checked_each(TrainingError, "train", "connectors", names, lambda name: isinstance(name, str), "names"):
+        made = load_connector(name)
+        try:
+            pieces.append(made())
+        except TypeError as error:
+            raise TrainingError(
+                f"connector {name!r}: found that it cannot be made without arguments ({error}), expected default values. Train "
+                "with it from Python: `train(..., connectors=[...])`."
+            ) from error
+    return pieces
 
 
 def _import_modules(names: Sequence[str]) -> None:
@@ -139,7 +166,7 @@ def _train(options: argparse.Namespace) -> int:
     else:
         settings = {"steps": NUM_STEPS, "seed": 0, **_settings(options.config, options.set), **given}
         out = _out_of(settings)
-        training = train(**{**settings, "out": out})
+        training = train(**{**settings, "connectors": _pieces(settings.get("connectors", [])), "out": out})
     with training:
         return _show_training(training, out)
 
@@ -151,6 +178,7 @@ def _check_resumed(options: argparse.Namespace) -> None:
         "--out": options.out,
         "--config": options.config,
         "--set": options.set,
+        "--connector": options.connectors,
     }
     found = [name for name, value in others.items() if value not in (None, [])]
     if found:
@@ -210,9 +238,12 @@ def _show_training(training: Training, out: Path) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from episodia.training import load_training  # noqa: PLC0415  # see `_demo`
+    from episodia.connectors import load_connector  # noqa: PLC0415  # see `_demo`
+    from episodia.training import load_training  # noqa: PLC0415
 
     _import_modules(options.modules)
+    for name in options.connectors or ():
+        load_connector(name)
     if options.env is not None:
         _show_returns(_returns_elsewhere(options))
         return OK

@@ -54,7 +54,7 @@ from episodia.connectors.pipelines.pipeline_kinds import (
     ModuleToEnvPipeline,
 )
 from episodia.connectors.pipelines.pipeline_state import check_state
-from episodia.connectors.plugins.entry_points import load_connector
+from episodia.connectors.plugins.connector_registry import load_connector
 from episodia.connectors.plugins.piece_codec import register_connector
 from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View, ViewRequirement

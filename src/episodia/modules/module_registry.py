@@ -1,15 +1,16 @@
-"""Module classes by name: only registered classes are loaded from files."""
+"""Module classes by name: only shipped, registered and announced classes are loaded from files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
 from episodia.arguments import checked_registered_name
+from episodia.class_registry import ClassRegistry
 from episodia.errors import ModuleError
 from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
 from episodia.modules.protocol import Module
@@ -35,7 +36,22 @@ class _Restorable(Protocol):
 
 # Their constructors read no values, so that they also work on the meta device.
 _NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
-_CLASSES: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
+_SHIPPED: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
+
+
+def _is_configured(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, _Configured)
+
+
+#: All module classes by name.
+MODULES: Final[ClassRegistry[type]] = ClassRegistry(
+    "episodia.modules",
+    "module",
+    "a class with a method `get_config`",
+    fits=_is_configured,
+    shipped=lambda: _SHIPPED,
+    error=ModuleError,
+)
 
 
 def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
@@ -68,19 +84,12 @@ def register_module(name: str) -> Callable[[ModuleClass], ModuleClass]:
         given: object = made
         if not isinstance(given, type):
             raise ModuleError(f"register_module: found {given!r}, expected a class. Decorate the class of the module.")
-        known = _CLASSES.get(name)
-        # A cell of a notebook that runs again defines its class again.
-        if known is not None and (known.__module__, known.__qualname__) != (made.__module__, made.__qualname__):
-            raise ModuleError(
-                f"register_module: found {name!r}, which stands for {known.__module__}.{known.__qualname__} already, expected "
-                "another name. Put the name of your package in front."
-            )
-        if not issubclass(made, _Configured):
+        if not _is_configured(made):
             raise ModuleError(
                 f"register_module: found {made.__name__} without a method `get_config`, expected one that returns the "
                 "arguments of the class beside its spaces, as JSON values. Add it."
             )
-        _CLASSES[name] = made
+        MODULES.register("register_module", name, made)
         return made
 
     return registered
@@ -92,12 +101,12 @@ def module_name(module: Module) -> str:
     Raises:
         ModuleError: If it is not.
     """
-    found = next((name for name, made in _CLASSES.items() if made is type(module)), None)
+    found = MODULES.name_of(type(module))
     if found is None:
         raise ModuleError(
             f"found a module of the class {type(module).__name__}, which is not registered, expected one of "
-            f"{sorted(_CLASSES)}. Decorate the class with `register_module(name)`; write a class instead of a function, "
-            "see `Rule`."
+            f"{MODULES.names}. Decorate the class with `register_module(name)`, or let its package announce it as an entry "
+            f"point of {MODULES.group!r}; write a class instead of a function, see `Rule`."
         )
     return found
 
@@ -114,11 +123,11 @@ def make_module(
     Raises:
         ModuleError: If the class is not registered, or if the state does not fit.
     """
-    made: Any = _CLASSES.get(name) if isinstance(name, str) else None
+    made: Any = MODULES.find(name) if isinstance(name, str) else None
     if made is None:
         raise ModuleError(
-            f"found a module of the class {repr(name)[:80]}, expected one of {sorted(_CLASSES)}. Import what registers it with "
-            "`register_module` first."
+            f"found a module of the class {repr(name)[:80]}, expected one of {MODULES.names}. Install the package that "
+            "announces it, or import the module that registers it with `register_module` first."
         )
     if made in _NETWORKS:
         # A small file can ask for any amount of memory, so its sizes must first fit the weights that it holds.

@@ -15,7 +15,7 @@ from episodia.training.run_directory import RunDirectory
 from episodia.training.run_limits import Limits
 from episodia.training.tensorboard_log import TensorBoardLog, check_installed
 from episodia.training.training import Record, StoppedBy, Training
-from episodia.training.training_checkpoints import load_training
+from episodia.training.training_checkpoints import load_training, unsaved_policy
 from episodia.training.training_setup import MakeEnv, Setup
 
 
@@ -137,6 +137,9 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 
 def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool) -> None:
     """Train with progress, metrics and checkpoints, and save the result."""
+    reason = unsaved_policy(training)
+    if reason:
+        say(f"The policy of this training cannot be saved: {reason}")
     # Interrupts also wait while files are written.
     with deferred_interrupts() as interrupted, ExitStack() as stack:
         if run is not None:

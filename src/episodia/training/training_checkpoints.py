@@ -34,6 +34,11 @@ def save_training(path: str | Path, training: Training) -> None:
     save_state(path, {"format": _FORMAT, "setup": setup, **training.get_state(), **_policy_in(training)})
 
 
+def unsaved_policy(training: Training) -> str:
+    """Return the reason why the policy of `training` cannot be saved, or an empty string."""
+    return str(_policy_in(training).get(policy_codec.REASON_KEY, ""))
+
+
 def _policy_in(training: Training) -> dict[str, Any]:
     try:
         policy = training.policy()

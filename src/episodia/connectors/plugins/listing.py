@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.plugins.entry_points import Registry, registry
+from episodia.connectors.plugins.connector_registry import CONNECTORS
 from episodia.connectors.plugins.new_package import write_package
 from episodia.errors import PluginError
 
@@ -39,19 +39,18 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def installed(registry: Registry) -> Listing:
+def installed() -> Listing:
     """Return the installed connectors. A plugin that cannot be imported is listed as a problem; the others stay listed.
 
-    >>> rows, problems = installed(Registry([]))
-    >>> [row for row in rows if row[0] == "ClipRewards"], problems
-    ([('ClipRewards', 'episodia', 'rewards', 'rewards', '0')], [])
+    >>> [row for row in installed().rows if row[0] == "ClipRewards"]
+    [('ClipRewards', 'episodia', 'rewards', 'rewards', '0')]
     """
-    rows = [_row(name, "episodia", found) for name, found in sorted(registry.shipped.items())]
-    problems = {plugin.name: registry.clash_of(plugin.name) for plugin in registry.plugins}
+    rows = [_row(name, "episodia", found) for name, found in sorted(CONNECTORS.shipped.items())]
+    problems = {plugin.name: CONNECTORS.clash_of(plugin.name) for plugin in CONNECTORS.plugins}
     texts = [f"connector {name!r}: {clash}." for name, clash in problems.items() if clash]
-    for plugin in registry.plugins:
+    for plugin in CONNECTORS.plugins:
         try:
-            found = plugin.load()
+            found = CONNECTORS.load(plugin)
         except PluginError as error:
             texts.append(str(error))
         else:
@@ -82,7 +81,7 @@ EXIT_PROBLEMS = 1
 
 def list_connectors() -> int:
     """Print the installed connectors; return 1 if a plugin is broken or several connectors have one name."""
-    listing = installed(registry())
+    listing = installed()
     sys.stdout.write(f"{listing}\n")
     return EXIT_PROBLEMS if listing.problems else EXIT_OK
 

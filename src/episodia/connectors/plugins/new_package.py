@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from episodia import connectors
-from episodia.connectors.plugins.entry_points import GROUP
+from episodia.connectors.plugins.connector_registry import CONNECTORS
 from episodia.errors import PluginError
 
 _PYPROJECT = """\
@@ -27,7 +27,7 @@ dependencies = ["episodia"]
 [project.optional-dependencies]
 test = ["episodia[test]"]
 
-# The name to load it by: `episodia.connectors.load_connector("{name}")`.
+# The name to load it by, also out of saved policies: `episodia.connectors.load_connector("{name}")`. Never change it.
 [project.entry-points."{group}"]
 {name} = "{module}:{name}"
 
@@ -67,11 +67,24 @@ class {name}(ConnectorV2):
 '''
 
 _TESTS = '''\
-"""Tests of {name}: the laws of connectors, and one example."""
+"""Tests of {name}: the laws of connectors, one example, and a policy with it in a fresh process."""
 
-from episodia import EpisodeList, SingleAgentEpisode
+import subprocess
+import sys
+
+from episodia import EpisodeList, Policy, SingleAgentEpisode
+from episodia.connectors import defaults
+from episodia.modules import MLPActorCritic
 from episodia.testing import parametrize_with_checks
+from gymnasium.spaces import Box, Discrete
 from {module} import {name}
+
+# Loads the saved policy. The package has to be installed, and needs no import.
+LOAD = """
+import sys
+from episodia import Policy
+print(Policy.load(sys.argv[1]).parts().env_to_module["{name}"])
+"""
 
 
 @parametrize_with_checks([{name}()])
@@ -87,6 +100,16 @@ def test_it_adds_the_change_of_the_reward():
     batch = {name}()(rl_module=None, batch={{}}, episodes=EpisodeList([walk]))
 
     assert batch["{column}"].values.tolist() == [0.0, 1.0, 3.0]
+
+
+def test_a_policy_with_it_is_loaded_in_a_fresh_process(tmp_path):
+    spaces = Box(-1.0, 1.0, (2,)), Discrete(3)
+    policy = Policy(MLPActorCritic(*spaces), defaults.env_to_module(*spaces, custom=[{name}()]))
+    policy.save(tmp_path / "policy")
+
+    shown = subprocess.check_output([sys.executable, "-c", LOAD, tmp_path / "policy"], text=True)
+
+    assert shown.strip() == "{name}()"
 '''
 
 _README = """\
@@ -119,7 +142,13 @@ def write_package(name: str, folder: Path) -> list[Path]:
     ['pyproject.toml', 'README.md', '__init__.py', 'test_add_wind.py']
     """
     module = _module_name(name)
-    words = {"name": name, "module": module, "column": module, "group": GROUP, "package": module.replace("_", "-")}
+    words = {
+        "name": name,
+        "module": module,
+        "column": module,
+        "group": CONNECTORS.group,
+        "package": module.replace("_", "-"),
+    }
     root = folder / words["package"]
     if root.exists():
         raise PluginError(

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from episodia.arguments import checked_registered_name
-from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
-from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
-from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
-from episodia.connectors.common.agent_to_module_mapping import AgentToModuleMapping
-from episodia.connectors.common.batch_individual_items import BatchIndividualItems
-from episodia.connectors.common.numpy_to_tensor import NumpyToTensor
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.env_to_module.flatten_observations import FlattenObservations
-from episodia.connectors.env_to_module.frame_stacking import FrameStacking
-from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
-from episodia.connectors.env_to_module.one_hot_observations import OneHotObservations
-from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
-from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
-from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
-from episodia.connectors.module_to_env.get_actions import GetActions
-from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
-from episodia.connectors.module_to_env.normalize_and_clip_actions import NormalizeAndClipActions
-from episodia.connectors.module_to_env.remove_single_ts_time_rank_from_batch import RemoveSingleTsTimeRankFromBatch
-from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
 from episodia.connectors.piece_arguments import setting_names
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.plugins.connector_registry import CONNECTORS
 from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
-from episodia.connectors.views.add_views import AddViews
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
 from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
@@ -44,9 +26,8 @@ PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
 _DEVICE = "device"
 
 
-class _Kind(NamedTuple):
-    made: type[ConnectorV2]
-    attributes: Mapping[str, str]  # by argument of the class
+# By class, for registered ones: the attributes that hold arguments, by argument.
+_ATTRIBUTES: dict[type[ConnectorV2], Mapping[str, str]] = {}
 
 
 def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], PieceClass]:
@@ -81,51 +62,16 @@ def register_connector(name: str, **attributes: str) -> Callable[[PieceClass], P
             raise PipelineError(
                 f"register_connector: found {given!r}, expected a subclass of `ConnectorV2`. Decorate such a class."
             )
-        known = _KINDS.get(name)
-        # Running a notebook cell again redefines its class.
-        if known is not None and (known.made.__module__, known.made.__qualname__) != (
-            made.__module__,
-            made.__qualname__,
-        ):
-            raise PipelineError(
-                f"register_connector: found {name!r}, the name of {known.made.__module__}.{known.made.__qualname__}, "
-                "expected an unused name. Put the name of your package in front."
-            )
-        _KINDS[name] = _kind(made, attributes)
+        CONNECTORS.register("register_connector", name, made)
+        _ATTRIBUTES[made] = attributes
         return made
 
     return registered
 
 
-def _kind(made: type[ConnectorV2], attributes: Mapping[str, str]) -> _Kind:
-    return _Kind(made, {**{name: name for name in setting_names(made)}, **attributes})
-
-
-_KINDS: dict[str, _Kind] = {
-    made.__name__: _kind(made, {})
-    for made in (
-        AddObservationsFromEpisodesToBatch,
-        AddStatesFromEpisodesToBatch,
-        AddTimeDimToBatchAndZeroPad,
-        AddViews,
-        AgentToModuleMapping,
-        BatchIndividualItems,
-        EpsilonGreedy,
-        FlattenObservations,
-        FrameStacking,
-        GaussianNoise,
-        GetActions,
-        MeanStdFilter,
-        ModuleToAgentUnmapping,
-        NormalizeAndClipActions,
-        NumpyToTensor,
-        OneHotObservations,
-        PrevActionsPrevRewards,
-        RemoveSingleTsTimeRankFromBatch,
-        TensorToNumpy,
-        UniformNoise,
-    )
-}
+def _attributes_of(made: type[ConnectorV2]) -> dict[str, str]:
+    """Return the attributes that hold the arguments of the class `made`, by argument."""
+    return {**{name: name for name in setting_names(made)}, **_ATTRIBUTES.get(made, {})}
 
 
 # --- To data --------------------------------------------------------------------------------------------------------
@@ -144,23 +90,23 @@ def encoded_piece(piece: ConnectorV2) -> dict[str, Any]:
         named["spaces"] = encoded_spaces(*spaces)
     if piece.inner_pieces is not None:
         return {"pieces": [encoded_piece(inner) for inner in piece.inner_pieces], **named}
-    name, kind = _kind_of(piece)
     arguments = {
         argument: _plain(_attribute(piece, attribute), f"`{argument}` of piece {piece.name!r}")
-        for argument, attribute in kind.attributes.items()
+        for argument, attribute in _attributes_of(type(piece)).items()
         if argument != _DEVICE
     }
-    return {"class": name, "arguments": arguments, **named}
+    return {"class": _class_name(piece), "arguments": arguments, **named}
 
 
-def _kind_of(piece: ConnectorV2) -> tuple[str, _Kind]:
-    for name, kind in _KINDS.items():
-        if kind.made is type(piece):
-            return name, kind
-    raise PipelineError(
-        f"piece {piece.name!r}: found the class {type(piece).__name__}, which is not registered, expected one of "
-        f"{sorted(_KINDS)}. Decorate the class with `register_connector(name)`."
-    )
+def _class_name(piece: ConnectorV2) -> str:
+    name = CONNECTORS.name_of(type(piece))
+    if name is None:
+        raise PipelineError(
+            f"piece {piece.name!r}: found the class {type(piece).__name__}, which is not registered, expected one of "
+            f"{CONNECTORS.names}. Decorate the class with `register_connector(name)`, or let its package announce it as an "
+            f"entry point of {CONNECTORS.group!r}."
+        )
+    return name
 
 
 def _attribute(piece: ConnectorV2, attribute: str) -> Any:
@@ -214,16 +160,27 @@ def decoded_piece(data: object, device: torch.device) -> ConnectorV2:
         options["input_observation_space"], options["input_action_space"] = decoded_spaces(data["spaces"])
     if "pieces" in data:
         return ConnectorPipelineV2(connectors=decoded_pieces(data["pieces"], device), **options)
-    kind = _KINDS.get(data["class"]) if isinstance(data.get("class"), str) else None
-    arguments = data.get("arguments")
-    if kind is None or not isinstance(arguments, dict) or not arguments.keys() <= kind.attributes.keys() - {_DEVICE}:
+    made, arguments = _class_of(data), data.get("arguments")
+    known = _attributes_of(made)
+    if not isinstance(arguments, dict) or not arguments.keys() <= known.keys() - {_DEVICE}:
         raise PipelineError(
-            f"found a piece of the class {repr(data.get('class'))[:80]} with {repr(arguments)[:80]}, expected one of "
-            f"{sorted(_KINDS)} with its own arguments. Import the module that registers it with `register_connector` first."
+            f"found a piece of the class {made.__name__} with {repr(arguments)[:80]}, expected some of its own "
+            f"arguments {sorted(known.keys() - {_DEVICE})}. Load it with the version of the class that was saved."
         )
-    if _DEVICE in kind.attributes:
+    if _DEVICE in known:
         options[_DEVICE] = device
-    return kind.made(**{name: _valued(value) for name, value in arguments.items()}, **options)
+    return made(**{name: _valued(value) for name, value in arguments.items()}, **options)
+
+
+def _class_of(data: Mapping[str, Any]) -> type[ConnectorV2]:
+    name = data.get("class")
+    made = CONNECTORS.find(name) if isinstance(name, str) else None
+    if made is None:
+        raise PipelineError(
+            f"found a piece of the class {repr(name)[:80]}, expected one of {CONNECTORS.names}. Install the package that "
+            "announces it, or import the module that registers it with `register_connector` first."
+        )
+    return made
 
 
 def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
