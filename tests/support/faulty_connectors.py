@@ -273,6 +273,17 @@ class HasASecretMemory(AddsX):
         return rows.flat(Columns.OBS).map(lambda obs: obs + self.calls)
 
 
+@breaks("running_again_changes_nothing", "after a commit")
+class CommitsWithoutAState(AddsX):
+    commits = 0
+
+    def commit(self):
+        self.commits += 1
+
+    def value(self, rows):
+        return rows.flat(Columns.OBS).map(lambda obs: obs + self.commits)
+
+
 class Remembers(AddsX):
     """Adds how often it was called, and is right about its state."""
 
@@ -347,6 +358,25 @@ class RemovesWhatOthersNeed(AddsX):
         if "rewards" in batch:
             del batch["rewards"]
         return super().__call__(batch=batch, episodes=episodes, **kwargs)
+
+
+@breaks("episodes_are_written_only_if_declared", r"changed the episodes \['sample-")
+class DeniesThatItWrites(AddsX):
+    writes_to_episodes = False
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        for episode in episodes:
+            episode.set_observations(new_data=episode.get_observations(-1) + 1, at_indices=-1)
+        return super().__call__(batch=batch, episodes=episodes, **kwargs)
+
+
+@breaks("episodes_are_written_only_if_declared", r"changed the episodes \['sample-")
+class WritesOnlyWhileExploring(DeniesThatItWrites):
+    def __call__(self, *, batch, episodes, explore=None, **kwargs):
+        if explore:
+            for episode in episodes:
+                episode.custom_data["seen"] = True
+        return AddsX.__call__(self, batch=batch, episodes=episodes, **kwargs)
 
 
 class ChangesObservations(ConnectorV2):

@@ -8,6 +8,7 @@ from episodia.connectors import ConnectorV2
 from episodia.testing.connectors.connector_agents import agents_have_the_rows_of_their_own_episodes
 from episodia.testing.connectors.connector_declarations import (
     columns_are_those_declared,
+    episodes_are_written_only_if_declared,
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
 )
@@ -76,6 +77,7 @@ CONNECTOR_LAWS: tuple[Law, ...] = (
     it_pickles,
     no_episode_is_kept,
     columns_are_those_declared,
+    episodes_are_written_only_if_declared,
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
     agents_have_the_rows_of_their_own_episodes,

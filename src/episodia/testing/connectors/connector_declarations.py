@@ -1,4 +1,4 @@
-"""Laws about declarations of connectors: columns, lookback and spaces must be as declared."""
+"""Laws about declarations of connectors: columns, changed episodes, lookback and spaces must be as declared."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from episodia.connectors import (
     ConnectorV2,
     Kind,
 )
+from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.episodes import EpisodeList, SingleAgentEpisode
 from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
@@ -205,6 +206,51 @@ def _crowded(subject: Subject, place: str, pieces: list[ConnectorV2]) -> Any:
     if place == LEARNER:
         crowd.append(AddColumnsFromEpisodesToTrainBatch(skip_columns=own))
     return type(pipeline_of(subject, place))(connectors=[*crowd, *pieces, BatchIndividualItems()])
+
+
+# --- Episodes ---------------------------------------------------------------------------------------------------------
+
+
+class _EpisodeWitness(ConnectorV2):
+    """Records the content of all episodes; it reads no columns and changes nothing."""
+
+    reads = writes = frozenset[str]()
+    lookback = 0
+    writes_to_episodes = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.seen: list[tuple[SingleAgentEpisode, Any]] = []
+
+    def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the batch unchanged."""
+        self.seen = [(episode, fingerprint(episode.get_state())) for episode in episodes]
+        return batch
+
+
+def episodes_are_written_only_if_declared(subject: Subject, episodes: Episodes) -> list[str]:
+    """A piece with `writes_to_episodes = False` changes no episode; a piece that may write and does not is a remark."""
+    written = [id_ for place in open_places(subject) for id_ in _written(subject, place, episodes)]
+    if subject.connector.writes_to_episodes:
+        return [] if written else ["it declares (or does not deny) `writes_to_episodes`, and wrote into no episode"]
+    if written:
+        raise AssertionError(
+            f"episodes are written only if declared: found that the piece changed the episodes {sorted(set(written))}, "
+            "expected no change, because `writes_to_episodes` is False. Declare `writes_to_episodes = True`."
+        )
+    return []
+
+
+def _written(subject: Subject, place: str, episodes: Episodes) -> list[str]:
+    """Return the ids of the episodes that the piece changes in place."""
+    changed: list[str] = []
+    for explore in (False, True):
+        *before, piece = subject.make()
+        first, second = _EpisodeWitness("in front of the piece"), _EpisodeWitness("behind the piece")
+        run(subject, place, pipeline_of(subject, place, [*before, first, piece, second]), episodes, explore=explore)
+        earlier = {id(episode): content for episode, content in first.seen}
+        changed += [episode.id_ for episode, content in second.seen if earlier.get(id(episode), content) != content]
+    return changed
 
 
 # --- Lookback ---------------------------------------------------------------------------------------------------------

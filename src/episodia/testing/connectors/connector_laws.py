@@ -225,7 +225,7 @@ def form_does_not_matter(subject: Subject, episodes: Episodes) -> None:
 
 
 def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
-    """A second run of a pipeline gives the same batch, unless the piece declares a state."""
+    """A second run, and a third after a commit, give the same batch, unless the piece declares a state."""
     if subject.connector.is_stateful and _varies(subject):
         raise NotApplicableError("it declares a state, and makes other rows with another state")
     for place in open_places(subject):
@@ -234,6 +234,11 @@ def running_again_changes_nothing(subject: Subject, episodes: Episodes) -> None:
         second = run(subject, place, pipeline, episodes)
         law = "running again changes nothing"
         compare_batches(law, first, second, f"{place}, the second time; `is_stateful` is False")
+        if subject.connector.is_stateful:
+            continue
+        pipeline.commit()
+        third = run(subject, place, pipeline, episodes)
+        compare_batches(law, first, third, f"{place}, after a commit; `is_stateful` is False")
 
 
 def callers_data_stay_as_they_are(subject: Subject, episodes: Episodes) -> None:
