@@ -74,7 +74,7 @@ def assert_law(make, goal, check, stride):
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("kind", SINGLE)
 def test_f10_interrupts_of_synchronous_sampling_lose_nothing(kind, goal):
-    assert_law(SINGLE[kind], goal, assert_right, 61)
+    assert_law(SINGLE[kind], goal, assert_right, 97)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ MULTI = {
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("kind", MULTI)
 def test_f10_interrupts_of_multi_agent_sampling_lose_nothing(kind, goal):
-    assert_law(MULTI[kind], goal, assert_agents_right, 61)
+    assert_law(MULTI[kind], goal, assert_agents_right, {"steps": 797, "episodes": 241}[goal])
 
 
 @pytest.mark.slow
