@@ -104,6 +104,8 @@ class ConnectorV2(SpaceFlow, ABC):
     _given_name: str | None = None
     _pipeline_name: str | None = None
     _owners: tuple[ref[ConnectorPipelineV2], ...] = ()
+    # Whether a plain list of episodes stands for the present moment; a pipeline knows that of its own lists.
+    _acts_on_lists: bool = False
     # The pieces of a pipeline; None for a piece that is not a pipeline.
     inner_pieces: tuple[ConnectorV2, ...] | None = None
 
@@ -123,7 +125,8 @@ class ConnectorV2(SpaceFlow, ABC):
             input_action_space: The space of the actions that reach the piece.
             name: The name of the piece in its pipeline; the name of its class by default.
             **kwargs: Arguments that a subclass names in its own constructor and passes on, as plugins for RLlib do; and
-                `as_learner_connector`, `multi_agent` and `rl_module_specs`, which RLlib passes. They are ignored here.
+                `as_learner_connector`, `multi_agent` and `rl_module_specs`, which RLlib passes. They are ignored here, except
+                that a shipped piece with `as_learner_connector=False` takes a plain list of episodes for the present moment.
 
         Raises:
             PipelineError: If a space is not a gymnasium space, or the name is invalid.

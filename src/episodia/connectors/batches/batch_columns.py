@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, final
 
-from episodia.columns import Columns
+from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
 from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.other_episodes import check_modules, of_module, other_keys
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
@@ -54,7 +55,9 @@ def rows_of_modules(run: Run) -> list[ModuleRows]:
 def _found_rows(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
     if is_mapped(batch, episodes):
         groups = episodes.groups()
-        return [ModuleRows(module_id, columns, groups[module_id]) for module_id, columns in batch.items()]
+        return [
+            ModuleRows(module_id, columns, groups.get(module_id, EpisodeList())) for module_id, columns in batch.items()
+        ]
     if not episodes.is_grouped:
         return [ModuleRows(next(iter(episodes.by_module())), batch, episodes)]
     return [
@@ -171,7 +174,12 @@ def is_mapped(batch: Batch, episodes: EpisodeList) -> bool:
     for part in batch.values():
         if not isinstance(part, dict):
             return False
-    return bool(batch) and batch.keys() <= episodes.by_module().keys()
+    if len(episodes):
+        return bool(batch) and batch.keys() <= episodes.by_module().keys()
+    # Without episodes there are no modules to compare with: a batch made by hand, or one without rows.
+    return bool(batch) and all(
+        key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(part) for key, part in batch.items()
+    )
 
 
 @final
@@ -195,7 +203,7 @@ class _ColumnsOfModule(MutableMapping[Any, Any]):
         if is_by_module(column):
             return column[self._module_id]
         if is_collected(column):
-            return as_ragged(column, self._rows)
+            return as_ragged(of_module(column, self._module_id, self._rows), self._rows)
         return as_ragged(column, self._episodes).select(self._episodes.by_module()[self._module_id])
 
     def __setitem__(self, name: Any, column: Any) -> None:
@@ -216,10 +224,18 @@ class _ColumnsOfModule(MutableMapping[Any, Any]):
         return sum(1 for _ in self)
 
 
-def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Ragged]:
-    """Return the rows of each module of a column that plugins wrote for all episodes."""
+def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Any]:
+    """Return the rows of each module of a column that plugins wrote for all episodes.
+
+    They are `Ragged`, or stay items by episode where some belong to episodes outside of the list.
+    """
     if is_collected(column):
-        return {module_id: as_ragged(column, rows) for module_id, rows in episodes.groups().items()}
+        check_modules(column, episodes)
+        found = {}
+        for module_id, rows in episodes.groups().items():
+            own = of_module(column, module_id, rows)
+            found[module_id] = own if other_keys(own, rows) and not rows.is_current else as_ragged(own, rows)
+        return found
     whole = as_ragged(column, episodes)
     return {module_id: whole.select(positions) for module_id, positions in episodes.by_module().items()}
 

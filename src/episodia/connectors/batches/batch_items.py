@@ -9,6 +9,7 @@ import numpy as np
 
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors.batches.batch_descriptions import describe_column, is_collected, is_tensor, stacked
+from episodia.connectors.batches.other_episodes import other_keys, refused
 from episodia.connectors.pipelines.current_run import mark, owner_of
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
@@ -170,13 +171,13 @@ def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
     There must be one item for each row, or one more for each episode: the item after its last step, which becomes its tail.
 
     Raises:
-        BatchError: If the number of items is another one.
+        BatchError: If the number of items is another one, or if items belong to other episodes.
     """
     if isinstance(column, Ragged):
         return column
     if is_collected(column):
         return _from_episodes(column, rows)
-    values = _batch_of(column) if isinstance(column, list) else column
+    values = batch_of(column) if isinstance(column, list) else column
     counts = rows.row_counts
     return _fitted(values, counts, _length(values), column)
 
@@ -187,7 +188,10 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
         if items:
             return Ragged(stacked(items), counted(len(items) + 1))
     counts = rows.row_counts
-    batches = {key: _batch_of(items) for key, items in column.items() if items}
+    others = other_keys(column, rows)
+    if others:
+        raise refused(others, rows)
+    batches = {key: batch_of(items) for key, items in column.items() if items}
     keys = [_key_in(batches, episode) for episode in rows.agent_episodes]
     for episode, key, count in zip(rows.agent_episodes, keys, counts.tolist(), strict=True):
         if key is None and count:
@@ -250,7 +254,7 @@ def _fitted(values: Item, counts: np.ndarray, found: int, column: Item) -> Ragge
     )
 
 
-def _batch_of(items: list[Any]) -> Any:
+def batch_of(items: list[Any]) -> Any:
     """Return items, some of which may be batches of items already, as one batch."""
     if not items:
         return np.empty(0)
@@ -259,6 +263,11 @@ def _batch_of(items: list[Any]) -> Any:
         run = list(group)
         parts += [map_batch(np.asarray, batch) for batch in run] if is_batch else [stacked(run)]
     return parts[0] if len(parts) == 1 else map_batch(lambda *leaves_: _joined(leaves_), *parts)
+
+
+def num_items(items: list[Any]) -> int:
+    """Return the number of items in a list, some of which may be batches of items."""
+    return sum(_length(item) if _is_batch(item) else 1 for item in items)
 
 
 def _is_batch(item: Item) -> bool:

@@ -17,6 +17,7 @@ from episodia.connectors.batches.batch_descriptions import (
     is_made_of_tensors,
 )
 from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.other_episodes import of_module
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
@@ -199,6 +200,7 @@ def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
         rows = EpisodeList.of(episodes)
         if outputs.module_id is not None:
             rows = rows.groups()[outputs.module_id]
+            found = of_module(found, outputs.module_id, rows) if isinstance(found, dict) else found
         found = as_ragged(found, rows).body().values
     check_arrays(outputs, column, found)
     return found

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from gymnasium import Space, spaces
 
-from episodia.connectors.batches.batch_columns import is_by_module, split_by_module
+from episodia.connectors.batches.batch_columns import Batch, is_by_module, split_by_module
+from episodia.connectors.batches.batch_descriptions import is_collected
 from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
@@ -17,6 +18,8 @@ from episodia.types import AgentID, ModuleID
 
 # Key in `shared_data`, which both pipelines of a runner share; `ModuleToAgentUnmapping` reads the owners of rows there.
 ROW_OWNERS = "memorized_map_structure"
+# The ids in the key of an agent's items: multi-agent episode, agent, module.
+_LEN_AGENT_KEY = 3
 
 
 @final
@@ -70,6 +73,13 @@ class AgentToModuleMapping(ColumnPiece):
         batch, episodes = run.batch, EpisodeList.of(run.episodes)
         if episodes.is_current and run.shared_data is not None:
             run.shared_data[ROW_OWNERS] = row_owners(episodes)
+        if (
+            not len(episodes)
+            and batch
+            and all(is_collected(column) and _names_modules(column) for column in batch.values())
+        ):
+            run.replace(_items_by_module(batch))
+            return
         if not episodes.is_grouped:
             run.replace({next(iter(episodes.groups())): batch})
             return
@@ -78,6 +88,19 @@ class AgentToModuleMapping(ColumnPiece):
             for name, column in batch.items()
         }
         run.replace(switch_batch_from_column_to_module_ids(by_module))
+
+
+def _names_modules(column: dict[tuple[Any, ...], list[Any]]) -> bool:
+    return all(len(key) == _LEN_AGENT_KEY for key in column)
+
+
+def _items_by_module(batch: Batch) -> Batch:
+    """Return the items of a batch that was made by hand, without episodes, by the modules that its keys name."""
+    modules: Batch = {}
+    for name, column in batch.items():
+        for (_, _, module_id), items in column.items():
+            modules.setdefault(module_id, {}).setdefault(name, []).extend(items)
+    return modules
 
 
 def row_owners(episodes: EpisodeList) -> dict[Any, list[tuple[int, Any]]]:

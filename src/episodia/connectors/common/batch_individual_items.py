@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
 from episodia.connectors.batches.batch_descriptions import is_collected, is_nested_batch, is_tensor
-from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.batch_items import as_ragged, batch_of, num_items
+from episodia.connectors.batches.other_episodes import ItemKey, check_same_places, other_keys
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run, mark
 from episodia.episodes import EpisodeList, Ragged
@@ -22,7 +24,8 @@ from episodia.types import Item
 class BatchIndividualItems(ColumnPiece):
     """Turns columns of every form into arrays with one row for each step; tails are dropped.
 
-    Later pieces see the arrays that a module will see. A column with another number of rows is rejected.
+    Later pieces see the arrays that a module will see. A column with another number of rows is rejected. Items that a
+    learner's piece added for episodes outside of the list are rows too, in the order in which they were added.
     """
 
     reads = writes = frozenset[str]()
@@ -40,12 +43,20 @@ class BatchIndividualItems(ColumnPiece):
         for _, columns, rows in mapped_rows(run):
             # Padded sequences have other rows; their columns were checked before padding.
             is_padded = Columns.SEQ_LENS in columns
+            if not rows.is_current:
+                others = _of_other_episodes(columns, rows)
+                run.has_other_rows |= bool(others)
+                check_same_places(others, rows)
             for name, column in columns.items():
                 columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
 
 
 def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
     """Return `column` as a nested batch of its step rows; a value without rows, such as a number, is returned unchanged."""
+    if is_collected(column) and not rows.is_current and other_keys(column, rows):
+        return batch_of([item for items in column.values() for item in items])
+    if isinstance(column, list) and not len(rows):
+        return batch_of(column)
     if isinstance(column, list) or is_collected(column) or (not is_padded and _has_rows(column)):
         try:
             column = as_ragged(column, rows)
@@ -53,6 +64,15 @@ def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:
             mark(error, name, None)
             raise
     return column.body().values if isinstance(column, Ragged) else column
+
+
+def _of_other_episodes(columns: Mapping[str, Item], rows: EpisodeList) -> dict[str, dict[ItemKey, int]]:
+    """Return the number of items by key, for each column with items of episodes that are not in `rows`."""
+    return {
+        name: {key: num_items(items) for key, items in column.items()}
+        for name, column in columns.items()
+        if is_collected(column) and other_keys(column, rows)
+    }
 
 
 def _has_rows(column: Item) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
-from episodia.episodes.lists.episode_list import Episodes
+from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 from episodia.modules.protocol import Modules
 
 
@@ -41,6 +41,8 @@ class ColumnPiece(ConnectorV2):
         **kwargs: Any,
     ) -> dict[Any, Any]:
         """Return the batch that the piece makes of `batch`, see `ConnectorV2`; its errors are not wrapped."""
+        if self._acts_on_lists and not isinstance(episodes, EpisodeList):
+            episodes = EpisodeList.now(episodes)
         run = Run(batch, episodes, rl_module, explore, shared_data, metrics, kwargs)
         self.work(run)
         return run.batch

@@ -49,6 +49,7 @@ class Run:
         at_episode: The episode that the running piece was handed last, until it has seen all of them.
         given: The batch that the piece which is called got, as it was before.
         module_rows: See `batch_columns.rows_of_modules`, which keeps its answer here.
+        has_other_rows: Whether columns have rows of episodes that are not in the list.
         module_outputs: See `module_outputs.outputs_of_modules`, which keeps its answer here.
     """
 
@@ -59,6 +60,7 @@ class Run:
         "episodes",
         "explore",
         "given",
+        "has_other_rows",
         "metrics",
         "module_outputs",
         "module_rows",
@@ -86,6 +88,7 @@ class Run:
         self.others = others
         self.at_episode: SingleAgentEpisode | None = None
         self.given: dict[Any, Any] | None = None
+        self.has_other_rows = False
         self.module_rows: Any = None
         self.module_outputs: Any = None
         self._arguments: dict[str, Any] | None = None

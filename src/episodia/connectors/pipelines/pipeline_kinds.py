@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.row_counts import check_row_counts
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 
 __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
@@ -46,3 +48,13 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return forks of the episodes."""
         return None if episodes is None else EpisodeList.of(episodes).forked()
+
+    def run(self, run: Run) -> dict[str, Any]:
+        """Return what the pieces make of the batch of `run`, after checking that all columns of a module fit together.
+
+        Raises:
+            BatchError: If columns of one module have different numbers of rows.
+        """
+        batch = super().run(run)
+        check_row_counts(self, run)
+        return batch

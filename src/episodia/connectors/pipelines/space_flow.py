@@ -49,6 +49,8 @@ class CheckedConstruction(ABCMeta):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             """Return a new piece, with output spaces if it was given input spaces."""
             piece = super().__call__(*args, **checked_keywords(cls, kwargs))
+            if kwargs.get("as_learner_connector") is False:
+                piece._acts_on_lists = True
             piece._compute_output_spaces()
             return piece
 

@@ -1,0 +1,73 @@
+"""The check at the end of a learner pipeline: all columns of a module have the same number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from episodia.columns import COLUMN_NAMES
+from episodia.connectors.batches.batch_descriptions import is_nested_batch, is_tensor
+from episodia.connectors.pipelines.current_run import Run
+from episodia.episodes.lists.ragged import Ragged
+from episodia.errors import BatchError
+from episodia.trees import leaves
+
+if TYPE_CHECKING:
+    from episodia.connectors.connector_v2 import ConnectorV2
+
+
+def check_row_counts(pipeline: ConnectorV2, run: Run) -> None:
+    """Check the batch that `pipeline` made in `run`, where it is grouped by module or has rows of episodes outside of the list.
+
+    Raises:
+        BatchError: If columns of one module have different numbers of rows; the message names the pieces that write them.
+    """
+    for where, columns in _of_modules(run):
+        counts = {name: count for name, column in columns.items() if (count := _num_rows(column)) is not None}
+        if len(set(counts.values())) > 1:
+            found = "; ".join(f"{name!r}: {count}, {_written_by(pipeline, name)}" for name, count in counts.items())
+            raise BatchError(
+                f"{type(pipeline).__name__}{where}: found columns with different numbers of rows ({found}); expected as many "
+                "rows in all of them. Let the piece that adds rows, such as those of mirrored episodes, add them to every "
+                "column; or let it add the episodes to the list, see `changes_episodes`."
+            )
+
+
+def _of_modules(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    is_grouped = all(
+        isinstance(part, dict) and key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(part)
+        for key, part in run.batch.items()
+    )
+    if is_grouped:
+        yield from ((f", module {module_id!r}", columns) for module_id, columns in run.batch.items())
+    elif run.has_other_rows:
+        yield "", run.batch
+
+
+def _num_rows(column: Any) -> int | None:
+    """Return the number of rows of arrays, tensors or stretches; None for a column of another form."""
+    if isinstance(column, Ragged):
+        return column.num_steps if column.every == 1 else None
+    if not (isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)):
+        return None
+    return next((len(leaf) for _, leaf in leaves(column) if leaf.ndim), None)
+
+
+def _written_by(pipeline: ConnectorV2, column: str) -> str:
+    """Return the names of the pieces that declare to write `column`; or else of those that declare nothing."""
+    pieces = list(_flat(pipeline))
+    declared = [piece.name for piece in pieces if column in (piece.writes or ())]
+    if declared:
+        return "by " + " or ".join(map(repr, declared))
+    silent = [piece.name for piece in pieces if piece.writes is None]
+    return "by a piece that does not declare it" + (f": {' or '.join(map(repr, silent))}" if silent else "")
+
+
+def _flat(piece: ConnectorV2) -> Iterator[ConnectorV2]:
+    if piece.inner_pieces is None:
+        yield piece
+    else:
+        for inner in piece.inner_pieces:
+            yield from _flat(inner)
