@@ -332,5 +332,5 @@ def test_the_stateless_function_refuses_the_state_of_other_modules():
 
     with pytest.raises(LearnerError, match="weights of 'default_policy'"):
         function(other.get_state(), {})
-    with pytest.raises(LearnerError, match=r"found no \['coefficients', 'progress'\]"):
+    with pytest.raises(LearnerError, match=r"found no \['target_networks', 'coefficients', 'progress'\]"):
         function(other.get_state(["weights"]), {})

@@ -12,7 +12,17 @@ from gymnasium import spaces
 
 from episodia import SingleAgentEpisode
 from episodia.errors import LearnerError
-from episodia.learners import A2CConfig, AlgorithmConfig, EvaluatedSteps, Learner, PPOConfig, ReinforceConfig
+from episodia.learners import (
+    LOSS,
+    A2CConfig,
+    AlgorithmConfig,
+    EvaluatedSteps,
+    Learner,
+    LossInputs,
+    LossOutputs,
+    PPOConfig,
+    ReinforceConfig,
+)
 from episodia.learners.algorithms.ppo import clipped_surrogates
 from episodia.modules import dist_for
 from tables import Table, softmax
@@ -62,8 +72,8 @@ def gradients(config, columns, **learner):
 
 
 def loss(config, columns):
-    found, metrics = config.loss(Table(LOGITS, VALUES), columns, config.coefficients())
-    return found.item(), {name: value.item() for name, value in metrics.items()}
+    found = config.loss(LossInputs(Table(LOGITS, VALUES), columns, config.coefficients()))
+    return found.losses[LOSS].item(), {name: value.item() for name, value in found.metrics.items()}
 
 
 def test_reinforce_is_the_mean_of_returns_times_log_probabilities():
@@ -286,9 +296,9 @@ def test_a_loss_or_a_metric_with_axes_is_refused(part):
         def coefficients(self):
             return {}
 
-        def loss(self, module, batch, coefficients):
-            logp = EvaluatedSteps(module, batch).logp()
-            return (logp, {}) if part == "loss" else (logp.mean(), {"metric": logp})
+        def loss(self, inputs):
+            logp = EvaluatedSteps(inputs.module, inputs.batch).logp()
+            return LossOutputs({LOSS: logp}) if part == "loss" else LossOutputs({LOSS: logp.mean()}, {"metric": logp})
 
     with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], not that of one number"):
         gradients(Wide(), batch())

@@ -14,6 +14,7 @@ from drives import ACTIONS, OBSERVATIONS, drive
 from episodia.connectors import ConnectorV2
 from episodia.errors import LearnerError
 from episodia.learners import (
+    LOSS,
     A2CConfig,
     AdaptiveKL,
     AlgorithmConfig,
@@ -21,6 +22,7 @@ from episodia.learners import (
     EvaluatedSteps,
     GradientFunction,
     Learner,
+    LossOutputs,
     OptimizerConfig,
     PPOConfig,
     ReinforceConfig,
@@ -98,18 +100,18 @@ class Own(AlgorithmConfig):
     def coefficients(self):
         return {}
 
-    def loss(self, module, batch, coefficients):
-        return self.of(EvaluatedSteps(module, batch).logp())
+    def loss(self, inputs):
+        return self.of(EvaluatedSteps(inputs.module, inputs.batch).logp())
 
 
 LOSSES = {
-    "is detached": (lambda logp: (logp.mean().detach(), {}), "do not depend on any trained weight"),
-    "is a constant": (lambda _: (torch.tensor(3.0), {}), "do not depend on any trained weight"),
+    "is detached": (lambda logp: LossOutputs({LOSS: logp.mean().detach()}), "do not depend on any trained weight"),
+    "is a constant": (lambda _: LossOutputs({LOSS: torch.tensor(3.0)}), "do not depend on any trained weight"),
     "is nothing": (lambda _: None, "it returned NoneType"),
     "is alone": (lambda logp: logp.mean(), "it returned Tensor"),
-    "has a plain metric": (lambda logp: (logp.mean(), {"kl": 0.5}), "'kl' is 0.5, not a tensor"),
-    "was differentiated before": (lambda logp: (_used_up(logp.mean()), {}), "cannot be differentiated"),
-    "is complex": (lambda logp: (logp.mean() * 1j, {}), "cannot be differentiated"),
+    "has a plain metric": (lambda logp: LossOutputs({LOSS: logp.mean()}, {"kl": 0.5}), "'kl' is 0.5, not a tensor"),
+    "was differentiated before": (lambda logp: LossOutputs({LOSS: _used_up(logp.mean())}), "cannot be differentiated"),
+    "is complex": (lambda logp: LossOutputs({LOSS: logp.mean() * 1j}), "cannot be differentiated"),
 }
 
 
@@ -134,7 +136,7 @@ def test_a_loss_that_cannot_be_learned_from_is_told_and_changes_nothing(name):
 
 
 def test_a_loss_of_0_has_nothing_to_learn_from():
-    learner = Learner(Table([[0.0, 0.0]]), Own(of=lambda _: (torch.zeros(()), {})))
+    learner = Learner(Table([[0.0, 0.0]]), Own(of=lambda _: LossOutputs({LOSS: torch.zeros(())})))
     before = weights(learner)
 
     assert learner.update_batch(BATCH)["default_policy"]["num_skipped"] == 0
@@ -145,7 +147,7 @@ def test_what_a_loss_leaves_at_the_weights_of_a_module_that_is_skipped_is_not_le
     def of(logp):
         loss = (logp * logp).mean()
         loss.backward(retain_graph=True)
-        return loss, {}
+        return LossOutputs({LOSS: loss})
 
     nan = {**ROWS, "obs": torch.tensor([0, 0, 1])}
     modules = {"lost": Table([[0.0, 0.0], [math.nan, 0.0]]), "sound": Table([[0.0, 1.0]])}

@@ -1,14 +1,14 @@
 """Losses and learners that are wrong on purpose, each in one way, and with the law that finds it out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from episodia.connectors import GeneralAdvantageEstimation
-from episodia.learners import AlgorithmConfig, EvaluatedSteps, Learner
+from episodia.learners import LOSS, AlgorithmConfig, EvaluatedSteps, Learner, LossOutputs
 from episodia.modules import MLPActorCritic
 from episodia.testing import LearnerSubject
 
@@ -53,12 +53,12 @@ class Right(AlgorithmConfig):
     def coefficients(self):
         return {"value_coefficient": 0.5}
 
-    def loss(self, module, batch, coefficients):
-        steps = EvaluatedSteps(module, batch)
+    def loss(self, inputs):
+        steps = EvaluatedSteps(inputs.module, inputs.batch)
         advantages = steps.column("advantages")
         errors = (steps.values - steps.column("value_targets")) ** 2
-        each = self.of_each_step(steps.logp(), advantages) + coefficients["value_coefficient"] * errors
-        return self.of_all(each), {"value_loss": errors.mean()}
+        each = self.of_each_step(steps.logp(), advantages) + inputs.coefficients["value_coefficient"] * errors
+        return LossOutputs({LOSS: self.of_all(each)}, {"value_loss": errors.mean()})
 
     def of_each_step(self, logp, advantages):
         return -logp * advantages
@@ -72,8 +72,8 @@ class Right(AlgorithmConfig):
 
 @breaks("it_runs", "found no column 'luck'")
 class NeedsWhatNobodyWrites(Right):
-    def loss(self, module, batch, coefficients):
-        EvaluatedSteps(module, batch).column("luck")
+    def loss(self, inputs):
+        EvaluatedSteps(inputs.module, inputs.batch).column("luck")
 
 
 @breaks("parts_average_to_the_whole", "is the loss a mean over steps")
@@ -96,23 +96,23 @@ class CaresForTheOrder(Right):
 
 @breaks("masked_steps_do_not_count", "other numbers in masked steps")
 class ForgetsTheMask(Right):
-    def loss(self, module, batch, coefficients):
-        values = module.compute_values(batch)
-        return ((values - batch["value_targets"]) ** 2).mean(), {}
+    def loss(self, inputs):
+        values = inputs.module.compute_values(inputs.batch)
+        return LossOutputs({LOSS: ((values - inputs.batch["value_targets"]) ** 2).mean()})
 
 
 @breaks("callers_data_stay_as_they_are", r"default_policy\.advantages")
 class CentersInPlace(Right):
-    def loss(self, module, batch, coefficients):
-        batch["advantages"] -= batch["advantages"].mean()
-        return super().loss(module, batch, coefficients)
+    def loss(self, inputs):
+        inputs.batch["advantages"] -= inputs.batch["advantages"].mean()
+        return super().loss(inputs)
 
 
 @breaks("metrics_are_finite_numbers", "found nan as 'spread'|found inf as 'spread'")
 class MeasuresNothing(Right):
-    def loss(self, module, batch, coefficients):
-        loss, metrics = super().loss(module, batch, coefficients)
-        return loss, {**metrics, "spread": loss.detach() / 0.0}
+    def loss(self, inputs):
+        found = super().loss(inputs)
+        return replace(found, metrics={**found.metrics, "spread": found.losses[LOSS].detach() / 0.0})
 
 
 @breaks("it_learns_from_single_steps", "IndexError")
@@ -141,9 +141,9 @@ class CountsForNothing(Right):
 
 @breaks("coefficients_are_those_declared", r"asks for \['temperature'\]")
 class HopesForACoefficient(Right):
-    def loss(self, module, batch, coefficients):
-        loss, metrics = super().loss(module, batch, coefficients)
-        return loss * coefficients.get("temperature", 1.0), metrics
+    def loss(self, inputs):
+        found = super().loss(inputs)
+        return replace(found, losses={LOSS: found.losses[LOSS] * inputs.coefficients.get("temperature", 1.0)})
 
 
 @breaks("it_pickles", "lambda")

@@ -2,11 +2,13 @@
 
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.learners.algorithms.a2c import A2CConfig
-from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import Adaptive, AdaptiveKL
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.algorithms.ppo import PPOConfig
 from episodia.learners.algorithms.reinforce import ReinforceConfig
+from episodia.learners.algorithms.target import Target
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
 from episodia.learners.gradients.gradient_function import GradientFunction
@@ -14,10 +16,11 @@ from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, Cl
 from episodia.learners.learner import Learner
 from episodia.learners.minibatches import Minibatch, minibatches
 from episodia.learners.optimizers import OptimizerConfig
-from episodia.learners.update_metrics import ALL_MODULES, Metrics
+from episodia.learners.update_metrics import ALL_MODULES, Metrics, UpdateMetrics
 
 __all__ = [
     "ALL_MODULES",
+    "LOSS",
     "A2CConfig",
     "Adaptive",
     "AdaptiveKL",
@@ -30,13 +33,16 @@ __all__ = [
     "GradientFunction",
     "GradientProcessor",
     "Learner",
-    "LossAndMetrics",
+    "LossInputs",
+    "LossOutputs",
     "MeasuredGradients",
     "Metrics",
     "Minibatch",
     "OptimizerConfig",
     "PPOConfig",
     "ReinforceConfig",
+    "Target",
+    "UpdateMetrics",
     "default_pipeline",
     "minibatches",
 ]

@@ -31,6 +31,7 @@ from episodia.learners.gradients.gradient_steps import GradientSteps
 from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
+from episodia.learners.row_results import RowResults
 from episodia.learners.state_checks import (
     check_components,
     check_metrics,
@@ -39,7 +40,7 @@ from episodia.learners.state_checks import (
     check_progress,
     generator_with,
 )
-from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics
+from episodia.learners.update_metrics import ALL_MODULES, Log, Metrics, UpdateMetrics
 from episodia.modules import Module
 from episodia.modules.devices import usable_device
 from episodia.types import Batch
@@ -97,11 +98,19 @@ class Learner:
         # Modules are moved only after all checks.
         for module in self._networks.torch_modules.values():
             module.to(self.device)
-        self._optimizers = Optimizers(self._networks.parameters, config.optimizers, config.learning_rate)
+        self._optimizers = Optimizers(
+            self._networks.parameters, config.optimizers, config.learning_rate, self._networks.ids_in_names
+        )
         self._trained = self._differentiation.trained
         self._steps = GradientSteps(self._optimizers, self._trained, config)
         self._coefficients = Coefficients(config.coefficients(), self._trained)
-        self._progress = {"num_updates": 0, "num_gradient_steps": 0, "num_steps": 0, "num_skipped": 0}
+        self._progress = {
+            "num_updates": 0,
+            "num_gradient_steps": 0,
+            "num_steps": 0,
+            "num_skipped": 0,
+            "num_schedule_steps": 0,
+        }
         self.pipeline = (
             default_pipeline(
                 config,
@@ -128,8 +137,18 @@ class Learner:
 
     @property
     def num_steps(self) -> int:
-        """The number of steps trained on, each counted once per update; schedules follow this number."""
+        """The number of steps trained on, each counted once per update."""
         return self._progress["num_steps"]
+
+    @property
+    def num_schedule_steps(self) -> int:
+        """The number that schedules follow: the `env_steps` of updates, or else the number of steps trained on."""
+        return self._progress["num_schedule_steps"]
+
+    @property
+    def target_networks(self) -> Mapping[str, Mapping[str, Module]]:
+        """The target networks of each module that learns, by module and name."""
+        return {module_id: self._differentiation.target_networks.of(module_id) for module_id in self._trained}
 
     def __repr__(self) -> str:
         return f"Learner({self._networks.rl_module!r}, {self.config!r}, device={str(self.device)!r})"
@@ -143,7 +162,8 @@ class Learner:
         num_epochs: int = 1,
         minibatch_size: int | None = None,
         shuffle: bool = True,
-    ) -> Metrics:
+        env_steps: int | None = None,
+    ) -> UpdateMetrics:
         """Update the modules with `episodes`, which stay unchanged.
 
         Args:
@@ -152,9 +172,12 @@ class Learner:
             minibatch_size: The approximate number of steps of a module per gradient step: steps are divided evenly into the
                 number of minibatches that comes closest. None takes all steps at once.
             shuffle: Whether each epoch takes the rows in a new order.
+            env_steps: The number of environment steps so far, which schedules then follow; None lets them follow the steps
+                trained on. Pass it if steps are trained on more than once, as with replay.
 
         Returns:
             Averages over all minibatches, by module and name; metrics of all modules together are under `ALL_MODULES`.
+            `rows` of it has the loss's results for each row, in the order of the batch.
 
         Raises:
             ConnectorError: If a piece of the pipeline fails, for example because rewards or values are not finite.
@@ -163,7 +186,8 @@ class Learner:
         """
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
-        return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle)
+        self._set_clock(env_steps)
+        return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle, env_steps)
 
     def batch_of(self, episodes: Iterable[Episode]) -> dict[str, Batch]:
         """Return the columns of each module that the pipeline makes of `episodes`, on the CPU; empty without episodes."""
@@ -178,44 +202,69 @@ class Learner:
         num_epochs: int = 1,
         minibatch_size: int | None = None,
         shuffle: bool = True,
-    ) -> Metrics:
+        env_steps: int | None = None,
+    ) -> UpdateMetrics:
         """Update the modules with a batch that `batch_of` returned, see `update`."""
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
-        return self._update(batch, num_epochs, minibatch_size, shuffle)
+        self._set_clock(env_steps)
+        return self._update(batch, num_epochs, minibatch_size, shuffle, env_steps)
+
+    def _set_clock(self, env_steps: int | None) -> None:
+        if env_steps is not None:
+            checked_whole(LearnerError, "update", "env_steps", env_steps, self.num_schedule_steps, below=2**63)
+            self._progress["num_schedule_steps"] = env_steps
 
     def _update(
-        self, batch: Mapping[str, Batch], num_epochs: int, minibatch_size: int | None, shuffle: bool
-    ) -> Metrics:
+        self,
+        batch: Mapping[str, Batch],
+        num_epochs: int,
+        minibatch_size: int | None,
+        shuffle: bool,
+        env_steps: int | None,
+    ) -> UpdateMetrics:
         own = self._differentiation.learnable(batch)
         row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
         counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
         coefficients, rates = self._at_present()
         log, rng = Log(), self._rng if shuffle else None
+        results = RowResults({module_id: len(found) for module_id, found in row_counts.items()})
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
             for parts in drawn(own, row_counts, num_epochs, minibatch_size, rng):
-                self._learn(parts, coefficients, log)
+                self._learn(parts, coefficients, log, results)
         self._progress["num_updates"] += 1
-        self._progress["num_steps"] += sum(counts.values())
+        self._count_steps(sum(counts.values()), env_steps)
         self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
         found: Metrics = {
             module_id: {
                 **log.means(module_id),
                 **coefficients[module_id],
+                **results.num_not_finite(module_id),
                 "num_steps": count,
                 "num_skipped": log.num_skipped(module_id),
             }
             for module_id, count in counts.items()
         }
-        return {**found, ALL_MODULES: {**rates, **self._progress}}
+        return UpdateMetrics({**found, ALL_MODULES: {**rates, **self._progress}}, results.collected())
 
-    def _learn(self, parts: Mapping[str, Minibatch], coefficients: Mapping[str, Mapping[str, float]], log: Log) -> None:
+    def _count_steps(self, num_steps: int, env_steps: int | None) -> None:
+        self._progress["num_steps"] += num_steps
+        if env_steps is None:
+            self._progress["num_schedule_steps"] += num_steps
+
+    def _learn(
+        self,
+        parts: Mapping[str, Minibatch],
+        coefficients: Mapping[str, Mapping[str, float]],
+        log: Log,
+        results: RowResults,
+    ) -> None:
         """Take one gradient step with a minibatch of each module."""
         columns = {module_id: on_device(part.columns, self.device) for module_id, part in parts.items()}
         buffers = self._differentiation.buffers
         kept = buffers.kept(columns)
         try:
-            computed = self._differentiation.computed(columns, coefficients)
+            computed = self._differentiation.computed(columns, coefficients, self._progress["num_gradient_steps"])
             norms = self._take_step(computed.gradients, computed.losses)
         except BaseException:
             buffers.restore(kept)
@@ -223,6 +272,7 @@ class Learner:
         # A skipped module stays unchanged, buffers included.
         buffers.restore(kept, [module_id for module_id in parts if module_id not in norms])
         for module_id, part in parts.items():
+            results.add(module_id, part, computed.rows[module_id])
             if module_id in norms:
                 numbers = {"loss": computed.losses[module_id], "gradient_norm": norms[module_id]}
                 numbers |= computed.metrics[module_id]
@@ -240,8 +290,7 @@ class Learner:
         """
         check_can_learn()
         coefficients, _ = self._at_present()
-        noise = self._progress["num_updates"]
-        return self._differentiation.measured(batch, coefficients, noise=noise, device=self.device)
+        return self._differentiation.measured(batch, coefficients, progress=self._progress, device=self.device)
 
     def num_steps_of(self, batch: Mapping[str, Batch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of the gradients of `batch`."""
@@ -277,7 +326,7 @@ class Learner:
         _, rates = self._at_present()
         norms = self._take_step(mean, {})
         self._progress["num_updates"] += 1
-        self._progress["num_steps"] += int(sum(total_weight(weight) for weight in weights))
+        self._count_steps(int(sum(total_weight(weight) for weight in weights)), env_steps=None)
         found: Metrics = {
             module_id: {
                 **(
@@ -309,17 +358,23 @@ class Learner:
         """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
         taken = self._steps.take(gradients, losses)
         self._progress["num_skipped"] += taken.num_skipped
-        self._progress["num_gradient_steps"] += int(taken.has_stepped)
+        if taken.has_stepped:
+            self._progress["num_gradient_steps"] += 1
+            self._differentiation.target_networks.follow(
+                gradient_steps=self._progress["num_gradient_steps"], env_steps=self.num_schedule_steps
+            )
         return taken.norms
 
     # --- Current values ---------------------------------------------------------------------------------------------
 
     def _at_present(self) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
         """Set the learning rates of the optimizers; return the coefficients of each module, and these rates."""
-        self._optimizers.set_learning_rates(self.num_steps)
+        self._optimizers.set_learning_rates(self.num_schedule_steps)
         rates = self._optimizers.learning_rates
         names = ["learning_rate"] if len(rates) == 1 else [f"learning_rate_{place}" for place in range(len(rates))]
-        coefficients = {module_id: self._coefficients.at(module_id, self.num_steps) for module_id in self._trained}
+        coefficients = {
+            module_id: self._coefficients.at(module_id, self.num_schedule_steps) for module_id in self._trained
+        }
         return coefficients, dict(zip(names, rates, strict=True))
 
     def _noise(self) -> int:
@@ -346,13 +401,15 @@ class Learner:
         """Return the state from which an equal learner continues like this one: tensors, arrays and JSON values.
 
         Args:
-            components: A selection of `weights`, `optimizers`, `coefficients`, `progress`, `generator` and `pipeline`.
+            components: A selection of `weights`, `target_networks`, `optimizers`, `coefficients`, `progress`, `generator` and
+                `pipeline`.
 
         Raises:
             LearnerError: If a component is unknown.
         """
         getters: dict[str, Callable[[], Any]] = {
             "weights": self._networks.weights,
+            "target_networks": self._differentiation.target_networks.get_state,
             "optimizers": self._optimizers.get_state,
             "coefficients": self._coefficients.get_state,
             "progress": lambda: dict(self._progress),
@@ -372,6 +429,7 @@ class Learner:
         """
         checks: dict[str, Callable[[Any], object]] = {
             "weights": self._networks.check_weights,
+            "target_networks": self._differentiation.target_networks.check_state,
             "optimizers": self._optimizers.check_state,
             "coefficients": self._coefficients.check_state,
             "progress": lambda found: check_progress(found, self._progress),
@@ -386,6 +444,7 @@ class Learner:
         setters: dict[str, Callable[[Any], object]] = {
             "pipeline": self.pipeline.set_state,
             "weights": self._networks.set_weights,
+            "target_networks": self._differentiation.target_networks.set_state,
             "optimizers": self._optimizers.set_state,
             "coefficients": self._coefficients.set_state,
             "progress": self._progress.update,

@@ -73,6 +73,11 @@ class LearnerModules:
             if parameter.requires_grad
         }
 
+    @property
+    def ids_in_names(self) -> tuple[str, ...]:
+        """The ids that names of parameters begin with; empty for a single module."""
+        return () if self.is_single else tuple(self.modules)
+
     def chosen(self, names: Collection[str]) -> dict[str, dict[str, Parameter]]:
         """Return the parameters with these names, by module; modules without such parameters are left out."""
         found: dict[str, dict[str, Parameter]] = {}

@@ -30,11 +30,13 @@ class Minibatch:
         columns: The columns of these rows.
         num_steps: How many of their steps count for the loss.
         epoch: The number of the pass over the module's rows, from 0.
+        rows: The positions of these rows in the module's batch; None means all of them, in order.
     """
 
     columns: Batch
     num_steps: int
     epoch: int
+    rows: np.ndarray | None = None
 
 
 def minibatches(
@@ -162,7 +164,7 @@ def _of_module(
             yield Minibatch(columns, total, epoch)
             continue
         for rows in plan(counts, minibatch_size, rng):
-            yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch)
+            yield Minibatch(taken(columns, rows), int(counts[rows].sum()), epoch, rows)
 
 
 def taken(columns: Batch, rows: np.ndarray) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast, final
@@ -11,9 +11,11 @@ from typing import Any, TypeAlias, cast, final
 import torch
 from torch.nn import Parameter
 
+from episodia.arguments import checked_whole
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.coefficients import check_within
+from episodia.learners.algorithms.loss import LOSS
 from episodia.schedules import Schedule, as_schedule
 from episodia.trees import map_batch
 
@@ -28,10 +30,13 @@ class OptimizerConfig:
 
     Args:
         components: Beginnings of parameter names, up to a dot: `"actor"` means `actor.tower.0.weight`, not `actor_head.weight`.
-            Names begin with the module's id if a learner has several modules. None means everything. Weights that several
+            Names begin with the module's id if a learner has several modules; a beginning without an id means that component
+            of every module. None means everything. Weights that several
             modules share learn from all of these, under any of their names, except from frozen modules.
         optimizer: A class of `torch.optim`, or any function of the parameters and `lr=` that returns such an optimizer.
         learning_rate: A number, or a schedule over the steps trained on; None takes the algorithm's.
+        loss: The name of the loss that these components learn from; gradients of other losses never reach them.
+        every: The number of gradient steps between two steps of this optimizer. Optimizers of one loss have the same number.
         options: Further arguments of the optimizer.
 
     Raises:
@@ -44,11 +49,19 @@ class OptimizerConfig:
     components: tuple[str, ...] | None = None
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
     learning_rate: float | Schedule | None = None
+    loss: str = LOSS
+    every: int = 1
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
             check_within("OptimizerConfig", "learning_rate", self.learning_rate, 0.0, may_change=True)
+        checked_whole(LearnerError, "OptimizerConfig", "every", self.every, 1)
+        if not isinstance(cast("object", self.loss), str):
+            raise LearnerError(
+                f"OptimizerConfig: found `loss={self.loss!r}`, expected the name of a loss that the algorithm returns. Pass a "
+                "string."
+            )
         if self.components is not None and not _are_names(self.components):
             raise LearnerError(
                 f"OptimizerConfig: found `components={self.components!r}`, expected a tuple of names such as `('actor',)`, or "
@@ -76,6 +89,7 @@ class Optimizers:
         parameters: All parameters that could be trained, by name; a shared one may have several names.
         configs: One config per optimizer.
         learning_rate: The learning rate of configs without their own.
+        module_ids: The modules whose ids the names begin with; empty for a single module, whose names have no id.
 
     Raises:
         LearnerError: If a component is not the beginning of any name, or if two optimizers claim one parameter.
@@ -86,9 +100,13 @@ class Optimizers:
     """
 
     def __init__(
-        self, parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig], learning_rate: float | Schedule
+        self,
+        parameters: Mapping[str, Parameter],
+        configs: Sequence[OptimizerConfig],
+        learning_rate: float | Schedule,
+        module_ids: Collection[str] = (),
     ) -> None:
-        self._names = _claimed(parameters, configs)
+        self._names = _claimed(parameters, configs, module_ids)
         self._rates = [
             as_schedule(learning_rate if config.learning_rate is None else config.learning_rate) for config in configs
         ]
@@ -189,23 +207,41 @@ class Optimizers:
         return {own[index]: map_batch(_copied, memory) for index, memory in found.items()}
 
 
-def trained_names(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> frozenset[str]:
-    """Return the names of the parameters that an optimizer of `configs` trains.
+def names_by_loss(
+    parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig], module_ids: Collection[str] = ()
+) -> dict[str, frozenset[str]]:
+    """Return the names of the parameters that learn from each loss, in the order of `configs`.
 
     Raises:
         LearnerError: See `Optimizers`.
     """
-    return frozenset(name for names in _claimed(parameters, configs) for name in names)
+    found: dict[str, frozenset[str]] = {}
+    for config, names in zip(configs, _claimed(parameters, configs, module_ids), strict=True):
+        found[config.loss] = found.get(config.loss, frozenset()) | frozenset(names)
+    return found
 
 
-def _claimed(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig]) -> list[list[str]]:
+def due_losses(configs: Sequence[OptimizerConfig], num_gradient_steps: int) -> frozenset[str]:
+    """Return the losses that an optimizer follows in the next gradient step, after `num_gradient_steps`.
+
+    >>> configs = [OptimizerConfig(loss="critic"), OptimizerConfig(loss="actor", every=2)]
+    >>> [sorted(due_losses(configs, step)) for step in range(3)]
+    [['actor', 'critic'], ['critic'], ['actor', 'critic']]
+    """
+    return frozenset(config.loss for config in configs if num_gradient_steps % config.every == 0)
+
+
+def _claimed(
+    parameters: Mapping[str, Parameter], configs: Sequence[OptimizerConfig], module_ids: Collection[str]
+) -> list[list[str]]:
     """Return the names of the parameters of each optimizer."""
     if not configs:
         raise LearnerError("optimizers: found no optimizer, expected at least one. Add an `OptimizerConfig()`.")
+    _check_cadences(configs)
     claims: list[list[str]] = []
     owners: dict[int, int] = {}
     for position, config in enumerate(configs):
-        matching = {id(parameters[name]) for name in _matching(list(parameters), config.components)}
+        matching = {id(parameters[name]) for name in _matching(list(parameters), config.components, module_ids)}
         # A shared parameter has a name in each of its modules, and learns under all of these names.
         names = [name for name, parameter in parameters.items() if id(parameter) in matching]
         for name in names:
@@ -219,21 +255,32 @@ def _claimed(parameters: Mapping[str, Parameter], configs: Sequence[OptimizerCon
     return claims
 
 
-def _matching(names: list[str], components: tuple[str, ...] | None) -> list[str]:
+def _check_cadences(configs: Sequence[OptimizerConfig]) -> None:
+    cadences: dict[str, int] = {}
+    for config in configs:
+        if cadences.setdefault(config.loss, config.every) != config.every:
+            raise LearnerError(
+                f"optimizers: found `every={config.every}` and `every={cadences[config.loss]}` for the loss {config.loss!r}, "
+                "expected one number for each loss. Give all optimizers of a loss the same `every`."
+            )
+
+
+def _matching(names: list[str], components: tuple[str, ...] | None, module_ids: Collection[str]) -> list[str]:
     if components is None:
         return names
     for component in components:
-        if not any(_is_in(name, component) for name in names):
+        if not any(_is_in(name, component, module_ids) for name in names):
             known = sorted({name.rsplit(".", 1)[0] for name in names})
             raise LearnerError(
                 f"optimizers: found the component {component!r} without parameters, expected one of {known}, or a "
                 "beginning of these up to a dot. Correct its name."
             )
-    return [name for name in names if any(_is_in(name, component) for component in components)]
+    return [name for name in names if any(_is_in(name, component, module_ids) for component in components)]
 
 
-def _is_in(name: str, component: str) -> bool:
-    return name == component or name.startswith(f"{component}.")
+def _is_in(name: str, component: str, module_ids: Collection[str]) -> bool:
+    beginnings = [component, *(f"{module_id}.{component}" for module_id in module_ids)]
+    return any(name == beginning or name.startswith(f"{beginning}.") for beginning in beginnings)
 
 
 def _without_aliases(names: Sequence[str], parameters: Mapping[str, Parameter]) -> list[str]:

@@ -9,10 +9,28 @@ from typing import NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
+from episodia.learners.row_results import Rows
+
 # By module id, then by name; metrics of all modules together are under `ALL_MODULES`.
 Metrics: TypeAlias = dict[str, dict[str, float]]
 
 ALL_MODULES = "__all_modules__"
+
+
+@final
+class UpdateMetrics(dict[str, dict[str, float]]):
+    """The metrics of an update, with the results of the loss for each row of the batch.
+
+    Attributes:
+        rows: Numbers in the order of the batch's rows, by module and name.
+
+    >>> UpdateMetrics({"left": {"loss": 0.5}}, {"left": {"td_error": np.zeros(2)}}).rows
+    {'left': {'td_error': array([0., 0.])}}
+    """
+
+    def __init__(self, metrics: Metrics, rows: Rows) -> None:
+        super().__init__(metrics)
+        self.rows = rows
 
 
 class _Measured(NamedTuple):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from episodia.connectors import AddColumnsFromEpisodesToTrainBatch, ConnectorV2, View, defaults, detect_columns
 from episodia.connectors.batches.tracked_batch import TrackedBatch
 from episodia.errors import BatchError, PipelineError
-from episodia.learners import PPOConfig
+from episodia.learners import LOSS, LossInputs, PPOConfig
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.modules import LSTMActorCritic, MLPActorCritic, RuleModule
 
@@ -63,7 +63,7 @@ def test_what_a_piece_of_the_pipeline_reads_is_needed():
     coefficients = {"clip": 0.2, "kl_coefficient": 0.0, "value_coefficient": 0.5, "entropy_coefficient": 0.0}
     report = detect_columns(
         module,
-        lambda module, batch: config.loss(module, batch, coefficients),
+        lambda module, batch: config.loss(LossInputs(module, batch, coefficients)).losses[LOSS],
         learner=default_pipeline(config, *SPACES),
     )
 

@@ -13,12 +13,11 @@ from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import Coefficient, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
-from episodia.modules.protocol import Module
-from episodia.types import Batch
 
 
 @final
@@ -63,9 +62,9 @@ class A2CConfig(AlgorithmConfig):
         """Return the coefficients of the values and of the entropy."""
         return {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, inputs: LossInputs) -> LossOutputs:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
-        steps = EvaluatedSteps(module, batch)
+        steps, coefficients = EvaluatedSteps(inputs.module, inputs.batch), inputs.coefficients
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
@@ -75,4 +74,4 @@ class A2CConfig(AlgorithmConfig):
         loss = (
             policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
         )
-        return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return LossOutputs({LOSS: loss}, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy})

@@ -5,22 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from episodia.arguments import checked_choice, checked_each, checked_whole
 from episodia.connectors import ConnectorV2, Schedule
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.coefficients import Coefficient, check_within
+from episodia.learners.algorithms.loss import LossInputs, LossOutputs
+from episodia.learners.algorithms.target import Target
 from episodia.learners.gradients.gradient_processing import GradientProcessor
 from episodia.learners.optimizers import OptimizerConfig
-from episodia.modules.protocol import Module
-from episodia.types import Batch
-
-# A loss, and metrics: tensors without axes, averages over the steps that count.
-LossAndMetrics: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 
 ON_NON_FINITE = ("skip", "raise")
 
@@ -35,7 +30,8 @@ class AlgorithmConfig(ABC):
     Args:
         gamma: The discount per step.
         learning_rate: A number, or a schedule over the steps trained on.
-        optimizers: The optimizers of all trained components; by default one Adam for everything.
+        optimizers: The optimizers of all trained components, and the loss that each of them follows; by default one Adam for
+            everything.
         gradient_processors: Functions that change the gradients before the optimizers get them, in this order.
         on_non_finite: If a module's loss or gradient is not finite, `"skip"` leaves that module unchanged in this gradient
             step and counts it; `"raise"` raises an error.
@@ -80,15 +76,13 @@ class AlgorithmConfig(ABC):
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the numbers in the loss that may change during training, by name."""
 
-    @abstractmethod
-    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
-        """Return the loss of one module on some of its steps, and metrics.
+    def target_networks(self) -> Mapping[str, Target]:
+        """Return the rules of the target networks that the loss uses, by name."""
+        return {}
 
-        Args:
-            module: The module.
-            batch: Its columns, as the learner pipeline leaves them; `[B, ...]`, or `[B, T, ...]` if it is recurrent.
-            coefficients: The current values of `coefficients()`.
-        """
+    @abstractmethod
+    def loss(self, inputs: LossInputs) -> LossOutputs:
+        """Return the losses of one module on some of its rows, with metrics and results for each row."""
 
 
 def _is_processor(value: object) -> bool:

@@ -14,12 +14,11 @@ from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient, check_positive, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
-from episodia.modules.protocol import Module
-from episodia.types import Batch
 
 
 @final
@@ -77,9 +76,9 @@ class PPOConfig(AlgorithmConfig):
             "entropy_coefficient": self.entropy_coefficient,
         }
 
-    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, inputs: LossInputs) -> LossOutputs:
         """Return the mean of −surrogate(π/π_old, A) + c₁ · (V − target)² − c₂ · H + c₃ · KL(π_old ‖ π)."""
-        steps = EvaluatedSteps(module, batch)
+        steps, coefficients = EvaluatedSteps(inputs.module, inputs.batch), inputs.coefficients
         advantages = steps.numbers(
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
@@ -100,7 +99,7 @@ class PPOConfig(AlgorithmConfig):
             loss = loss + coefficients["kl_coefficient"] * kl
         clip_fraction = ((ratios.detach() - 1.0).abs() > clip).float().mean()
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
-        return loss, {**metrics, "clip_fraction": clip_fraction}
+        return LossOutputs({LOSS: loss}, {**metrics, "clip_fraction": clip_fraction})
 
 
 def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:

@@ -12,11 +12,10 @@ from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.connectors import ComputeReturnsToGo, ConnectorV2, Schedule, Standardize
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.algorithm import AlgorithmConfig, LossAndMetrics
+from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import Coefficient, check_within
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
-from episodia.modules.protocol import Module
-from episodia.types import Batch
+from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 
 
 @final
@@ -51,11 +50,11 @@ class ReinforceConfig(AlgorithmConfig):
         """Return the coefficient of the entropy."""
         return {"entropy_coefficient": self.entropy_coefficient}
 
-    def loss(self, module: Module, batch: Batch, coefficients: Mapping[str, float]) -> LossAndMetrics:
+    def loss(self, inputs: LossInputs) -> LossOutputs:
         """Return the mean of −log π(a|s) · R − c · H."""
-        steps = EvaluatedSteps(module, batch)
+        steps, coefficients = EvaluatedSteps(inputs.module, inputs.batch), inputs.coefficients
         returns = steps.numbers(Columns.RETURNS_TO_GO, "`ComputeReturnsToGo`")
         policy_loss = -(steps.logp() * returns).mean()
         entropy = steps.entropy().mean()
         loss = policy_loss - coefficients["entropy_coefficient"] * entropy
-        return loss, {"policy_loss": policy_loss, "entropy": entropy}
+        return LossOutputs({LOSS: loss}, {"policy_loss": policy_loss, "entropy": entropy})

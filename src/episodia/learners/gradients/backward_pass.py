@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -12,15 +12,20 @@ from torch.nn import Parameter
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
+from episodia.learners.algorithms.loss import LossInputs, LossOutputs
+from episodia.trees import leaves
 
 # By parameter name, without parameters that the loss does not depend on.
 Gradients: TypeAlias = dict[str, Tensor]
+
+# The trained parameters that follow each loss, by the loss's name, by module, and by their own names.
+Followers: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Parameter]]]
 
 Named = TypeVar("Named")
 
 
 class BackwardPass(NamedTuple):
-    """The results of a backward pass, by module: gradients by name, the loss, and metrics.
+    """The results of a backward pass, by module: gradients by name, the sum of the losses, metrics, and results of rows.
 
     If a module's outputs are NaN, its loss is NaN, and it has no gradients.
     """
@@ -28,55 +33,67 @@ class BackwardPass(NamedTuple):
     gradients: dict[str, Gradients]
     losses: dict[str, Tensor]
     metrics: dict[str, dict[str, Tensor]]
+    rows: dict[str, dict[str, Tensor]]
 
 
-def compute(
-    modules: Mapping[str, Any],
-    parameters: Mapping[str, Mapping[str, Parameter]],
-    config: AlgorithmConfig,
-    batch: Mapping[str, dict[str, Any]],
-    coefficients: Mapping[str, Mapping[str, float]],
-) -> BackwardPass:
-    """Return losses, and gradients of all `parameters`, which stay unchanged.
+def compute(config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameters: Followers) -> BackwardPass:
+    """Return losses, and gradients of all `parameters` whose loss is due; the parameters stay unchanged.
 
     One backward pass serves all modules, unless they share parameters: then each module has its own pass, because its
-    gradients may get their own weight later.
+    gradients may get their own weight later. Each loss has its own pass too, which stops at the parameters that follow it,
+    so that no gradient of it reaches others.
 
     Args:
-        modules: The modules, by id.
-        parameters: The trained parameters of each module, by name.
         config: The algorithm, which has the loss.
-        batch: The columns of each module that learns.
-        coefficients: The numbers in the loss of each module.
+        inputs: What the loss of each module works on.
+        parameters: The trained parameters that follow each loss, by module and name.
     """
-    losses: dict[str, Tensor] = {}
-    metrics: dict[str, dict[str, Tensor]] = {}
-    for module_id, columns in batch.items():
-        try:
-            loss, found = _pair(config.loss(modules[module_id], columns, coefficients[module_id]))
-            losses[module_id] = _without_axes("loss", loss)
-            metrics[module_id] = {key: _without_axes(key, value).detach() for key, value in found.items()}
-        except NonFiniteError:
-            losses[module_id], metrics[module_id] = torch.tensor(torch.nan), {}
-        except EpisodiaError as error:
-            error.add_note(f"in the loss of {module_id!r}")
-            raise
-        except Exception as error:
-            raise _failed(module_id, config, columns, error) from error
-    together = [list(batch)] if _are_disjoint(parameters) else [[module_id] for module_id in batch]
-    gradients: dict[str, Gradients] = {}
-    for group in together:
-        try:
-            gradients |= _backward({module_id: losses[module_id] for module_id in group}, parameters)
-        except EpisodiaError:
-            raise
-        except Exception as error:  # autograd, and foreign functions in it, raise anything
-            raise LearnerError(
-                f"gradients of {group}: found a loss of `{type(config).__name__}` that cannot be differentiated "
-                f"({type(error).__name__}: {error}), expected one computed by torch from weights that require "
-                "gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
-            ) from error
-    return BackwardPass(gradients, {key: loss.detach() for key, loss in losses.items()}, metrics)
+    outputs = {module_id: _outputs_of(config, module_id, given, parameters) for module_id, given in inputs.items()}
+    due = [name for name in parameters if any(name in found.losses for found in outputs.values())]
+    gradients: dict[str, Gradients] = {module_id: {} for module_id in inputs}
+    for name in due:
+        own, keeps_graph = parameters[name], name != due[-1]
+        for group in [list(inputs)] if _are_disjoint(own) else [[module_id] for module_id in inputs]:
+            losses = {key: outputs[key].losses[name] for key in group if name in outputs[key].losses and key in own}
+            try:
+                for module_id, named in _backward(losses, own, keeps_graph).items():
+                    gradients[module_id] |= named
+            except EpisodiaError:
+                raise
+            except Exception as error:  # autograd, and foreign functions in it, raise anything
+                raise _not_differentiable(config, group, error) from error
+    return BackwardPass(
+        gradients,
+        {module_id: _total(found.losses) for module_id, found in outputs.items()},
+        {module_id: dict(found.metrics) for module_id, found in outputs.items()},
+        {module_id: dict(found.rows) for module_id, found in outputs.items()},
+    )
+
+
+def _outputs_of(config: AlgorithmConfig, module_id: str, inputs: LossInputs, parameters: Followers) -> LossOutputs:
+    """Return the checked outputs of the loss of one module; metrics and rows are detached."""
+    try:
+        return _checked(config.loss(inputs), inputs, [name for name in parameters if module_id in parameters[name]])
+    except NonFiniteError:
+        return LossOutputs({name: torch.tensor(torch.nan) for name in inputs.due})
+    except EpisodiaError as error:
+        error.add_note(f"in the loss of {module_id!r}")
+        raise
+    except Exception as error:
+        raise _failed(module_id, config, inputs.batch, error) from error
+
+
+def _total(losses: Mapping[str, Tensor]) -> Tensor:
+    first, *others = [loss.detach() for loss in losses.values()]
+    return torch.stack([first, *others]).sum() if others else first
+
+
+def _not_differentiable(config: AlgorithmConfig, module_ids: Sequence[str], error: Exception) -> LearnerError:
+    return LearnerError(
+        f"gradients of {module_ids}: found a loss of `{type(config).__name__}` that cannot be differentiated "
+        f"({type(error).__name__}: {error}), expected one computed by torch from weights that require "
+        "gradients. Correct the loss or the module; after `requires_grad_`, make a new learner."
+    )
 
 
 def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any], error: Exception) -> LearnerError:
@@ -84,14 +101,33 @@ def _failed(module_id: str, config: AlgorithmConfig, columns: Mapping[str, Any],
     shapes = {name: describe_column(column) for name, column in columns.items()}
     return LearnerError(
         f"loss of {module_id!r}: found a failure of `{type(config).__name__}.loss` ({type(error).__name__}: {error}) with the "
-        f"columns {shapes}, expected a loss and a dict of metrics. Correct the loss, the module or the learner pipeline."
+        f"columns {shapes}, expected `LossOutputs`. Correct the loss, the module or the learner pipeline."
     )
 
 
-def _pair(found: object) -> tuple[Any, Mapping[str, Any]]:
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
-        return found
-    raise TypeError(f"it returned {type(found).__name__}, not a loss and a dict of metrics")
+def _checked(found: object, inputs: LossInputs, followed: Sequence[str]) -> LossOutputs:
+    """Return the outputs without losses that are not due; `followed` are the losses that the module learns from."""
+    if not isinstance(found, LossOutputs):
+        raise TypeError(f"it returned {type(found).__name__}, not `LossOutputs`")
+    unknown, missing = set(found.losses) - set(followed), inputs.due.intersection(followed) - set(found.losses)
+    if unknown or missing or not found.losses:
+        raise ValueError(
+            f"it returned the losses {sorted(found.losses)}, but the optimizers of this module follow {sorted(followed)}, and "
+            f"{sorted(inputs.due)} are due in this step"
+        )
+    num_rows = len(next(leaf for _, leaf in leaves(inputs.batch))) if found.rows else 0
+    return LossOutputs(
+        {name: _without_axes(name, loss) for name, loss in found.losses.items() if name in inputs.due},
+        {name: _without_axes(name, value).detach() for name, value in found.metrics.items()},
+        {name: _one_each(name, value, num_rows).detach() for name, value in found.rows.items()},
+    )
+
+
+def _one_each(name: str, numbers: object, num_rows: int) -> Tensor:
+    if not isinstance(numbers, Tensor) or numbers.shape != (num_rows,):
+        shape = list(numbers.shape) if isinstance(numbers, Tensor) else type(numbers).__name__
+        raise ValueError(f"{name!r} is {shape}, not a tensor with one number for each of {num_rows} rows, [{num_rows}]")
+    return numbers
 
 
 def _without_axes(name: str, number: object) -> Tensor:
@@ -102,26 +138,27 @@ def _without_axes(name: str, number: object) -> Tensor:
     return number
 
 
-def _backward(losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str, Parameter]]) -> dict[str, Gradients]:
+def _backward(
+    losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str, Parameter]], keeps_graph: bool
+) -> dict[str, Gradients]:
     differentiable = {module_id: loss for module_id, loss in losses.items() if loss.requires_grad}
     wanted = [(module_id, name) for module_id in differentiable for name in parameters[module_id]]
-    if not wanted:
-        nothing: dict[str, Gradients] = {module_id: {} for module_id in losses}
-        _check_learned(losses, nothing)
-        return nothing
-    total = (
-        torch.stack(list(differentiable.values())).sum()
-        if len(differentiable) > 1
-        else next(iter(differentiable.values()))
-    )
-    # `autograd.grad` leaves `.grad` alone, so that computing gradients changes nothing.
-    found = torch.autograd.grad(total, [parameters[i][name] for i, name in wanted], allow_unused=True)
     gradients: dict[str, Gradients] = {module_id: {} for module_id in losses}
-    for (module_id, name), gradient in zip(wanted, found, strict=True):
-        if gradient is not None:
-            # Autograd expands one number for sums; optimizers need an element for each weight.
-            dense = gradient.to_dense() if gradient.is_sparse else gradient
-            gradients[module_id][name] = dense.contiguous()
+    if wanted:
+        found = torch.autograd.grad(
+            torch.stack(list(differentiable.values())).sum()
+            if len(differentiable) > 1
+            else differentiable[wanted[0][0]],
+            [parameters[i][name] for i, name in wanted],
+            retain_graph=keeps_graph,
+            allow_unused=True,
+        )
+        # `autograd.grad` leaves `.grad` alone, so that computing gradients changes nothing.
+        for (module_id, name), gradient in zip(wanted, found, strict=True):
+            if gradient is not None:
+                # Autograd expands one number for sums; optimizers need an element for each weight.
+                dense = gradient.to_dense() if gradient.is_sparse else gradient
+                gradients[module_id][name] = dense.contiguous()
     _check_learned(losses, gradients)
     return gradients
 

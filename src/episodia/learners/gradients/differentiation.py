@@ -10,11 +10,13 @@ import torch
 
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
+from episodia.learners.algorithms.loss import LossInputs
 from episodia.learners.gradients.backward_pass import BackwardPass, compute
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
 from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
 from episodia.learners.minibatches import check_batch, on_device
-from episodia.learners.optimizers import trained_names
+from episodia.learners.optimizers import due_losses, names_by_loss
+from episodia.learners.target_networks import TargetNetworks
 from episodia.types import Batch
 
 
@@ -33,8 +35,12 @@ class Differentiation:
     def __init__(self, networks: LearnerModules, config: AlgorithmConfig) -> None:
         self._networks = networks
         self._config = config
-        self.trained = networks.chosen(trained_names(networks.parameters, config.optimizers))
-        self.buffers = NetworkBuffers({module_id: networks.torch_modules[module_id] for module_id in self.trained})
+        by_loss = names_by_loss(networks.parameters, config.optimizers, networks.ids_in_names)
+        self.trained = networks.chosen(frozenset().union(*by_loss.values()))
+        self._followers = {loss: networks.chosen(names) for loss, names in by_loss.items()}
+        own = {module_id: networks.torch_modules[module_id] for module_id in self.trained}
+        self.target_networks = TargetNetworks(own, config.target_networks())
+        self.buffers = NetworkBuffers(own)
 
     def learnable(self, batch: Mapping[str, Batch]) -> dict[str, Batch]:
         """Return the batches of the modules that are trained.
@@ -70,24 +76,43 @@ class Differentiation:
             with self._networks.learning(module_ids), torch.enable_grad():
                 yield
 
-    def computed(self, columns: Mapping[str, Batch], coefficients: Mapping[str, Mapping[str, float]]) -> BackwardPass:
-        """Return losses and gradients for columns on the device, see `compute`; call it in a `learning` context."""
-        return compute(self._networks.modules, self.trained, self._config, columns, coefficients)
+    def computed(
+        self, columns: Mapping[str, Batch], coefficients: Mapping[str, Mapping[str, float]], gradient_steps: int
+    ) -> BackwardPass:
+        """Return losses and gradients for columns on the device, see `compute`; call it in a `learning` context.
+
+        Args:
+            columns: The columns of each module.
+            coefficients: The coefficients of each module's loss.
+            gradient_steps: The number of gradient steps so far, from which follows which losses are due.
+        """
+        due = due_losses(self._config.optimizers, gradient_steps)
+        inputs = {
+            module_id: LossInputs(
+                self._networks.modules[module_id],
+                own,
+                coefficients[module_id],
+                self.target_networks.of(module_id),
+                due,
+            )
+            for module_id, own in columns.items()
+        }
+        return compute(self._config, inputs, self._followers)
 
     def measured(
         self,
         batch: Mapping[str, Batch],
         coefficients: Mapping[str, Mapping[str, float]],
         *,
-        noise: int,
+        progress: Mapping[str, int],
         device: torch.device,
     ) -> MeasuredGradients:
         """Return gradients and metrics; modules stay unchanged, and the same arguments give the same gradients."""
         own = {module_id: on_device(columns, device) for module_id, columns in self.learnable(batch).items()}
         kept = self.buffers.kept(own)
         try:
-            with self.learning(own, noise=noise, device=device):
-                return measured(self.computed(own, coefficients), self.trained)
+            with self.learning(own, noise=progress["num_updates"], device=device):
+                return measured(self.computed(own, coefficients, progress["num_gradient_steps"]), self.trained)
         finally:
             self.buffers.restore(kept)
 

@@ -44,7 +44,7 @@ class GradientFunction:
     """
 
     # The parts of a learner's state that gradients depend on.
-    components = ("weights", "coefficients", "progress")
+    components = ("weights", "target_networks", "coefficients", "progress")
 
     def __init__(self, modules: Module | Mapping[str, Module], config: AlgorithmConfig) -> None:
         check_algorithm(config)
@@ -76,17 +76,20 @@ class GradientFunction:
         check_part("weights", state["weights"], self._networks.check_weights)
         check_part("coefficients", state["coefficients"], self._coefficients.check_state)
         check_part("progress", state["progress"], _check_steps)
+        targets = self._differentiation.target_networks
+        check_part("target_networks", state["target_networks"], targets.check_state)
         self._networks.set_weights(state["weights"])
+        targets.set_state(state["target_networks"])
         self._coefficients.set_state(state["coefficients"])
         progress = state["progress"]
         coefficients = {
-            module_id: self._coefficients.at(module_id, progress["num_steps"])
+            module_id: self._coefficients.at(module_id, progress["num_schedule_steps"])
             for module_id in self._differentiation.trained
         }
         device = device_of(*self._networks.modules.values())
-        return self._differentiation.measured(batch, coefficients, noise=progress["num_updates"], device=device)
+        return self._differentiation.measured(batch, coefficients, progress=progress, device=device)
 
 
 def _check_steps(progress: Mapping[str, Any]) -> None:
-    for name in ("num_steps", "num_updates"):
+    for name in ("num_schedule_steps", "num_updates", "num_gradient_steps"):
         checked_whole(LearnerError, "gradients of a state", name, progress[name], 0, below=2**63)

@@ -19,6 +19,7 @@ from episodia.connectors.batches.tracked_batch import TrackedBatch, fingerprint
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import NonFiniteError
 from episodia.learners import AlgorithmConfig
+from episodia.learners.algorithms.loss import LossInputs
 from episodia.learners.minibatches import taken
 from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
 from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter
@@ -215,7 +216,10 @@ def coefficients_are_those_declared(subject: LearnerSubject, episodes: Sequence[
     read: set[str] = set()
     for module_id, columns in batch.items():
         tracked = TrackedBatch(dict(declared))
-        subject.config.loss(learner.modules[module_id], map_batch(lambda leaf: leaf, columns), tracked)
+        copied = map_batch(lambda leaf: leaf, columns)
+        targets = learner.target_networks[module_id]
+        due = frozenset(optimizer.loss for optimizer in subject.config.optimizers)
+        subject.config.loss(LossInputs(learner.modules[module_id], copied, tracked, targets, due))
         if tracked.missed:
             raise AssertionError(
                 f"coefficients are those declared: found that the loss asks for {sorted(tracked.missed)}, expected some of "

@@ -1,0 +1,43 @@
+"""The rule by which a target network follows its module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from episodia.arguments import checked_choice, checked_whole
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.coefficients import check_positive, check_within
+
+UNITS = ("gradient_steps", "env_steps")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A copy of a module whose weights follow those of the module: all at once now and then, or a little each time.
+
+    Args:
+        of: Beginnings of parameter names, up to a dot, that the copy has for itself; it shares all other weights with the
+            module. None means everything.
+        tau: The part of the way to the module's weights that the copy takes each time; 1 copies them.
+        every: The number of `unit` between two times.
+        unit: `"gradient_steps"`, or `"env_steps"`: the steps that schedules follow.
+
+    Raises:
+        LearnerError: If a number is out of range.
+
+    >>> Target(of=("critic",), tau=0.005)
+    Target(of=('critic',), tau=0.005, every=1, unit='gradient_steps')
+    """
+
+    of: tuple[str, ...] | None = None
+    tau: float = 1.0
+    every: int = 1
+    unit: str = "gradient_steps"
+
+    def __post_init__(self) -> None:
+        check_positive("Target", "tau", self.tau)
+        check_within("Target", "tau", self.tau, 0.0, 1.0)
+        checked_whole(LearnerError, "Target", "every", self.every, 1)
+        checked_choice(LearnerError, "Target", "unit", self.unit, UNITS)
