@@ -13,10 +13,19 @@ from episodia.env_runners.acting.assembly import AUTO, Acting, EpisodeMaker, Exp
 from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
 from episodia.env_runners.env_runner import EnvRunner
 from episodia.env_runners.envs.env_sources import AgentEnvSource
+from episodia.env_runners.envs.remote_agents import close_remote
 from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
 from episodia.env_runners.rollout.multi_agent_loop import MultiAgentLoop
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, checked_count
-from episodia.env_runners.runner_settings import BatchMode, OnEnvError, RunnerSettings, check_whole, checked_numbers
+from episodia.env_runners.runner_settings import (
+    BatchMode,
+    OnEnvError,
+    RunnerSettings,
+    StepTimeout,
+    check_whole,
+    checked_numbers,
+    timeout_of,
+)
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.modules.devices import device_of
@@ -62,7 +71,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int | None = 3,
-        step_timeout_s: float | None = None,
+        step_timeout_s: StepTimeout = "auto",
         async_context: str = "forkserver",
         check_finite: bool = True,
     ) -> None:
@@ -99,9 +108,9 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             on_env_error: Whether the episode of an environment that fails is dropped, or returned as truncated.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is rebuilt;
                 None for any number.
-            step_timeout_s: How long asynchronous environments may take for a step or a reset. One that takes longer, or whose
-                process is gone, counts as failed.
-            async_context: How their processes are started; `"fork"` may hang where torch has computed before.
+            step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
+                time. One that takes longer, or whose process is gone, counts as failed.
+            async_context: How their processes are started; `"fork"` warns, as it may hang where torch has computed before.
             check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
 
         Raises:
@@ -122,7 +131,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             lookback=lookback,
             on_env_error=on_env_error,
             max_restarts=max_restarts,
-            step_timeout_s=step_timeout_s,
+            step_timeout_s=timeout_of(step_timeout_s, vectorization),
             async_context=async_context,
             check_finite=check_finite,
         )
@@ -244,6 +253,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         self._loop.actor.forget()
 
     def _close_envs(self) -> None:
+        close_remote(lane.env for lane in self._lanes)
         for lane in self._lanes:
             lane.close()
 

@@ -13,6 +13,11 @@ from episodia.errors import EnvRunnerError
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
 Vectorization: TypeAlias = Literal["sync", "async", "vector_entry_point"]
+# How long asynchronous environments may take for a step or a reset; None for any time.
+StepTimeout: TypeAlias = float | Literal["auto"] | None
+
+# Long enough for simulators that begin slowly: a limit that ends what hangs, and no measure of speed.
+_STEP_TIMEOUT_S = 300.0
 
 
 @final
@@ -103,8 +108,19 @@ def check_timeout(step_timeout_s: Any) -> None:
     """
     if step_timeout_s is not None and not (is_number(step_timeout_s) and step_timeout_s > 0):
         raise EnvRunnerError(
-            f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, or None. Correct it."
+            f"found `step_timeout_s={step_timeout_s!r}`, expected a positive number of seconds, 'auto', or None. Correct it."
         )
+
+
+def timeout_of(step_timeout_s: StepTimeout, vectorization: Vectorization) -> float | None:
+    """Return the limit of a step: by default there is one where a step can be interrupted.
+
+    >>> timeout_of("auto", "async"), timeout_of("auto", "sync"), timeout_of(None, "async")
+    (300.0, None, None)
+    """
+    if step_timeout_s == "auto":
+        return _STEP_TIMEOUT_S if vectorization == "async" else None
+    return step_timeout_s
 
 
 def check_context(async_context: Any) -> None:

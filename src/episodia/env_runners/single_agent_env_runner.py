@@ -25,9 +25,11 @@ from episodia.env_runners.runner_settings import (
     BatchMode,
     OnEnvError,
     RunnerSettings,
+    StepTimeout,
     Vectorization,
     check_acts,
     checked_numbers,
+    timeout_of,
 )
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, SingleAgentEpisode
@@ -67,7 +69,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         callbacks: Iterable[Any] = (),
         on_env_error: OnEnvError = "drop",
         max_restarts: int | None = 100,
-        step_timeout_s: float | None = None,
+        step_timeout_s: StepTimeout = "auto",
         async_context: str = "forkserver",
         check_finite: bool = True,
         action_mask_key: str | None = "action_mask",
@@ -101,8 +103,9 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             callbacks: See `Callbacks`.
             on_env_error: Whether the episode of an environment that raises is dropped or truncated.
             max_restarts: How often in a row an environment is rebuilt, without an episode in between that ends by itself.
-            step_timeout_s: How long asynchronous environments may take for a step or a reset.
-            async_context: How their processes are started; `"fork"` may hang where torch has computed before.
+            step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
+                time. One that takes longer, or whose process is gone, counts as failed.
+            async_context: How their processes are started; `"fork"` warns, as it may hang where torch has computed before.
             check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
             action_mask_key: Under which observations or infos tell which actions are allowed.
 
@@ -125,7 +128,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             lookback=lookback,
             on_env_error=on_env_error,
             max_restarts=max_restarts,
-            step_timeout_s=step_timeout_s,
+            step_timeout_s=timeout_of(step_timeout_s, vectorization),
             async_context=async_context,
             check_finite=check_finite,
         )
@@ -187,10 +190,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         self._loop.actor.forget()
 
     def _close_envs(self) -> None:
-        try:
-            self._loop.close()
-        finally:
-            self._close_lent_env()
+        # All processes at once: each may need its time to end.
+        close(*(env for env in (self._loop.env, self._lent_env) if env is not None))
 
     # --- Evaluation -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import EnvError
 from scripted_envs import ScriptedEnv, assert_every_step_once
 
 LONGEST = 4
@@ -105,6 +106,7 @@ def test_an_environment_that_cannot_be_closed_is_let_go(vectorization):
 SCRIPT = """
 import sys
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import EnvError
 
 if __name__ == "__main__":
     runner = SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0, vectorization="async")
@@ -150,3 +152,55 @@ def test_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
 
     assert len(workers) == 2
     assert have_ended(workers)
+
+
+# --- What environments say and raise ----------------------------------------------------------------------------------
+
+
+class Tells(ScriptedEnv):
+    """Has infos of its own under the key of the library."""
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], {"env_restarted_after": "lunch", "env_refused_because": "of tea"}
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_f5_an_info_of_the_environments_own_is_no_restart(vectorization):
+    with SingleAgentEnvRunner(partial(Tells, LONGEST), num_envs=2, seed=0, vectorization=vectorization) as runner:
+        chunks = [chunk for _ in range(2) for chunk in runner.sample(num_timesteps=12)]
+        metrics = runner.get_metrics()
+
+    assert_every_step_once(chunks, longest=LONGEST)
+    assert metrics.num_env_restarts == metrics.num_episodes_dropped == 0
+    assert chunks[0].get_infos(0)["env_restarted_after"] == "lunch"
+
+
+class LeavesAlways(ScriptedEnv):
+    def __init__(self, place):
+        super().__init__(LONGEST)
+        self.place = place
+        self.leave("init")
+
+    def leave(self, place):
+        if place == self.place:
+            sys.exit("enough")
+
+    def reset(self, **kwargs):
+        self.leave("reset")
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.leave("step")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("place", ["init", "reset", "step"])
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_f5_system_exit_is_an_error_that_names_the_environment(place, vectorization):
+    with (
+        pytest.raises(EnvError, match=r"environment 0: found SystemExit: enough"),
+        SingleAgentEnvRunner(
+            partial(LeavesAlways, place), num_envs=1, seed=0, max_restarts=1, vectorization=vectorization
+        ) as runner,
+    ):
+        runner.sample(num_timesteps=3)

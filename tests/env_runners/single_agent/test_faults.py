@@ -122,7 +122,7 @@ def test_an_environment_that_cannot_be_made_closes_those_that_were():
         def close(self):
             closed.append(self)
 
-    with pytest.raises(OSError, match="out of memory"):
+    with pytest.raises(EnvError, match=r"environment 3: found OSError: out of memory when it was made"):
         SingleAgentEnvRunner(Counted, num_envs=5, seed=0)
 
     assert len({id(env) for env in closed}) == 3
@@ -275,8 +275,8 @@ def test_a_worker_that_was_killed_is_replaced_and_what_had_ended_is_kept():
 
     assert_every_step_once([*first, *second], longest=LONGEST, gaps=True)
     assert sum(map(len, second)) >= 30
-    assert metrics.num_env_restarts == 3
-    assert set(before).isdisjoint(after)
+    assert metrics.num_env_restarts == 1
+    assert [pid for pid in before if pid in after] == [before[0], before[2]]
     assert not any(map(is_running, [*before, *after]))
 
 
@@ -293,8 +293,7 @@ def test_a_worker_that_hangs_is_replaced_after_the_timeout_and_no_late_answer_is
 
     assert time.monotonic() - started < 20
     assert_every_step_once(chunks, longest=LONGEST, gaps=True)
-    assert metrics.num_env_restarts == 3
-    assert 0 < metrics.num_episodes_dropped <= 3
+    assert metrics.num_env_restarts == metrics.num_episodes_dropped == 1
     assert not any(map(is_running, before))
 
 
@@ -307,7 +306,7 @@ def test_workers_that_die_again_and_again_are_an_error():
     with SingleAgentEnvRunner(
         partial(Exits, LONGEST), num_envs=2, seed=0, vectorization="async", max_restarts=1
     ) as runner:
-        with pytest.raises(EnvError, match=r"a worker is silent or gone \(EOFError"):
+        with pytest.raises(EnvError, match=r"environment [01]: found its process gone \(EOFError"):
             runner.sample(num_timesteps=10)
         workers = workers_of(runner)
 
@@ -322,11 +321,12 @@ class HangsAtTheEnd(ScriptedEnv):
 
 def test_closing_ends_workers_that_do_not_want_to():
     runner = SingleAgentEnvRunner(partial(HangsAtTheEnd, LONGEST), num_envs=2, seed=0, vectorization="async")
+    runner.evaluate(num_episodes=1)
     runner.sample(num_timesteps=4)
     workers, started = workers_of(runner), time.monotonic()
     runner.close()
 
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 5
     assert not any(map(is_running, workers))
 
 

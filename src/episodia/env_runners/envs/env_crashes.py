@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import gymnasium as gym
 import numpy as np
@@ -18,10 +18,38 @@ from episodia.errors import EnvError, EpisodiaError, SpaceError
 from episodia.trees import describe
 from episodia.types import Item
 
-# In the info of the first observation after an environment was rebuilt: what had happened.
+# The key in the info of the first observation after an environment was rebuilt.
 RESTARTED = "env_restarted_after"
-# Beside it, if the environment returned something else than a step: the message of the error that is still to be raised.
-REFUSED = "env_refused_because"
+
+
+@final
+class Restart(str):
+    """What had happened to an environment that was rebuilt. Strings of other classes are an environment's own.
+
+    Attributes:
+        refusal: The message of the error that is still to be raised, if the environment returned something else than a step.
+    """
+
+    refusal: str | None
+
+    def __new__(cls, text: str, refusal: str | None = None) -> Self:
+        """Return the text of an error, and what to raise because of it."""
+        restart = super().__new__(cls, text)
+        restart.refusal = refusal
+        return restart
+
+    def __reduce__(self) -> Any:
+        return Restart, (str(self), self.refusal)
+
+
+def restart_of(info: dict[Any, Any]) -> Restart | None:
+    """Return what `info` says about a restart."""
+    found = info.get(RESTARTED)
+    return found if isinstance(found, Restart) else None
+
+
+# What an environment raises: SystemExit as well, which a library may raise that the environment uses.
+RAISED = (Exception, SystemExit)
 
 
 @final
@@ -29,8 +57,8 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Rebuilds its environment when that raises.
 
     If a step fails, the first observation of the next episode is returned instead, and its info has the key
-    `env_restarted_after`. Only exceptions are caught: a KeyboardInterrupt or SystemExit passes. If the action was outside of
-    its space, the environment is not to blame, and an error says so.
+    `env_restarted_after`. A KeyboardInterrupt passes. If the action was outside of its space, the environment is not to
+    blame, and an error says so.
 
     A new environment is reset with a seed that is derived from the last seed of the old one and the number of restarts.
 
@@ -39,10 +67,13 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         lane: Its number, for messages.
         max_restarts: How often in a row it is rebuilt without an episode in between that ends by itself; None for any
             number.
+
+    Raises:
+        EnvError: If it cannot be made the first time.
     """
 
     def __init__(self, make: Callable[[], gym.Env[Any, Any]], lane: int, max_restarts: int | None) -> None:
-        super().__init__(make())
+        super().__init__(first_env(make, lane))
         self._make = make
         self.lane = lane
         self._max_restarts = max_restarts
@@ -58,27 +89,25 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             self._seed = seed
         try:
             return self.env.reset(seed=seed, options=options)
-        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+        except RAISED as error:
             return self.rebuild(error)
 
     def step(self, action: Item) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, or begin the next episode if that fails."""
         try:
             return self.env.step(action)
-        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+        except RAISED as error:
             check_action(self.env.action_space, action, f"environment {self.lane}", error)
             observation, info = self.rebuild(error)
             return observation, 0.0, False, False, info
 
-    def rebuild(self, error: Exception) -> tuple[Any, dict[str, Any]]:
+    def rebuild(self, error: BaseException) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in a new environment, because of `error`.
 
         Raises:
             EnvError: If that was done too often.
         """
-        noted = {RESTARTED: _text(error)}
-        if isinstance(error, EnvError):
-            noted[REFUSED] = str(error)
+        restart = Restart(_text(error), str(error) if isinstance(error, EnvError) else None)
         while True:
             self._in_a_row += 1
             if self._max_restarts is not None and self._in_a_row > self._max_restarts:
@@ -88,14 +117,14 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             try:
                 self.env = self._make()
                 observation, info = self.env.reset(seed=self._next_seed())
-            except Exception as again:  # noqa: BLE001  # whatever an environment raises
+            except RAISED as again:
                 error = again
                 continue
-            return observation, {**info, **noted}
+            return observation, {**info, RESTARTED: restart}
 
     def close(self) -> None:
         """Close the environment; errors of closing are ignored."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*RAISED):
             self.env.close()
 
     def _next_seed(self) -> int | None:
@@ -103,7 +132,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             return None
         return int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
 
-    def _given_up(self, error: Exception) -> str:
+    def _given_up(self, error: BaseException) -> str:
         return (
             f"environment {self.lane}: found {_text(error)}, after it was rebuilt {self._in_a_row - 1} times in a row; "
             f"expected steps. Correct the environment, or let the runner be more patient with `max_restarts=`. It raised:\n"
@@ -111,7 +140,24 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         )
 
 
-def _text(error: Exception) -> str:
+def first_env(make: Callable[[], Any], lane: int) -> Any:
+    """Return what `make` makes.
+
+    Raises:
+        EnvError: If it raises.
+    """
+    try:
+        return make()
+    except (EpisodiaError, gym.error.Error, ImportError):
+        raise  # says what is missing
+    except RAISED as error:
+        raise EnvError(
+            f"environment {lane}: found {_text(error)} when it was made, expected an environment. Correct what makes it. It "
+            f"raised:\n{''.join(traceback.format_exception(error))}"
+        ) from error
+
+
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -181,7 +227,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             raise no_step(self._lane, made, error) from error
 
 
-def check_action(space: Space[Any], action: Item, owner: str, error: Exception) -> None:
+def check_action(space: Space[Any], action: Item, owner: str, error: BaseException) -> None:
     """Check that an environment that has raised `error` was given an action of its space.
 
     Args:

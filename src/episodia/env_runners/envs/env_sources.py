@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from gymnasium import Space, spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from episodia.env_runners.envs.async_lanes import AsyncLanes
-from episodia.env_runners.envs.env_crashes import CheckedEnv, GuardedEnv
+from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time
+from episodia.env_runners.envs.env_crashes import CheckedEnv, GuardedEnv, first_env
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
 from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
@@ -106,7 +105,7 @@ class VectorEnvSource(EnvSource):
             return self.env
         if isinstance(self.env, (str, EnvSpec)):
             return self._registered(self.env)
-        made = self.env()
+        made = first_env(self.env, 0)
         if isinstance(made, VectorEnv):
             self._check_size(made)
             return made
@@ -145,12 +144,16 @@ class VectorEnvSource(EnvSource):
         limited = partial(_limited, make, settings.horizon)
         if settings.vectorization == "sync":
             return SyncLanes([partial(GuardedEnv, limited, lane, settings.max_restarts) for lane in lanes])
-        env = make()
-        space = env.observation_space
-        with contextlib.suppress(Exception):  # as in all lanes, see `GuardedEnv`
-            env.close()
+        probe = first_env(make, 0)
+        close_in_time(probe)
         makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts) for lane in lanes]
-        return AsyncLanes(makes, timeout_s=settings.step_timeout_s, context=settings.async_context, space=space)
+        return AsyncLanes(
+            makes,
+            probe,
+            timeout_s=settings.step_timeout_s,
+            context=settings.async_context,
+            max_losses=settings.max_restarts,
+        )
 
 
 @final

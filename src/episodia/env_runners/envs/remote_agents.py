@@ -7,17 +7,16 @@ are arrays of one agent; here dicts of many agents travel as its actions and inf
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, final
 
 import gymnasium as gym
 from gymnasium import Space, spaces
 
-from episodia.env_runners.envs.async_lanes import AsyncLanes
+from episodia.env_runners.envs.async_lanes import AsyncLanes, close
 from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv, StepResult
 from episodia.errors import EnvError
-from episodia.stacking import object_array
 from episodia.types import AgentID
 
 # Stands where gymnasium wants an observation; it is not read.
@@ -51,10 +50,18 @@ class RemoteEnv(MultiAgentEnv):
 
     def _start(self) -> None:
         self._process = AsyncLanes(
-            [partial(_Hosted, self._make)], timeout_s=self._timeout_s, context=self._context, space=_NOTHING
+            [partial(_Hosted, self._make)],
+            _Hosted(self._make),
+            timeout_s=self._timeout_s,
+            context=self._context,
+            max_losses=0,
         )
         self._under_way = None
-        self._process.reset()
+
+    @property
+    def process(self) -> AsyncLanes | None:
+        """What runs the process; None after the end."""
+        return self._process
 
     # --- Playing ----------------------------------------------------------------------------------------------------
 
@@ -135,16 +142,15 @@ class RemoteEnv(MultiAgentEnv):
     def _send(self, *command: Any) -> None:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
-        self._process.step_async(object_array([command]))
+        self._process.send(0, "step", command)
         self._under_way = command
 
     def _answer(self) -> Any:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
-        infos: dict[Any, Any] = self._process.step_wait(timeout=self._timeout_s)[4]
+        *_, answer = self._process.answer(0)
         # After a timeout or an interrupt the answer may still come: then the process is not used again.
         self._under_way = None
-        answer = infos[0]
         if "error" in answer:
             raise EnvError(f"{answer['error']}\nIts process says:\n{answer['trace']}")
         return answer["result"]
@@ -154,6 +160,11 @@ class RemoteEnv(MultiAgentEnv):
         process, self._process = self._process, None
         if process is not None:
             process.close(terminate=self._under_way is not None)
+
+
+def close_remote(envs: Iterable[Any]) -> None:
+    """End the processes of all `RemoteEnv` among `envs` at the same time."""
+    close(*(env.process for env in envs if isinstance(env, RemoteEnv) and env.process is not None))
 
 
 @final

@@ -153,10 +153,19 @@ def _check_alike(envs: list[GuardedEnv]) -> None:
         )
     first = envs[0]
     for lane, env in enumerate(envs):
-        for name in ("observation_space", "action_space"):
-            mine, other = getattr(env, name), getattr(first, name)
-            if mine != other:
-                raise EnvRunnerError(
-                    f"environment {lane}: found the {name} {short_name(mine)}, expected {short_name(other)} as environment 0 "
-                    "has it. Lanes have to be alike."
-                )
+        found = env.observation_space, env.action_space
+        check_same_spaces(lane, found, (first.observation_space, first.action_space))
+
+
+def check_same_spaces(lane: int, found: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Check the spaces of observations and actions of an environment.
+
+    Raises:
+        EnvRunnerError: If they are not those of environment 0.
+    """
+    for name, mine, other in zip(("observation_space", "action_space"), found, expected, strict=True):
+        if mine != other:
+            raise EnvRunnerError(
+                f"environment {lane}: found the {name} {short_name(mine)}, expected {short_name(other)} as environment 0 "
+                "has it. Lanes have to be alike."
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from episodia.env_runners.envs.env_crashes import REFUSED, RESTARTED
+from episodia.env_runners.envs.env_crashes import RESTARTED, restart_of
 from episodia.env_runners.envs.vector_batches import Infos, is_by_lane
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals
 from episodia.env_runners.runner_metrics import RunnerMetrics
@@ -41,14 +41,16 @@ class Faults:
 
     def happened(self, infos: Infos) -> bool:
         """Tell whether an environment was rebuilt with this step or reset."""
-        return is_by_lane(infos) and any(RESTARTED in info for info in infos.values())
+        return is_by_lane(infos) and any(RESTARTED in info and restart_of(info) is not None for info in infos.values())
 
     def counted(self, infos: Infos) -> list[int]:
         """Take note of environments that were rebuilt; return their lanes."""
-        failed = [lane for lane, info in infos.items() if RESTARTED in info]
-        self.metrics.num_env_restarts += len(failed)
-        self.refusals += [infos[lane].pop(REFUSED) for lane in failed if REFUSED in infos[lane]]
-        return failed
+        restarts = {lane: restart for lane, info in infos.items() if (restart := restart_of(info)) is not None}
+        self.metrics.num_env_restarts += len(restarts)
+        self.refusals += [restart.refusal for restart in restarts.values() if restart.refusal is not None]
+        for lane, restart in restarts.items():
+            infos[lane][RESTARTED] = str(restart)
+        return list(restarts)
 
     def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
         """End the episodes of environments that were rebuilt; return all lanes that begin with this step."""

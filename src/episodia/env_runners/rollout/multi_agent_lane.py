@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
 
-from episodia.env_runners.envs.async_lanes import LOST_WORKER
+from episodia.env_runners.envs.async_lanes import is_lost_worker
 from episodia.env_runners.envs.env_crashes import check_action
 from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.multi_agent_env import StepResult
@@ -252,7 +252,7 @@ class Lane:
 
     def _check_actions(self, choice: Choice, error: Exception) -> None:
         """Check that it was not an action outside of its space that the environment has failed with."""
-        if isinstance(error, LOST_WORKER):
+        if is_lost_worker(error):
             return  # the process that knows the spaces is gone
         for agent, action in choice.for_env.items():
             owner = f"environment {self.index}, episode {self.number - 1}, agent {agent!r}"

@@ -12,7 +12,7 @@ from episodia.columns import Columns
 from episodia.connectors import ConnectorV2
 from episodia.env_runners.acting.acting import Actor
 from episodia.env_runners.callbacks import Watcher
-from episodia.env_runners.envs.async_lanes import LOST_WORKER, close, pass_over_ends
+from episodia.env_runners.envs.async_lanes import close, is_lost_worker, pass_over_ends
 from episodia.env_runners.envs.env_crashes import check_actions, env_error
 from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
@@ -179,11 +179,11 @@ class SingleAgentLoop:
         started = perf_counter()
         try:
             count = stepper.step(chosen)
-        except LOST_WORKER as error:
-            self._lose_workers(error)
-            self.reset(mode)
-            return None
         except BaseException as error:
+            if is_lost_worker(error):
+                self._lose_workers(error)
+                self.reset(mode)
+                return None
             self._distrust()
             if isinstance(error, Exception):
                 self.faults.metrics.num_env_steps_dropped += self.recorder.num_lanes - len(stepper.ignored)
@@ -316,10 +316,10 @@ class SingleAgentLoop:
                 self._renew()
             pass_over_ends(self.env, self._stepper.ignored)
             self._stepper.reset(seed_for(self.env, self.seeds.next_lanes(self.recorder.num_lanes)))
-        except LOST_WORKER as error:
-            self._lose_workers(error)
-            return False
         except BaseException as error:
+            if is_lost_worker(error):
+                self._lose_workers(error)
+                return False
             self._distrust()
             if isinstance(error, Exception):
                 raise env_error(self.env, error) from error
