@@ -49,6 +49,10 @@ class Columns:
     DISCOUNTS: Final = "discounts"  # the factor of the value after the step (or the n steps)
     LOSS_MASK: Final = "loss_mask"
 
+    # Of samples from a replay buffer.
+    KEYS: Final = "keys"  # which stored step a row is; priorities are updated by it
+    WEIGHTS: Final = "weights"  # of each row in the loss, against the bias of priorities
+
 
 COLUMN_NAMES: Final = frozenset(value for name, value in vars(Columns).items() if name.isupper())
 

@@ -48,12 +48,20 @@ class EpisodeKeyError(EpisodiaError, KeyError):
 class DroppedHistoryError(EpisodeIndexError):
     """A window reaches further back than the lookback of a chunk, into steps that were dropped."""
 
-    def __init__(self, episode: int, needed: int, kept: int, t_started: int) -> None:
+    def __init__(
+        self,
+        episode: int,
+        needed: int,
+        kept: int,
+        t_started: int,
+        *,
+        remedy: str = "Cut with `cut(len_lookback_buffer=pipeline.lookback)`.",
+    ) -> None:
         super().__init__(
             f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "
-            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. Cut with "
-            "`cut(len_lookback_buffer=pipeline.lookback)`."
+            f"{min(needed, t_started)}: the steps before were dropped and cannot be filled. {remedy}"
         )
+        self.episode, self.needed, self.kept, self.t_started = episode, needed, kept, t_started
 
 
 class NotYetError(EpisodeKeyError):
@@ -90,6 +98,14 @@ class ConnectorStateError(EpisodiaError, ValueError):
 
 class LearnerError(EpisodiaError, ValueError):
     """A learner, or a part of a learner, got an invalid argument."""
+
+
+class ReplayError(EpisodiaError, ValueError):
+    """A replay buffer got data, or an argument, that it cannot store or sample from."""
+
+
+class StaleSampleError(ReplayError):
+    """A sample is read after some of its rows were overwritten in the buffer."""
 
 
 class NonFiniteError(EpisodiaError, ArithmeticError):

@@ -32,6 +32,7 @@ from episodia.episodes.lists.list_columns import (
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent.weights_versions import Versions
 from episodia.errors import EpisodeError, ShapeError
 from episodia.stacking import object_array
 from episodia.trees import describe, frozen
@@ -298,6 +299,17 @@ class EpisodeList(Sequence[AnyEpisode_co]):
     def is_truncated(self) -> np.ndarray:
         """Which agent episodes are truncated: bool [B]."""
         return np.array([row.is_truncated for row in self._rows()], np.bool_)
+
+    @property
+    def origins(self) -> list[Any]:
+        """What the chunks of one agent episode share: the id of the episode, in a tuple with the agent if there is one."""
+        own_id = IDS[Columns.EPS_ID]
+        return [own_id(row) if row.agent_id is None else (own_id(row), row.agent_id) for row in self._rows()]
+
+    @property
+    def weights_versions(self) -> list[Versions]:
+        """Which version of the weights chose the actions of each agent episode, from which time step on."""
+        return [row.weights_versions for row in self._rows()]
 
     def by_module(self) -> dict[Any, np.ndarray]:
         """Return which agent episodes each module acts for, as positions in `agent_episodes`."""

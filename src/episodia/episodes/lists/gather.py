@@ -51,6 +51,11 @@ def windows(values: Item, stretches: Stretches, shifts: Sequence[int], fill: Ite
         DroppedHistoryError: If a window reaches for history that an episode had, and that this chunk of it does not.
     """
     positions, outside = window_positions(stretches, shifts)
+    return items_at(values, positions, outside, fill)
+
+
+def items_at(values: Item, positions: np.ndarray, outside: np.ndarray | None, fill: Item) -> Any:
+    """Return the items at `positions`, int64 `[N, K]`; `fill`, which may be `Fills`, stands `outside`."""
     if isinstance(fill, Fills):
         return taken(values, positions, outside, fill)
     return map_batch(lambda leaf: _gathered(leaf, positions, outside, fill), values)

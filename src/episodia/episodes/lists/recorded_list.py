@@ -14,13 +14,14 @@ from gymnasium.spaces import Dict
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import gather
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.episodes.lists.list_columns import check_asked, check_kept, check_name, check_windows
+from episodia.episodes.lists.list_columns import DERIVED, STORED, check_asked, check_kept, check_name, check_windows
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.episodes.single_agent.weights_versions import Versions
 from episodia.trees import fresh, frozen, map_batch
 from episodia.types import Item
 
@@ -129,6 +130,25 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         if not self.is_untouched:
             return super().is_truncated
         return np.array([chunk.is_truncated for chunk in self._recording.chunks], np.bool_)
+
+    @property
+    def origins(self) -> list[Any]:
+        """The id of each episode."""
+        return [chunk.id_ for chunk in self._recording.chunks] if self.is_untouched else super().origins
+
+    @property
+    def weights_versions(self) -> list[Versions]:
+        """Which version of the weights chose the actions of each episode, from which time step on."""
+        if not self.is_untouched:
+            return super().weights_versions
+        return [chunk.weights_versions for chunk in self._recording.chunks]
+
+    def has(self, column: str) -> bool:
+        """Tell whether every episode has `column`."""
+        if not self.is_untouched:
+            return super().has(column)
+        check_name(column)
+        return column in STORED or column in DERIVED or column in self._recording.layout.extras
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with `key`."""

@@ -1,0 +1,120 @@
+"""The rows that a draw has taken, before any column is gathered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import final
+
+import numpy as np
+
+from episodia.episodes.lists.ragged import counted, offsets_of, rows_of_ranges
+from episodia.trees import frozen
+
+
+@final
+@dataclass(eq=False)
+class Drawn:
+    """B stretches of consecutive steps, with the observation after each.
+
+    Attributes:
+        rows: For each stretch, the rows of its lookback, of its steps, and the one after its last step; flat.
+        keys: The key of each stretch: of its step, or of the step that a sequence was drawn for; int64 [B].
+        ends: The kind of the last step of each stretch: uint8 [B].
+        lengths: The number of steps of each stretch: int64 [B].
+        times: The time step of the first step of each stretch: int64 [B]; None if it has not been looked up, which is possible
+            where the keys belong to the first steps.
+        lookbacks: How many rows of the past each part has: int64; None if there are none.
+        added: Columns that the buffer does not store, such as weights: one row for each step.
+        is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
+            ends with the observation of the step, the second with the observation after it.
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+    ends: np.ndarray
+    lengths: np.ndarray
+    times: np.ndarray | None = None
+    lookbacks: np.ndarray | None = None
+    added: dict[str, np.ndarray] = field(default_factory=dict)
+    is_macro: bool = False
+
+    @cached_property
+    def is_single(self) -> bool:
+        """Whether all stretches have one step."""
+        return self.is_macro or self.lengths is single_lengths(len(self.lengths))
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Where the steps of each stretch begin: int64 [B + 1]."""
+        return counted(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths)
+
+    @cached_property
+    def track_offsets(self) -> np.ndarray:
+        """Where the observations of each stretch begin: int64 [B + 1]."""
+        return _pairs(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths + 1)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The parts of the rows that are neighbours in time."""
+        return Parts(self)
+
+    @cached_property
+    def step_rows(self) -> np.ndarray:
+        """The row of each step: int64 [N]."""
+        if self.is_single and self.lookbacks is None:
+            return self.rows[::2]
+        return self.parts.rows(is_track=False)
+
+    @cached_property
+    def track_rows(self) -> np.ndarray:
+        """The row of each observation: int64 [N + B]."""
+        return self.rows if self.lookbacks is None else self.parts.rows(is_track=True)
+
+
+@final
+class Parts:
+    """The parts of the rows of a draw that are neighbours in time: its stretches, or two for each macro step.
+
+    Attributes:
+        lookbacks: The number of rows of the past of each part: int64 [S].
+        steps: The number of steps of each part: int64 [S].
+        tracks: The number of observations of each part: int64 [S].
+    """
+
+    def __init__(self, drawn: Drawn) -> None:
+        self._rows = drawn.rows
+        if drawn.is_macro:
+            self.steps = np.tile(np.array([1, 0], np.int64), len(drawn.lengths))
+            self.tracks = np.ones_like(self.steps)
+        else:
+            self.steps, self.tracks = drawn.lengths, drawn.lengths + 1
+        self.lookbacks = np.zeros_like(self.steps) if drawn.lookbacks is None else drawn.lookbacks
+        self._begins = offsets_of(self.lookbacks + self.tracks)[:-1]
+
+    def counts(self, *, is_track: bool) -> np.ndarray:
+        """Return how many items each part has, without its lookback."""
+        return self.tracks if is_track else self.steps
+
+    def rows(self, *, is_track: bool) -> np.ndarray:
+        """Return the rows of the items of all parts, without their lookbacks."""
+        return self._rows.take(rows_of_ranges(self._begins + self.lookbacks, self.counts(is_track=is_track)))
+
+    def rows_with_past(self, *, is_track: bool) -> np.ndarray:
+        """Return the rows of the items of all parts, with their lookbacks."""
+        return self._rows.take(rows_of_ranges(self._begins, self.lookbacks + self.counts(is_track=is_track)))
+
+
+@lru_cache(maxsize=64)
+def single_lengths(count: int) -> np.ndarray:
+    """Return `count` ones: one shared, read-only array.
+
+    >>> single_lengths(3)
+    array([1, 1, 1])
+    """
+    return frozen(np.ones(count, np.int64))
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> np.ndarray:
+    return frozen(2 * np.arange(count))

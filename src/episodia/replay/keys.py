@@ -1,0 +1,74 @@
+"""Keys of sampled steps: a row, and the serial of the run that it was in, so that a recycled row is recognised.
+
+A key is one int64: the serial in the upper 31 bits, the row in the lower 32. It passes through batches, tensors and processes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from episodia.errors import ReplayError
+from episodia.replay.rows.row_index import RowIndex
+from episodia.trees import describe
+from episodia.types import Item
+
+# Larger buffers have rows that do not fit into a key.
+MOST_ROWS = 2**32
+
+
+def keys_of(rows: np.ndarray, serials: np.ndarray) -> np.ndarray:
+    """Return the keys of rows whose runs have these serials: int64 [B].
+
+    >>> keys_of(np.array([7]), np.array([1])).tolist()
+    [4294967303]
+    """
+    keys: np.ndarray = (serials.astype(np.int64) << 32) | rows
+    return keys
+
+
+def rows_of_keys(keys: np.ndarray) -> np.ndarray:
+    """Return the row of each key: int64 [B]."""
+    rows: np.ndarray = keys & (MOST_ROWS - 1)
+    return rows
+
+
+def are_fresh(keys: np.ndarray, index: RowIndex) -> np.ndarray:
+    """Tell which keys belong to steps that are still stored: bool [B]."""
+    rows = rows_of_keys(keys)
+    known = rows < len(index.kind)
+    fresh: np.ndarray = known & (index.serials(np.where(known, rows, 0)) == keys >> 32)
+    return fresh
+
+
+def as_keys(keys: Item) -> np.ndarray:
+    """Return keys, an array or a tensor, as int64 [B].
+
+    Raises:
+        ReplayError: If they cannot be keys.
+    """
+    found = np.asarray(keys)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise ReplayError(f"found {describe(found)} as keys, expected int64[B]. Pass the column 'keys' of a sample.")
+    return found.astype(np.int64, copy=False)
+
+
+def as_priorities(values: Item, count: int) -> np.ndarray:
+    """Return values for `count` keys, an array or a tensor, as float64 [B].
+
+    Raises:
+        ReplayError: If there are more or fewer of them, or one is not finite.
+    """
+    found = np.asarray(values)
+    if found.dtype.kind not in "biuf" or found.shape != (count,):
+        raise ReplayError(
+            f"found {describe(found)} as values of {count} keys, expected one number for each key. Pass absolute TD errors in "
+            "the order of the keys."
+        )
+    found = found.astype(np.float64, copy=False)
+    if not np.isfinite(found).all():
+        place = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise ReplayError(
+            f"found {found[place]} as the value of key {place}, expected finite numbers. Look for the step whose TD error is "
+            "not finite; nothing was updated."
+        )
+    return found

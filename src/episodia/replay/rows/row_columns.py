@@ -1,0 +1,173 @@
+"""The columns of a buffer: nested arrays with one row for each row of the buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.errors import ReplayError
+from episodia.replay.storage import Storage
+from episodia.trees import describe, leaves, map_batch
+from episodia.types import Item, State
+
+# Beside the observation of a row stands what belongs to the step taken at it.
+TRACKS = frozenset({Columns.OBS, Columns.INFOS})
+
+
+@final
+class RowColumns:
+    """Columns with `capacity` rows. The first values of a column decide its nesting, shapes and dtypes.
+
+    A column that comes later, or is missing in a chunk, is filled with zeros there, and a column `<name>_mask` is true where
+    it is real.
+
+    """
+
+    __slots__ = ("_capacity", "_columns", "_masked", "_prefix", "_storage")
+
+    def __init__(self, capacity: int, storage: Storage, prefix: str) -> None:
+        self._capacity = capacity
+        self._storage = storage
+        self._prefix = prefix
+        self._columns: dict[str, Any] = {}
+        self._masked: dict[str, np.ndarray] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the nested arrays of a column."""
+        return self._columns[name]
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory, or the disk space, of all columns when all rows are in use."""
+        return sum(leaf.nbytes for column in self._columns.values() for _, leaf in leaves(column))
+
+    @property
+    def extras(self) -> list[str]:
+        """The names of the columns that not every episode has."""
+        usual = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
+        return [name for name in self._columns if name not in usual]
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Reject values that do not fit the stored columns.
+
+        Raises:
+            ReplayError: If nesting, shapes or dtypes differ; numbers are not cast if that could change them.
+        """
+        for name, given in values.items():
+            column = self._columns.get(name)
+            if column is None:
+                continue
+            if type(column) is np.ndarray and type(given) is np.ndarray:
+                fits = _leaf_fits(column, given)
+            else:
+                fits = _nested_fits(column, given)
+            if not fits:
+                raise ReplayError(
+                    f"column {name!r}: found rows of {_row_text(given)}, expected rows of {_row_text(column)}, as in the "
+                    "episodes before. Keep other data in a buffer of its own, or convert it."
+                )
+
+    def write(self, values: Mapping[str, Any], steps: np.ndarray, tracks: np.ndarray, *, had_rows: bool) -> None:
+        """Store checked `values` at the rows `steps`, those of observations at the rows `tracks`."""
+        for name, given in values.items():
+            if name not in self._columns:
+                self._begin(name, given, had_rows=had_rows)
+            rows = tracks if name in TRACKS else steps
+            column = self._columns[name]
+            if type(column) is np.ndarray:
+                column[rows] = given
+            else:
+                map_batch(lambda leaf, part, rows=rows: leaf.__setitem__(rows, part), column, given)
+        if len(values) < len(self._columns) or self._masked:
+            self._write_masks(values, steps)
+
+    def _begin(self, name: str, given: Item, *, had_rows: bool) -> None:
+        """Make the arrays of a new column."""
+        paths = iter([path for path, _ in leaves(given)])
+
+        def made(leaf: np.ndarray) -> np.ndarray:
+            title = f"{self._prefix}{name}{next(paths)}"
+            return self._storage.array(title, (self._capacity, *leaf.shape[1:]), leaf.dtype)
+
+        column = map_batch(made, given)
+        if had_rows:
+            self._mask(name)
+        self._columns[name] = column
+
+    def _mask(self, name: str) -> None:
+        """Begin a mask for a column: false where rows have no value for it."""
+        title = f"{name}_mask"
+        if title not in self._columns:  # else it is the mask that episodes bring along
+            mask = self._storage.array(f"{self._prefix}{title}", (self._capacity,), np.dtype(np.bool_))
+            mask[:] = name in self._columns
+            self._columns[title] = mask
+        self._masked[name] = self._columns[title]
+
+    def _write_masks(self, values: Mapping[str, Any], steps: np.ndarray) -> None:
+        """Fill columns that `values` do not have, and note where columns are real."""
+        for name in list(self._columns):
+            is_mask = name.endswith("_mask") and name[: -len("_mask")] in self._masked
+            if name in values or is_mask:
+                continue
+            if name not in self._masked:
+                self._mask(name)
+            map_batch(lambda leaf: leaf.__setitem__(steps, None if leaf.dtype.hasobject else 0), self._columns[name])
+        for name, mask in self._masked.items():
+            if f"{name}_mask" not in values:
+                mask[steps] = name in values
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, rows: np.ndarray) -> Any:
+        """Return the values of a column at `rows`, as new arrays."""
+        column = self._columns[name]
+        if type(column) is np.ndarray:
+            return column.take(rows, 0)
+        return map_batch(lambda leaf: leaf.take(rows, 0), column)
+
+    def part(self, rows: np.ndarray, storage: Storage) -> RowColumns:
+        """Return columns with only `rows`."""
+        made = RowColumns(len(rows), storage, self._prefix)
+        made._columns = {name: self.take(name, rows) for name in self._columns}
+        made._masked = {name: made._columns[f"{name}_mask"] for name in self._masked}
+        return made
+
+    def get_state(self, used: int) -> State:
+        """Return the first `used` rows of all columns."""
+        columns = {name: map_batch(lambda leaf: leaf[:used].copy(), column) for name, column in self._columns.items()}
+        return {"columns": columns, "masked": list(self._masked)}
+
+    def set_state(self, state: State, used: int) -> None:
+        """Continue from what `get_state` returned."""
+        self._columns, self._masked = {}, {}
+        for name, values in state["columns"].items():
+            self._begin(name, values, had_rows=False)
+            map_batch(lambda leaf, part: leaf.__setitem__(slice(used), part), self._columns[name], values)
+        self._masked = {name: self._columns[f"{name}_mask"] for name in state["masked"]}
+
+
+def _leaf_fits(leaf: np.ndarray, given: np.ndarray) -> bool:
+    same_rows = leaf.shape[1:] == given.shape[1:]
+    return same_rows and (leaf.dtype == given.dtype or np.can_cast(given.dtype, leaf.dtype, "safe"))
+
+
+def _nested_fits(column: Item, given: Item) -> bool:
+    ours, theirs = list(leaves(column)), list(leaves(given))
+    if [path for path, _ in ours] != [path for path, _ in theirs]:
+        return False
+    return all(_leaf_fits(leaf, part) for (_, leaf), (_, part) in zip(ours, theirs, strict=True))
+
+
+def _row_text(column: Item) -> str:
+    return describe(map_batch(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), column))

@@ -1,0 +1,362 @@
+"""Finds rows for chunks of episodes: where they continue, where new rows are claimed, and what is evicted for that.
+
+Growing episodes write into *extents*, rows that are set aside for them, so that episodes which grow side by side do not lie
+step by step between each other. What an episode leaves of its extent, the next episode uses.
+
+The order is important: rows are claimed first, which evicts old ones; then it is seen what is left of the episode; then rows
+are linked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, final
+
+import numpy as np
+
+from episodia.episodes.lists.ragged import rows_of_ranges
+from episodia.errors import ReplayError
+from episodia.replay.rows.records import Extents
+from episodia.replay.rows.ring import Ring
+from episodia.replay.rows.row_index import NEW, STEP, RowIndex
+from episodia.types import State
+
+# The largest number of rows that are set aside for one episode.
+LARGEST_EXTENT = 64
+
+
+class Chunks(NamedTuple):
+    """Chunks of episodes, in the order in which they are added.
+
+    Attributes:
+        keys: The id of each episode, with its agent.
+        t_started: The time step of the first step of each: int64 [B].
+        lengths: The number of steps of each: int64 [B].
+        flags: `TERMINATED`, `TRUNCATED`, both or 0 for each: uint8 [B].
+    """
+
+    keys: list[Hashable]
+    t_started: np.ndarray
+    lengths: np.ndarray
+    flags: np.ndarray
+
+
+class Placed(NamedTuple):
+    """Rows for chunks.
+
+    Attributes:
+        steps: The row of each step: int64 [N].
+        tracks: The row of each new observation, int64.
+        is_new: Which of the N + B observations are new: a mask, or a slice.
+        added: The rows of `steps` that are stored now; a chunk may evict rows of the chunks before it.
+    """
+
+    steps: np.ndarray
+    tracks: np.ndarray
+    is_new: np.ndarray | slice
+    added: np.ndarray
+
+
+@final
+class RowWriter:
+    """Places chunks in a ring of rows, and evicts what was there.
+
+    Attributes:
+        index: The index of the rows.
+        ring: The order in which rows are claimed.
+        growing: The stored episode of each id that may go on.
+        num_lost_episodes: How many episodes have lost their last row.
+    """
+
+    __slots__ = (
+        "_by_episode",
+        "_emptied",
+        "_evicted",
+        "_idle",
+        "extents",
+        "growing",
+        "index",
+        "num_lost_episodes",
+        "ring",
+    )
+
+    def __init__(self, capacity: int, *, by_episode: bool) -> None:
+        self.index = RowIndex(capacity)
+        self.ring = Ring(capacity)
+        self.extents = Extents()
+        self.growing: dict[Hashable, int] = {}
+        self.num_lost_episodes = 0
+        self._by_episode = by_episode
+        # What finished episodes have left of their extents: start, stop, and when it was claimed.
+        self._idle: list[tuple[int, int, int]] = []
+        self._evicted: list[np.ndarray] = []
+        self._emptied: list[int] = []
+
+    def take_evicted(self) -> np.ndarray:
+        """Return the rows of the steps that were evicted since the last call."""
+        evicted, self._evicted = self._evicted, []
+        return np.concatenate(evicted) if evicted else np.empty(0, np.int64)
+
+    # --- Many chunks at once ----------------------------------------------------------------------------------------
+
+    def place(self, chunks: Chunks) -> Placed:
+        """Make room for `chunks`, which together are at most half of the buffer, and link their rows."""
+        episodes = np.fromiter((self.growing.get(key, -1) for key in chunks.keys), np.int64, len(chunks.keys))
+        fits = self._fits(chunks, episodes)
+        if fits.all():
+            steps = self._extend(episodes, chunks.lengths)
+            self.index.kind[steps] = STEP
+            return Placed(steps, steps + 1, _all_but_first(chunks.lengths), steps)
+        return self._place_each(chunks, fits, episodes)
+
+    def _fits(self, chunks: Chunks, episodes: np.ndarray) -> np.ndarray:
+        """Tell which chunks only go on inside of their extents: nothing is claimed or evicted for them."""
+        stored, extents = self.index.episodes, self.extents
+        extent, last = stored.extent.take(episodes), stored.last.take(episodes)
+        at = extents.at.take(extent)
+        fits: np.ndarray = (episodes >= 0) & (last >= 0) & (chunks.flags == 0)
+        fits &= (stored.t_stop.take(episodes) == chunks.t_started) & (self.index.runs.stop.take(last) == at)
+        fits &= at + chunks.lengths <= extents.stop.take(extent)
+        fits &= extents.born.take(extent) >= self.ring.claimed - self.ring.capacity // 2
+        if len(set(chunks.keys)) != len(chunks.keys):
+            fits[:] = False  # two chunks of one episode are placed one after the other
+        return fits
+
+    def _extend(self, episodes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Link the next rows of the extents of `episodes`; return the rows of their steps."""
+        index, stored = self.index, self.index.episodes
+        extent, last = stored.extent.take(episodes), stored.last.take(episodes)
+        at = self.extents.at.take(extent)
+        self.extents.at[extent] = index.runs.stop[last] = at + lengths
+        stored.t_stop[episodes] += lengths
+        if (lengths == 1).all():
+            index.run_of[at] = last
+            rows = at
+        else:
+            rows = rows_of_ranges(at, lengths)
+            index.run_of[rows] = np.repeat(last, lengths)
+        index.num_steps += len(rows)
+        steps: np.ndarray = rows - 1
+        return steps
+
+    def _place_each(self, chunks: Chunks, fits: np.ndarray, episodes: np.ndarray) -> Placed:
+        """Place the chunks that fit together, and the others one by one."""
+        lengths = chunks.lengths
+        first_step = np.cumsum(lengths) - lengths
+        first_track = first_step + np.arange(len(lengths))
+        steps, tracks = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()) + len(lengths), np.int64)
+        is_new = np.ones(len(tracks), np.bool_)
+        if fits.any():
+            found = self._extend(episodes[fits], lengths[fits])
+            self.index.kind[found] = STEP | NEW
+            steps[rows_of_ranges(first_step[fits], lengths[fits])] = found
+            tracks[rows_of_ranges(first_track[fits] + 1, lengths[fits])] = found + 1
+            is_new[first_track[fits]] = False
+        times, counts, flags = chunks.t_started.tolist(), lengths.tolist(), chunks.flags.tolist()
+        for chunk in np.flatnonzero(~fits).tolist():
+            rows, has_tail = self._place_one(chunks.keys[chunk], times[chunk], counts[chunk], flags[chunk])
+            step, track = int(first_step[chunk]), int(first_track[chunk])
+            steps[step : step + len(rows) - 1] = rows[:-1]
+            tracks[track : track + len(rows)] = rows
+            is_new[track] = not has_tail
+        self._forget_emptied()
+        if is_new.all():
+            return Placed(steps, tracks, slice(None), self.index.settle(steps))
+        return Placed(steps, tracks[is_new], is_new, self.index.settle(steps))
+
+    # --- One chunk --------------------------------------------------------------------------------------------------
+
+    def _place_one(self, key: Hashable, t: int, length: int, flags: int) -> tuple[np.ndarray, bool]:
+        """Make room for one chunk; return the rows of its observations, and whether the first one is stored already."""
+        stored = self.index.episodes
+        episode = self._continued(key, t)
+        if episode < 0:
+            episode = self.growing[key] = self.index.begin_episode(key, t, self._new_extent())
+        extent, reserve = int(stored.extent[episode]), 0 if flags else self._reserve()
+        room = self._room(extent, length + 1 - int(stored.last[episode] >= 0), reserve)
+        has_tail = bool(stored.last[episode] >= 0)
+        if not has_tail:
+            stored.t_kept[episode] = stored.t_stop[episode] = t
+            missing = length + 1 - sum(stop - start for start, stop in room)
+            room += self._claimed(extent, missing, reserve)
+        rows = self._link(episode, room, t, length, has_tail=has_tail)
+        stored.t_stop[episode] = t + length
+        self.index.add_steps(rows[:-1], flags)
+        if flags:
+            self._close(key)
+        return rows, has_tail
+
+    def _continued(self, key: Hashable, t: int) -> int:
+        """Return the growing episode that a chunk from `t` on continues, -1 if it begins a new one.
+
+        What comes after a gap is stored as a part of its own.
+        """
+        episode = self.growing.get(key, -1)
+        if episode >= 0 and self.index.episodes.last[episode] >= 0 and self.index.episodes.t_stop[episode] != t:
+            self._close(key)
+            return -1
+        return episode
+
+    def end(self, key: Hashable, t: int, flags: int) -> None:
+        """Let a growing episode end at its last step, which was added without flags."""
+        episode = self._continued(key, t)
+        if episode >= 0:
+            self.index.end_at_last_step(episode, flags)
+            self._close(key)
+
+    def _link(self, episode: int, room: list[tuple[int, int]], t: int, length: int, *, has_tail: bool) -> np.ndarray:
+        """Link rows of `room` to `episode`; return those of the chunk's observations, with the tail that was there."""
+        stored, parts = self.index.episodes, []
+        if has_tail:
+            tail = int(self.index.runs.stop[stored.last[episode]]) - 1
+            parts.append(np.arange(tail, tail + 1))
+        missing, at, extent = length + 1 - has_tail, t + has_tail, int(stored.extent[episode])
+        for start, stop in room:
+            count = min(missing, stop - start)
+            if count:
+                self.index.append(episode, start, start + count, at)
+                parts.append(np.arange(start, start + count))
+            missing, at = missing - count, at + count
+            self.extents.at[extent], self.extents.stop[extent] = start + count, stop
+        return np.concatenate(parts)
+
+    def _close(self, key: Hashable) -> None:
+        """Let an episode grow no more; the next ones use what it has left of its extent."""
+        episode = self.growing.pop(key)
+        extent = int(self.index.episodes.extent[episode])
+        start, stop, born = (int(column[extent]) for column in (self.extents.at, self.extents.stop, self.extents.born))
+        if start < stop:
+            self._idle.append((start, stop, born))
+        self.extents.give_back(extent)
+        self.index.episodes.extent[episode] = -1
+        if self.index.episodes.last[episode] < 0:
+            self.index.forget(episode)
+
+    # --- Room -------------------------------------------------------------------------------------------------------
+
+    def room_for(self, lengths: np.ndarray) -> np.ndarray:
+        """Return how many rows may be claimed for chunks of these lengths."""
+        room: np.ndarray = np.maximum(lengths + 1, self._reserve())
+        return room
+
+    def _reserve(self) -> int:
+        """Return how many rows to claim at once: what all growing episodes have set aside stays small."""
+        return max(1, min(LARGEST_EXTENT, self.ring.capacity // (16 * max(1, len(self.growing)))))
+
+    def _new_extent(self) -> int:
+        """Return an extent that begins with what a finished episode has left, if that is young enough."""
+        extent, table = self.extents.take(), self.extents
+        table.at[extent] = table.stop[extent] = table.born[extent] = 0
+        while self._idle:
+            start, stop, born = self._idle.pop()
+            if not self.ring.is_old(born):
+                table.at[extent], table.stop[extent], table.born[extent] = start, stop, born
+                break
+        return extent
+
+    def _room(self, extent: int, num: int, reserve: int) -> list[tuple[int, int]]:
+        """Return ranges of at least `num` rows: what is left of the extent, then newly claimed rows."""
+        start, stop = int(self.extents.at[extent]), int(self.extents.stop[extent])
+        missing = num - (stop - start)
+        if start == stop or self.ring.is_old(int(self.extents.born[extent]), missing):
+            return self._claimed(extent, num, reserve)
+        return [(start, stop), *self._claimed(extent, missing, reserve)]
+
+    def _claimed(self, extent: int, num: int, reserve: int) -> list[tuple[int, int]]:
+        """Claim at least `num` rows for an extent, and evict what was there."""
+        found = []
+        while num > 0:
+            start, stop, is_used = self.ring.claim(max(num, reserve))
+            if is_used:
+                self._evict(start, stop)
+            found.append((start, stop))
+            num -= stop - start
+            self.extents.born[extent] = self.ring.claimed
+        return found
+
+    def _evict(self, start: int, stop: int) -> None:
+        """Empty rows; with them, if asked for, the whole episodes that they belong to."""
+        steps, touched = self.index.evict(start, stop)
+        self._evicted.append(steps)
+        for episode in touched:
+            if self._by_episode:
+                self._evicted += self.index.evict_episode(episode)
+            if self.index.episodes.last[episode] < 0:
+                self._emptied.append(episode)
+
+    def _forget_emptied(self) -> None:
+        """Drop the records of episodes that have lost all rows, growing ones included."""
+        emptied, self._emptied = self._emptied, []
+        stored = self.index.episodes
+        for episode in emptied:
+            # The chunk that was being placed may have given it rows again.
+            if stored.last[episode] >= 0 or episode not in stored.ids:
+                continue
+            self.num_lost_episodes += 1
+            key = stored.ids[episode]
+            if self.growing.get(key, -1) == episode:
+                self._close(key)
+            else:
+                self.index.forget(episode)
+
+    # --- Checks and state -------------------------------------------------------------------------------------------
+
+    def check(self, chunks: Chunks) -> None:
+        """Reject chunks that begin before the end of what is stored of their episode, or are too long.
+
+        Raises:
+            ReplayError: If there is such a chunk.
+        """
+        stops: dict[Hashable, int] = {}
+        longest = self.ring.capacity // 2
+        for key, t, length, flags in zip(
+            chunks.keys, chunks.t_started.tolist(), chunks.lengths.tolist(), chunks.flags.tolist(), strict=True
+        ):
+            episode = self.growing.get(key, -1)
+            stop = stops.get(key, int(self.index.episodes.t_stop[episode]) if episode >= 0 else 0)
+            if t < stop:
+                raise ReplayError(
+                    f"episode {key!r}: found a chunk from t={t} on, expected one from t={stop} on, because the steps before "
+                    "are stored. Add the chunks of an episode in order, and each of them once."
+                )
+            if length + 1 > longest:
+                raise ReplayError(
+                    f"episode {key!r}: found {length} steps in one chunk, expected at most {longest - 1} in a buffer of "
+                    f"{self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
+                )
+            stops[key] = 0 if flags else t + length
+
+    def clear(self) -> None:
+        """Forget all episodes; rows that were in use count as overwritten."""
+        self.index.clear()
+        self.ring.clear()
+        self.extents = Extents()
+        self.growing, self._idle = {}, []
+
+    def get_state(self) -> State:
+        """Return index, ring and extents."""
+        return {
+            "index": self.index.get_state(),
+            "ring": self.ring.get_state(),
+            "extents": self.extents.get_state(),
+            "idle": [list(extent) for extent in self._idle],
+            "num_lost_episodes": self.num_lost_episodes,
+        }
+
+    def set_state(self, state: State, growing: dict[Hashable, int]) -> None:
+        """Continue from what `get_state` returned."""
+        self.index.set_state(state["index"])
+        self.ring.set_state(state["ring"])
+        self.extents.set_state(state["extents"])
+        self._idle = [(int(start), int(stop), int(born)) for start, stop, born in state["idle"]]
+        self.num_lost_episodes = int(state["num_lost_episodes"])
+        self.growing = growing
+
+
+def _all_but_first(lengths: np.ndarray) -> np.ndarray | slice:
+    """Return which observations of chunks are new if the first one of each is stored already."""
+    if (lengths == 1).all():
+        return slice(1, None, 2)
+    is_new = np.ones(int(lengths.sum()) + len(lengths), np.bool_)
+    is_new[np.cumsum(lengths + 1) - lengths - 1] = False
+    return is_new

@@ -1,0 +1,441 @@
+"""A sample: a list of episodes whose columns are gathered from the buffer when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.columns import Columns
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
+from episodia.episodes.lists import gather
+from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows
+from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
+from episodia.replay.drawn import Drawn
+from episodia.replay.keys import are_fresh, rows_of_keys
+from episodia.replay.rows.row_columns import TRACKS, RowColumns
+from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
+from episodia.replay.storage import InMemory
+from episodia.replay.table import Table
+from episodia.trees import map_batch
+from episodia.types import Item
+
+
+@final
+class Source:
+    """What samples read from: a table, or their own copy of its rows.
+
+    Attributes:
+        module_id: The module whose rows these are.
+        columns: The columns.
+        spaces: The spaces of observations and actions, by column.
+    """
+
+    __slots__ = ("_mark", "_table", "columns", "module_id", "spaces")
+
+    def __init__(self, table: Table, columns: RowColumns | None = None) -> None:
+        """Read from `table`, or from copied `columns`."""
+        self.module_id = table.module_id
+        self.spaces = table.spaces
+        self.columns = table.columns if columns is None else columns
+        self._table = table if columns is None else None
+        self._mark = table.writer.ring.claimed
+
+    def take(self, name: str, rows: np.ndarray) -> Any:
+        """Return the values of a column at `rows`.
+
+        Raises:
+            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
+        """
+        if self._table is None:
+            return self.columns.take(name, rows)
+        with self._table.lock:
+            self.check(rows)
+            return self.columns.take(name, rows)
+
+    def items_at(self, name: str, rows: np.ndarray, outside: np.ndarray | None, fill: Item) -> Any:
+        """Return the values of a column at `rows`, `[N, K]`, and `fill` where they are `outside`.
+
+        Raises:
+            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
+        """
+        if self._table is None:
+            return gather.items_at(self.columns[name], rows, outside, fill)
+        with self._table.lock:
+            self.check(rows if outside is None else rows[~outside])
+            return gather.items_at(self.columns[name], rows, outside, fill)
+
+    def places(self, keys: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Return the time step of each key's row, and the origin of its episode.
+
+        Raises:
+            StaleSampleError: If one of the steps is not stored any more.
+        """
+        table = self._table
+        if table is None:
+            raise self._stale()
+        with table.lock:
+            index = table.writer.index
+            if not are_fresh(keys, index).all():
+                raise self._stale()
+            places = index.places(rows_of_keys(keys))
+            return places.times, [index.episodes.ids[episode] for episode in places.episodes.tolist()]
+
+    def keys(self, rows: np.ndarray) -> np.ndarray:
+        """Return the keys of rows.
+
+        Raises:
+            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
+        """
+        if self._table is None:
+            raise self._stale()
+        with self._table.lock:
+            self.check(rows)
+            return self._table.keys(rows)
+
+    def check(self, rows: np.ndarray) -> None:
+        """Reject rows that were overwritten since the sample was drawn.
+
+        Raises:
+            StaleSampleError: If there is such a row.
+        """
+        if self._table is not None and self._table.writer.ring.claimed_since(self._mark, rows):
+            raise self._stale()
+
+    def copied(self, rows: np.ndarray) -> Source:
+        """Return a source with copies of `rows` alone, which are never overwritten."""
+        table = self._table
+        if table is None:
+            return self
+        with table.lock:
+            self.check(rows)
+            return Source(table, self.columns.part(rows, InMemory()))
+
+    @staticmethod
+    def _stale() -> StaleSampleError:
+        return StaleSampleError(
+            "found rows of a sample that were overwritten, or evicted, after it was drawn. Expected that they are read before. "
+            "Read a sample before more episodes are added, call `sampled.load()` at once, or make the buffer larger."
+        )
+
+
+@final
+class Sampled(EpisodeList[SingleAgentEpisode]):
+    """Stretches of stored episodes, which one module has acted in; a sequence of `SingleAgentEpisode`.
+
+    A column of all stretches is one gather from the buffer. Episodes are made when the first one is read; afterwards this is a
+    list of episodes like any other. Reading rows that were overwritten meanwhile raises `StaleSampleError`.
+
+    Beside the stored columns there are `keys`, and, depending on selector and draw, `weights`, `discounts` and `loss_mask`.
+    """
+
+    __slots__ = ("_drawn", "_listed", "_origins", "_source", "_times")
+
+    def __init__(self, source: Source, drawn: Drawn) -> None:
+        self._source = source
+        self._drawn = drawn
+        self._listed: list[SingleAgentEpisode] | None = None
+        self._origins: list[Any] | None = None
+        self._times = drawn.times
+        self._begin([], is_multi_agent=False, modules={source.module_id: counted(len(drawn.keys))})
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The key of each stretch, for `ReplayBuffer.update_priorities`: int64 [B]."""
+        return self._drawn.keys
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The weight of each stretch in the loss, float64 [B]; None if the selector has no weights."""
+        weights = self._drawn.added.get(Columns.WEIGHTS)
+        return None if weights is None else weights[self._drawn.offsets[:-1]]
+
+    def load(self) -> Sampled:
+        """Return this sample with all columns gathered: later changes of the buffer do not matter to it.
+
+        Raises:
+            StaleSampleError: If rows were overwritten already.
+        """
+        drawn = self._drawn
+        rows, places = np.unique(drawn.rows, return_inverse=True)
+        added = {**drawn.added, Columns.KEYS: self._keys_of_steps()}
+        loaded = Sampled(self._source.copied(rows), replace(drawn, rows=places.reshape(-1), added=added))
+        loaded._times, loaded._origins = self.t_started, self.origins
+        return loaded
+
+    # --- A list of episodes -----------------------------------------------------------------------------------------
+
+    @property
+    def _episodes(self) -> list[Any]:
+        if self._listed is None:
+            self._listed = _made_episodes(self, self._source, self._drawn)
+        return self._listed
+
+    @_episodes.setter
+    def _episodes(self, episodes: list[Any]) -> None:
+        """Ignore what the base lists: episodes are made of rows."""
+
+    def __len__(self) -> int:
+        return len(self._drawn.keys)
+
+    def forked(self) -> EpisodeList[SingleAgentEpisode]:
+        """Return an equal list whose episodes can be changed without changing ours."""
+        if self._listed is not None:
+            return super().forked()
+        forked = Sampled(self._source, self._drawn)
+        forked._times, forked._origins = self._times, self._origins
+        return forked
+
+    def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
+        return self
+
+    # --- Answers without episodes -----------------------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps of each stretch: int64 [B]."""
+        return self._drawn.lengths if self._listed is None else super().lengths
+
+    @property
+    def t_started(self) -> np.ndarray:
+        """The time step of each stretch's first step: int64 [B]."""
+        if self._listed is not None:
+            return super().t_started
+        if self._times is None:
+            self._look_up()
+        return self._times  # type: ignore[return-value]  # just looked up
+
+    @property
+    def origins(self) -> list[Any]:
+        """The id of the episode of each stretch, in a tuple with the agent if there is one."""
+        if self._listed is not None:
+            return super().origins
+        if self._origins is None:
+            self._look_up()
+        return self._origins  # type: ignore[return-value]  # just looked up
+
+    def _look_up(self) -> None:
+        times, self._origins = self._source.places(self._drawn.keys)
+        if self._times is None:
+            self._times = times
+
+    @property
+    def lookbacks(self) -> np.ndarray:
+        """How many steps before its first one each stretch has: int64 [B]."""
+        if self._listed is not None:
+            return super().lookbacks
+        drawn = self._drawn
+        lookbacks = drawn.lookbacks
+        if lookbacks is None:
+            return np.zeros_like(drawn.lengths)
+        return lookbacks[::2] if drawn.is_macro else lookbacks
+
+    @property
+    def is_terminated(self) -> np.ndarray:
+        """Which stretches end in a terminal state: bool [B]."""
+        return (self._drawn.ends & TERMINATED) != 0 if self._listed is None else super().is_terminated
+
+    @property
+    def is_truncated(self) -> np.ndarray:
+        """Which stretches end where the episode was truncated: bool [B]."""
+        return (self._drawn.ends & TRUNCATED) != 0 if self._listed is None else super().is_truncated
+
+    def has(self, column: str) -> bool:
+        """Tell whether there is a `column`."""
+        if self._listed is not None:
+            return super().has(column)
+        check_name(column)
+        return column in DERIVED or self._has_rows(column)
+
+    def has_in_observations(self, key: str) -> bool:
+        """Tell whether observations are dicts with `key`."""
+        if self._listed is not None:
+            return super().has_in_observations(key)
+        observations = self._source.columns[Columns.OBS]
+        return isinstance(observations, dict) and key in observations
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs, with `keys` and the columns that selector and draw have added."""
+        if self._listed is not None:
+            return super().extra_columns()
+        return list(dict.fromkeys([*self._source.columns.extras, Columns.KEYS, *_beside_rewards(self._drawn)]))
+
+    def space_of(self, column: str) -> Space[Any] | None:
+        """Return the space of the items of `column`, None if it is not known."""
+        check_name(column)
+        return self._source.spaces.get(column) if self._listed is None else super().space_of(column)
+
+    def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
+        if self._listed is not None:
+            return super()._extent(extra)
+        counts = self._drawn.lengths + extra
+        return offsets_of(counts), counts.tolist()
+
+    def _has_rows(self, column: str) -> bool:
+        """Tell whether a column is read from the buffer, or was added by the draw, as long as no episode was read."""
+        if self._listed is not None:
+            return False
+        return column in self._source.columns or column in self._drawn.added or column == Columns.KEYS
+
+    def flat(self, column: str, *, tail: bool = False) -> Ragged:
+        """Return the rows of all stretches, one after another; see `EpisodeList.flat`."""
+        check_asked(column, tail)
+        drawn = self._drawn
+        if self._listed is not None:
+            return super().flat(column, tail=tail)
+        offsets = drawn.offsets
+        if column in DERIVED:
+            if column == Columns.T:
+                return Ragged(self.steps()[1], offsets)
+            flags = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
+            return Ragged(flags if drawn.is_single else at_ends(flags, offsets), offsets)
+        if column in drawn.added:
+            return Ragged(drawn.added[column], offsets)
+        if column == Columns.KEYS:
+            return Ragged(self._keys_of_steps(), offsets)
+        self._check_stored(column)
+        if tail:
+            return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1)
+        return Ragged(self._source.take(column, drawn.step_rows), offsets)
+
+    def _keys_of_steps(self) -> np.ndarray:
+        drawn = self._drawn
+        if Columns.KEYS in drawn.added:
+            return drawn.added[Columns.KEYS]
+        return drawn.keys if drawn.is_single else self._source.keys(drawn.step_rows)
+
+    def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
+        """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
+        check_windows(column, shifts, tail, every)
+        drawn, extra = self._drawn, int(tail)
+        # Rewards of n steps together stand at their first step; the rewards before it are those that are stored.
+        is_added = column in drawn.added and not max(shifts, default=0) < 0
+        if self._listed is not None or column not in self._source.columns or is_added:
+            return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
+        indices, counts = None, drawn.lengths + extra
+        if every > 1:
+            indices, counts = sparse_rows(drawn.lengths, extra, every)
+        if not drawn.is_macro:
+            asked = counts
+        elif max(shifts) > 0:
+            raise ReplayError(
+                f"column {column!r}: found the shifts {list(shifts)} asked for in n-step transitions, expected none above 0: "
+                "steps between a step and the observation n steps later are not in the sample. Draw `Sequences`."
+            )
+        else:
+            asked, indices = np.tile(np.array([1, extra]), len(counts)), None
+        rows, outside = self._rows_of_windows(column, shifts, asked, indices)
+        return Ragged(self._source.items_at(column, rows, outside, fill), offsets_of(counts), extra, every)
+
+    def _rows_of_windows(
+        self, column: str, shifts: Sequence[int], asked: np.ndarray, indices: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the rows at `shifts` from `asked` rows of each part, `[N, K]`, and which of them are not there."""
+        drawn, is_track = self._drawn, column in TRACKS
+        parts, times = drawn.parts, self.t_started
+        if drawn.is_macro:
+            # How far the second observation is from the first does not matter: both have what they need of the past.
+            times = np.repeat(times, 2) + np.tile(np.array([0, 1]), len(times))
+        counts = parts.counts(is_track=is_track)
+        stretches = gather.Stretches(parts.lookbacks, counts, times, np.zeros_like(counts), asked, indices)
+        try:
+            positions, outside = gather.window_positions(stretches, shifts)
+        except DroppedHistoryError as error:
+            raise DroppedHistoryError(
+                error.episode // (2 if drawn.is_macro else 1),
+                error.needed,
+                error.kept,
+                error.t_started,
+                remedy="Pass `lookback=pipeline.lookback` to `ReplayBuffer.sample`.",
+            ) from None
+        past = parts.rows_with_past(is_track=is_track)
+        # Where there are no items at all, everything is outside; any row will do.
+        return (past.take(positions) if len(past) else np.zeros_like(positions)), outside
+
+    def preceding(self, column: str, first: Item) -> Ragged:
+        """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
+        check_name(column)
+        drawn = self._drawn
+        if self._listed is not None or column not in self._source.columns:
+            return super().preceding(column, first)
+        rows, outside = self._rows_of_windows(column, [-1], drawn.parts.tracks, None)
+        taken = self._source.take(column, rows[:, 0])
+        if outside is not None:
+            begins = outside[:, 0]
+            map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
+        return Ragged(taken, drawn.track_offsets, 1)
+
+    def _check_stored(self, column: str) -> None:
+        if column == Columns.INFOS and column not in self._source.columns:
+            raise ReplayError(
+                "found infos asked for, expected only columns that the buffer stores. Make the buffer with `infos=True`."
+            )
+        if column not in self._source.columns:
+            raise EpisodeKeyError(
+                f"found no column {column!r} in the sample, expected one of {sorted([*self._source.columns, *DERIVED])}. Ask "
+                "for one of them, or store it in `extra_model_outputs` of the episodes."
+            )
+
+
+def _beside_rewards(drawn: Drawn) -> list[str]:
+    return [name for name in drawn.added if name != Columns.REWARDS]
+
+
+def _made_episodes(sampled: Sampled, source: Source, drawn: Drawn) -> list[SingleAgentEpisode]:
+    """Return the stretches of a sample as episodes.
+
+    Raises:
+        ReplayError: If the steps stand for several, and need a lookback.
+    """
+    if drawn.is_macro and drawn.lookbacks is not None:
+        raise ReplayError(
+            "found single episodes asked for of n-step transitions with a lookback, expected whole columns: between the "
+            "observations of such a step are others. Sample without a lookback, or draw `Sequences`."
+        )
+    stored = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *source.columns.extras]
+    parts = drawn.parts
+    counts = {name: parts.lookbacks + parts.counts(is_track=name in TRACKS) for name in stored}
+    if drawn.is_macro:
+        counts = {name: drawn.lengths + int(name in TRACKS) for name in stored}
+    flat = {name: source.take(name, parts.rows_with_past(is_track=name in TRACKS)) for name in stored}
+    whole = {name: Ragged(flat[name], offsets_of(counts[name])).split() for name in stored}
+    added = [Columns.KEYS, *drawn.added]
+    beside = {name: sampled.flat(name).split() for name in added}
+    ends, times, lookbacks = drawn.ends.tolist(), sampled.t_started.tolist(), sampled.lookbacks.tolist()
+    made = []
+    for position, origin in enumerate(sampled.origins):
+        columns = {name: parts[position] for name, parts in whole.items()}
+        columns |= {name: LookbackBuffer(parts[position]) for name, parts in beside.items()}
+        if Columns.REWARDS in beside:
+            columns[Columns.REWARDS] = beside[Columns.REWARDS][position]
+        id_, agent = origin if isinstance(origin, tuple) else (origin, None)
+        made.append(
+            SingleAgentEpisode(
+                id_=id_,
+                observations=columns.pop(Columns.OBS),
+                actions=columns.pop(Columns.ACTIONS),
+                rewards=columns.pop(Columns.REWARDS),
+                infos=_listed(columns.pop(Columns.INFOS, None)),
+                observation_space=source.spaces.get(Columns.OBS),
+                action_space=source.spaces.get(Columns.ACTIONS),
+                terminated=bool(ends[position] & TERMINATED),
+                truncated=bool(ends[position] & TRUNCATED),
+                extra_model_outputs=columns,
+                t_started=times[position],
+                len_lookback_buffer=lookbacks[position],
+                agent_id=agent,
+                module_id=None if agent is None else source.module_id,
+                multi_agent_episode_id=None if agent is None else id_,
+            )
+        )
+    return made
+
+
+def _listed(infos: Item) -> Any:
+    return None if infos is None else list(infos)

@@ -1,0 +1,1 @@
+"""Selectors: which of the stored steps a draw takes."""

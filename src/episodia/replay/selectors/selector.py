@@ -1,0 +1,186 @@
+"""The protocol of selectors, what they see of a buffer, and uniform selection.
+
+A selector of your own has four methods. It sees rows, which are numbers of places in the buffer: a row is a step as long as the
+selector has been told so by `on_add`, until `on_evict` takes the row away.
+
+>>> class Newest:
+...     def on_add(self, rows, added):
+...         self.last = rows[-1]
+...     def on_evict(self, rows):
+...         pass
+...     def select(self, num, steps, rng):
+...         return Selection(np.repeat(self.last, num))
+...     def update(self, rows, values):
+...         pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from episodia.errors import ReplayError
+from episodia.replay.rows.ring import Ring
+from episodia.replay.rows.row_index import STEP, RowIndex
+from episodia.types import State
+
+# How often rows are drawn again because they do not qualify, before all rows are looked at.
+NUM_ROUNDS = 20
+
+
+class Selection(NamedTuple):
+    """Rows of steps, int64 [B], and the weight of each of them for a loss, float64 [B]; None if all weigh the same."""
+
+    rows: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@final
+class StoredSteps:
+    """The steps of a buffer (of one module) that a draw may take; others are left out, for example those without lookback.
+
+    Attributes:
+        capacity: The number of rows; row numbers lie below it.
+    """
+
+    __slots__ = ("_allowed", "_index", "_ring", "capacity")
+
+    def __init__(
+        self,
+        index: RowIndex,
+        ring: Ring,
+        allowed: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self._index = index
+        self._ring = ring
+        self._allowed = allowed
+        self.capacity = ring.capacity
+
+    @property
+    def num_stored(self) -> int:
+        """How many steps are stored, those included that the draw may not take."""
+        return self._index.num_steps
+
+    def allowed(self, rows: np.ndarray) -> np.ndarray:
+        """Tell which rows are steps that the draw may take: bool [B]."""
+        are_steps: np.ndarray = (self._index.kind.take(rows) & STEP) != 0
+        if self._allowed is None or not len(rows):
+            return are_steps
+        if are_steps.all():
+            return self._allowed(rows)
+        are_steps[are_steps] = self._allowed(rows[are_steps])
+        return are_steps
+
+    def rows(self) -> np.ndarray:
+        """Return the rows of all steps that the draw may take: int64, ascending.
+
+        Raises:
+            ReplayError: If there are no such steps.
+        """
+        steps: np.ndarray = np.flatnonzero(self._index.kind[: self._ring.used] & STEP)
+        if self._allowed is not None and len(steps):
+            steps = steps[self._allowed(steps)]
+        if not len(steps):
+            raise ReplayError(
+                f"found {self.num_stored} steps in the buffer, and no step that this draw can take. Expected at least one. Add "
+                "episodes first; with a lookback, a full length or a start, add longer ones."
+            )
+        return steps
+
+    def ages(self, rows: np.ndarray) -> np.ndarray:
+        """Return how many rows have been claimed in the buffer since each row was: int64 [B], 0 for the newest."""
+        ages: np.ndarray = (self._ring.claimed - 1 - rows) % self.capacity
+        return ages
+
+    def uniform(self, num: int, rng: np.random.Generator) -> np.ndarray:
+        """Return the rows of `num` steps, each drawn from all steps with the same probability."""
+        used = self._ring.used
+        found: list[np.ndarray] = []
+        missing, share = num, self._index.num_steps / used if used else 0.0
+        for _ in range(NUM_ROUNDS if share else 0):
+            # A few more than needed, so that one round is nearly always enough.
+            rows: np.ndarray = rng.integers(0, used, int(missing / share * 1.1) + 8)
+            rows = rows[self.allowed(rows)][:missing]
+            if len(rows) == num:
+                return rows
+            found.append(rows)
+            missing -= len(rows)
+            if not missing:
+                break
+        if missing:
+            steps = self.rows()
+            found.append(steps.take(rng.integers(0, len(steps), missing)))
+        return np.concatenate(found)
+
+
+class AddedSteps(NamedTuple):
+    """What a selector is told of new steps.
+
+    Attributes:
+        capacity: The number of rows in the buffer.
+        versions: Returns the version of the weights that chose the action of each new step: int64, -1 if it is not known.
+    """
+
+    capacity: int
+    versions: Callable[[], np.ndarray]
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Decides which of the stored steps a draw takes. Each module of a buffer has a copy of its own.
+
+    A selector with a memory that is not made of the calls below may have `get_state` and `set_state`, too: see
+    `StatefulSelector`.
+    """
+
+    def on_add(self, rows: np.ndarray, added: AddedSteps) -> None:
+        """Take notice of new steps, in the order in which they were added: int64 rows."""
+
+    def on_evict(self, rows: np.ndarray) -> None:
+        """Take notice that rows are steps no more."""
+
+    def select(self, num: int, steps: StoredSteps, rng: np.random.Generator) -> Selection:
+        """Return `num` rows of steps that `steps` allows, with repetitions if need be."""
+
+    def update(self, rows: np.ndarray, values: np.ndarray) -> None:
+        """Take notice of new values, such as absolute TD errors, of rows that are still the steps that were sampled."""
+
+
+@runtime_checkable
+class StatefulSelector(Selector, Protocol):
+    """A selector whose memory is saved with the buffer."""
+
+    def get_state(self) -> State:
+        """Return JSON values and arrays."""
+
+    def set_state(self, state: State) -> None:
+        """Continue from what `get_state` returned."""
+
+
+@final
+class Uniform:
+    """Each stored step is as probable as every other.
+
+    >>> Uniform()
+    Uniform()
+    """
+
+    __slots__ = ()
+
+    def on_add(self, rows: np.ndarray, added: AddedSteps) -> None:
+        """Do nothing: the buffer knows its steps."""
+
+    def on_evict(self, rows: np.ndarray) -> None:
+        """Do nothing."""
+
+    def select(self, num: int, steps: StoredSteps, rng: np.random.Generator) -> Selection:
+        """Return steps that are drawn uniformly, with replacement."""
+        return Selection(steps.uniform(num, rng))
+
+    def update(self, rows: np.ndarray, values: np.ndarray) -> None:
+        """Do nothing: uniform selection has no priorities."""
+
+    def __repr__(self) -> str:
+        return "Uniform()"

@@ -1,0 +1,168 @@
+"""The rows of one module in a buffer: columns, index and selector."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from gymnasium import Space
+
+from episodia.errors import ReplayError
+from episodia.replay.incoming import Incoming, in_parts, versions_of_steps
+from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
+from episodia.replay.rows.row_columns import TRACKS, RowColumns
+from episodia.replay.rows.row_index import STEP
+from episodia.replay.rows.row_writer import Placed, RowWriter
+from episodia.replay.selectors.selector import AddedSteps, Selector, StoredSteps
+from episodia.replay.storage import Storage
+from episodia.trees import map_batch
+from episodia.types import ModuleID
+
+
+class Picked(NamedTuple):
+    """The steps that a draw takes: rows, their kinds, and weights if the selector has some; each `[B]`."""
+
+    rows: np.ndarray
+    kinds: np.ndarray
+    weights: np.ndarray | None
+
+
+class Added(NamedTuple):
+    """What a call of `add` has changed: steps that came, and steps and episodes that had to go.
+
+    >>> Added(3, 2, 0) + Added(1, 0, 1)
+    Added(num_steps=4, num_evicted_steps=2, num_evicted_episodes=1)
+    """
+
+    num_steps: int = 0
+    num_evicted_steps: int = 0
+    num_evicted_episodes: int = 0
+
+    def __add__(self, other: object) -> Added:
+        return Added(*map(sum, zip(self, other, strict=True))) if isinstance(other, Added) else NotImplemented
+
+
+@final
+class Table:
+    """The stored rows of one module.
+
+    Attributes:
+        module_id: The module.
+        capacity: The number of rows.
+        columns: What is stored in each row.
+        writer: Where rows lie, and to which episodes they belong.
+        selector: Which steps draws take.
+        lock: Held while rows are written or read.
+        spaces: The spaces of observations and actions, by column.
+    """
+
+    __slots__ = ("capacity", "columns", "lock", "module_id", "selector", "spaces", "steps", "writer")
+
+    def __init__(
+        self, module_id: ModuleID, capacity: int, *, by_episode: bool, selector: Selector, storage: Storage, lock: RLock
+    ) -> None:
+        self.module_id = module_id
+        self.capacity = capacity
+        self.columns = RowColumns(capacity, storage, f"{module_id}.")
+        self.writer = RowWriter(capacity, by_episode=by_episode)
+        self.selector = copy.deepcopy(selector)
+        self.steps = StoredSteps(self.writer.index, self.writer.ring)
+        self.lock = lock
+        self.spaces: dict[str, Space[Any] | None] = {}
+
+    # --- Writing ----------------------------------------------------------------------------------------------------
+
+    def check(self, found: Incoming) -> None:
+        """Reject chunks that cannot be stored.
+
+        Raises:
+            ReplayError: If a chunk comes too early or is too long, or if values do not fit the columns.
+        """
+        self.writer.check(found.chunks)
+        self.columns.check(found.values)
+
+    def add(self, found: Incoming) -> Added:
+        """Store checked chunks."""
+        if not self.spaces:
+            self.spaces = found.spaces
+        with self.lock:
+            added = Added()
+            if len(found.chunks.keys):
+                rooms = self.writer.room_for(found.chunks.lengths)
+                for part in in_parts(found, rooms, self.capacity // 2):
+                    added += self._add(part)
+            for ending in found.endings:
+                self.writer.end(*ending)
+        return added
+
+    def _add(self, found: Incoming) -> Added:
+        lost, had_rows = self.writer.num_lost_episodes, self.writer.ring.used > 0
+        placed = self.writer.place(found.chunks)
+        values = found.values
+        if not (isinstance(placed.is_new, slice) and placed.is_new == slice(None)):
+            values = {
+                name: map_batch(lambda leaf: leaf[placed.is_new], part) if name in TRACKS else part
+                for name, part in values.items()
+            }
+        self.columns.write(values, placed.steps, placed.tracks, had_rows=had_rows)
+        evicted = self.writer.take_evicted()
+        if len(evicted):
+            self.selector.on_evict(evicted)
+        if len(placed.added):
+            self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
+        return Added(len(placed.steps), len(evicted), self.writer.num_lost_episodes - lost)
+
+    def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
+        versions = versions_of_steps(found)
+        if len(placed.added) == len(placed.steps):
+            return versions
+        kept: np.ndarray = versions[(self.writer.index.kind.take(placed.steps) & STEP) != 0]
+        return kept
+
+    def update(self, keys: np.ndarray, values: np.ndarray) -> int:
+        """Tell the selector new values of sampled steps; return how many keys were stale and ignored."""
+        with self.lock:
+            fresh = are_fresh(keys, self.writer.index)
+            num_fresh = int(np.count_nonzero(fresh))
+            if num_fresh:
+                is_all = num_fresh == len(keys)
+                rows = rows_of_keys(keys if is_all else keys[fresh])
+                self.selector.update(rows, values if is_all else values[fresh])
+        return len(keys) - num_fresh
+
+    def clear(self) -> None:
+        """Forget all steps; the columns keep their nesting, shapes and dtypes."""
+        with self.lock:
+            steps = np.flatnonzero(self.writer.index.kind & STEP)
+            if len(steps):
+                self.selector.on_evict(steps)
+            self.writer.clear()
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def pick(
+        self, num: int, rng: np.random.Generator, allowed: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> Picked:
+        """Return `num` steps that the selector chooses among those that are `allowed`.
+
+        Raises:
+            ReplayError: If there is no such step, or if the selector returns something else.
+        """
+        index = self.writer.index
+        steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
+        rows, weights = self.selector.select(num, steps, rng)
+        kinds = index.kind.take(rows)
+        if len(rows) != num or not (kinds & STEP).all():
+            found = int(np.count_nonzero(kinds & STEP))
+            raise ReplayError(
+                f"{self.selector!r}: found {len(rows)} rows, of which {found} are steps, expected {num} rows of steps. Let "
+                "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
+            )
+        return Picked(rows, kinds, weights)
+
+    def keys(self, rows: np.ndarray) -> np.ndarray:
+        """Return the keys of rows in use."""
+        return keys_of(rows, self.writer.index.serials(rows))

@@ -1,0 +1,119 @@
+"""However episodes are cut, interleaved and evicted, the buffer holds true steps of them, and follows each to its next one."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from episodia.replay import ReplayBuffer, Transitions, WholeEpisodes
+from plain_buffer import PlainBuffer, columns, located, next_observations, place, reward
+
+ENDS = st.sampled_from(["", "", "", "terminated", "truncated"])
+# Lists of chunks that are added together: which of the open walks, how many steps, how it ends.
+CHUNKS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), ENDS), min_size=1, max_size=5)
+HISTORIES = st.lists(CHUNKS, min_size=1, max_size=40)
+
+
+def played(buffer, history):
+    """Add a history of chunks; return the oracle."""
+    plain, open_walks, begun = PlainBuffer(), {}, 0
+    for chunks in history:
+        episodes = []
+        for lane, length, end in chunks:
+            if lane not in open_walks:
+                open_walks[lane], begun = begun, begun + 1
+            number = open_walks[lane]
+            episodes.append(plain.chunk(number, length, end))
+            if end:
+                del open_walks[lane]
+        buffer.add(episodes)
+    return plain
+
+
+def check_steps(episodes, plain):
+    """Each step of `episodes` is as it was added; return walk and time of all steps."""
+    actions, rewards, terminated, truncated = columns(episodes, "actions", "rewards", "terminateds", "truncateds")
+    steps = located(actions)
+    assert episodes.flat("obs").values.tolist() == actions
+    assert [reward(*step) for step in steps] == rewards
+    assert [place(number, t + 1) for number, t in steps] == next_observations(episodes)
+    assert [plain.is_end(*step, "terminated") for step in steps] == terminated
+    assert [plain.is_end(*step, "truncated") for step in steps] == truncated
+    return steps
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes"]))
+def test_what_is_stored_are_steps_that_were_added_each_once(history, capacity, evict):
+    buffer = ReplayBuffer(capacity, evict=evict, seed=0)
+    plain = played(buffer, history)
+
+    steps = check_steps(buffer.episodes(), plain)
+
+    assert len(set(steps)) == len(steps) == len(buffer)
+    assert set(steps) <= plain.steps()
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, evict=st.sampled_from(["steps", "episodes"]))
+def test_a_buffer_with_room_keeps_all_steps(history, evict):
+    buffer = ReplayBuffer(4096, evict=evict, seed=0)
+    plain = played(buffer, history)
+
+    assert set(check_steps(buffer.episodes(), plain)) == plain.steps()
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes"]))
+def test_transitions_are_stored_steps(history, capacity, evict):
+    buffer = ReplayBuffer(capacity, evict=evict, seed=0)
+    plain = played(buffer, history)
+    if not len(buffer):
+        return
+
+    steps = check_steps(buffer.sample(100), plain)
+
+    assert set(steps) <= set(located(buffer.episodes().flat("actions").values))
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=st.integers(24, 160), n=st.integers(1, 9))
+def test_n_steps_are_those_of_the_episode_as_far_as_it_has_gone(history, capacity, n):
+    buffer = ReplayBuffer(capacity, seed=0)
+    plain = played(buffer, history)
+    if not len(buffer):
+        return
+
+    sampled = buffer.sample(50, Transitions(n, 0.5))
+
+    names = ("rewards", "discounts", "terminateds", "truncateds") if n > 1 else ("rewards", "terminateds", "truncateds")
+    found = list(zip(next_observations(sampled), *columns(sampled, *names), strict=True))
+    expected = [plain.n_step(*step, n, 0.5) for step in located(sampled.flat("obs").values)]
+    assert found == (expected if n > 1 else [(row[0], row[1], *row[3:]) for row in expected])
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=st.integers(24, 160))
+def test_whole_episodes_are_runs_of_neighbouring_steps(history, capacity):
+    buffer = ReplayBuffer(capacity, evict="episodes", seed=0)
+    plain = played(buffer, history)
+    if not len(buffer):
+        return
+
+    sampled = buffer.sample(10, WholeEpisodes())
+
+    check_steps(sampled, plain)
+    assert len(sampled) == 10
+    for stretch, t, length in zip(sampled.flat("obs").split(), sampled.t_started, sampled.lengths, strict=True):
+        number = located(stretch)[0][0]
+        assert located(stretch) == [(number, t + i) for i in range(length)]
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes"]))
+def test_the_newest_step_is_always_stored(history, capacity, evict):
+    buffer = ReplayBuffer(capacity, evict=evict, seed=0)
+    played(buffer, history)
+    newest = PlainBuffer().chunk(99, 1, "terminated")
+
+    buffer.add([newest])
+
+    assert (99, 0) in located(buffer.episodes().flat("actions").values)
