@@ -39,6 +39,8 @@ class Columns:
     ACTION_PROB: Final = "action_prob"
     ACTION_LOGP: Final = "action_logp"
     VF_PREDS: Final = "vf_preds"
+    Q_VALUES: Final = "q_values"  # one for each discrete action
+    Q_ATOMS: Final = "q_atoms"  # the distribution of returns of each discrete action
     VALUES_BOOTSTRAPPED: Final = "values_bootstrapped"
 
     # Computed by learner connectors.

@@ -4,18 +4,17 @@ from episodia.modules.distributions import ActionDistribution, Deterministic, Di
 from episodia.modules.module_registry import register_module
 from episodia.modules.multi_module import MultiModule
 from episodia.modules.networks.actor_critic import ActorCritic
-from episodia.modules.networks.default_actor_critic import (
-    DefaultActorCritic,
-    LSTMActorCritic,
-    MLPActorCritic,
-    default_module,
-)
+from episodia.modules.networks.actor_with_critics import ActorWithCritics
+from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
+from episodia.modules.networks.default_module import default_module
+from episodia.modules.networks.q_network import QNetwork
 from episodia.modules.protocol import Distribution, DistributionClass, DistributionModule, Module, Modules, ValueModule
 from episodia.modules.rules import RandomModule, Rule, RuleModule, each_row
 
 __all__ = [
     "ActionDistribution",
     "ActorCritic",
+    "ActorWithCritics",
     "DefaultActorCritic",
     "Deterministic",
     "Distribution",
@@ -27,6 +26,7 @@ __all__ = [
     "Module",
     "Modules",
     "MultiModule",
+    "QNetwork",
     "RandomModule",
     "Rule",
     "RuleModule",

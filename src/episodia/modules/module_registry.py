@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from episodia.arguments import checked_registered_name
 from episodia.class_registry import ClassRegistry
 from episodia.errors import ModuleError
+from episodia.modules.networks.actor_with_critics import ActorWithCritics
 from episodia.modules.networks.default_actor_critic import DefaultActorCritic, LSTMActorCritic, MLPActorCritic
+from episodia.modules.networks.q_network import QNetwork
 from episodia.modules.protocol import Module
 from episodia.modules.rules import RandomModule
 
@@ -35,7 +37,7 @@ class _Restorable(Protocol):
 
 
 # Their constructors read no values, so that they also work on the meta device.
-_NETWORKS = (DefaultActorCritic, LSTMActorCritic, MLPActorCritic)
+_NETWORKS = (ActorWithCritics, DefaultActorCritic, LSTMActorCritic, MLPActorCritic, QNetwork)
 _SHIPPED: dict[str, type] = {made.__name__: made for made in (*_NETWORKS, RandomModule)}
 
 

@@ -30,7 +30,8 @@ from episodia.types import State
 class GetActions(ColumnPiece):
     """Adds `actions` and `action_logp`: drawn while exploring, otherwise the most probable ones.
 
-    A module that puts out `actions` itself is left alone. Inputs may have a time axis, `[B, T, n]`; the actions then have it,
+    A module that puts out `actions` itself is left alone. Specs without log-probabilities, such as those of Q-networks
+    (`DistributionSpec.records_logp`), add `actions` only. Inputs may have a time axis, `[B, T, n]`; the actions then have it,
     too. The log-probability is that of the action as it was chosen: 0 for the most probable one when not exploring, since
     nothing else could have come out. Actions that are masked are never chosen, see `action_masks`.
 
@@ -89,7 +90,7 @@ class GetActions(ColumnPiece):
                 self._last_spec = made_by
                 actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
                 columns[Columns.ACTIONS] = actions
-                if Columns.ACTION_LOGP not in columns:
+                if made_by.records_logp and Columns.ACTION_LOGP not in columns:
                     columns[Columns.ACTION_LOGP] = logp
                 return
         self.work(run)
@@ -126,7 +127,8 @@ class GetActions(ColumnPiece):
             actions = distribution.sample()
             logp = distribution.logp(actions)
         columns[Columns.ACTIONS] = actions
-        columns.setdefault(Columns.ACTION_LOGP, logp)
+        if not isinstance(made_by, DistributionSpec) or made_by.records_logp:
+            columns.setdefault(Columns.ACTION_LOGP, logp)
 
     def _generator_for(self, device: torch.device) -> torch.Generator | None:
         # A generator only draws on its own device, which is not known before the first batch.

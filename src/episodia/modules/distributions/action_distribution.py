@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -82,7 +82,13 @@ class DistributionSpec(ABC):
     """An immutable description from which distributions are made of a module's outputs.
 
     It takes the place of a distribution class of RLlib: `module.get_train_action_dist_cls().from_logits(inputs)`.
+
+    Attributes:
+        records_logp: Whether log-probabilities of actions are recorded. Without them, exploration changes the recorded action,
+            as Q-learning and deterministic policies need.
     """
+
+    records_logp: ClassVar[bool] = True
 
     @property
     @abstractmethod

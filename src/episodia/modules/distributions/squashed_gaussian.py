@@ -20,6 +20,7 @@ from episodia.modules.distributions.action_distribution import (
 from episodia.modules.distributions.gaussian import Gaussian, GaussianSpec
 from episodia.types import Item
 
+_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 # The largest number below 1 of which every float dtype's inverse tanh is finite; tanh itself reaches 1 in finite precision.
 _LARGEST = 1.0 - 2.0**-20
 
@@ -75,6 +76,14 @@ class SquashedGaussian(ActionDistribution):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw one action per row, see `ActionDistribution.sample`."""
         return self._squashed(self.gaussian.sample(generator))
+
+    def rsample_with_logp(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Draw one action per row with gradients to the inputs; return actions and their log-densities."""
+        mean, log_std = self.gaussian.mean, self.gaussian.log_std
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        inner = mean + log_std.exp() * noise
+        logp = -(0.5 * noise.square() + log_std + _HALF_LOG_TAU + _log_slope(inner)).sum(-1)
+        return self._squashed(inner.reshape((*self.batch_shape, *self.spec.shape))), logp
 
     def mode(self) -> Tensor:
         """Return tanh of the means: half of the probability is on either side of each element."""

@@ -6,19 +6,15 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from gymnasium import Space
-from torch import Tensor, nn
+from torch import Tensor
 
-from episodia.errors import EpisodeKeyError, ModuleError
-from episodia.modules.distributions import DistributionSpec, dist_for
-from episodia.modules.distributions.action_distribution import describe
-from episodia.types import Batch, Item
+from episodia.modules.distributions import dist_for
+from episodia.modules.networks.acting_network import ActingNetwork
+from episodia.types import Batch
 
 
-class ActorCritic(nn.Module, ABC):
+class ActorCritic(ActingNetwork, ABC):
     """A `torch.nn.Module` that acts and estimates values: a `DistributionModule` and a `ValueModule`.
-
-    Call forward passes under `torch.no_grad()` if you need no gradients. They compute in the dtype of the weights, which
-    `double()` and similar methods change, for observations and states of any dtype.
 
     Args:
         observation_space: The space of the observations in a batch.
@@ -30,15 +26,7 @@ class ActorCritic(nn.Module, ABC):
     """
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], *, squashed: bool = False) -> None:
-        super().__init__()
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.distribution = dist_for(action_space, squashed=squashed)
-        if not self.distribution.num_inputs:
-            raise ModuleError(
-                f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "
-                "something to do."
-            )
+        super().__init__(observation_space, action_space, dist_for(action_space, squashed=squashed))
 
     @abstractmethod
     def forward(self, batch: Batch, *, actor: bool = True, critic: bool = True) -> Batch:
@@ -68,42 +56,3 @@ class ActorCritic(nn.Module, ABC):
     @abstractmethod
     def compute_values(self, batch: Batch, embeddings: Tensor | None = None) -> Tensor:
         """Return the value of each observation, see `ValueModule.compute_values`."""
-
-    @abstractmethod
-    def get_initial_state(self) -> dict[str, Item]:
-        """Return the state before the first step, see `Module.get_initial_state`."""
-
-    @abstractmethod
-    def is_stateful(self) -> bool:
-        """Tell whether there is a state."""
-
-    @abstractmethod
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the module's class other than its spaces, as JSON values."""
-
-    def get_inference_action_dist_cls(self) -> DistributionSpec:
-        """Return `distribution`."""
-        return self.distribution
-
-    def get_exploration_action_dist_cls(self) -> DistributionSpec:
-        """Return `distribution`."""
-        return self.distribution
-
-    def get_train_action_dist_cls(self) -> DistributionSpec:
-        """Return `distribution`."""
-        return self.distribution
-
-
-def needed(batch: Batch, column: str, writer: str) -> Item:
-    """Return a column that the module needs; `writer` is the piece that usually adds it, for messages."""
-    try:
-        return batch[column]
-    except (KeyError, IndexError, TypeError):
-        if not isinstance(batch, dict):
-            raise ModuleError(
-                f"forward pass: found {describe(batch)}, expected a batch: a dict of columns. Pass `{{{column!r}: ...}}`."
-            ) from None
-        raise EpisodeKeyError(
-            f"forward pass: found no column {column!r} in the batch, only {list(batch)}; expected it from {writer}. "
-            "Add that to the pipeline in front of the module."
-        ) from None

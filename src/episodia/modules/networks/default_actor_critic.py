@@ -7,46 +7,16 @@ from typing import Any, final
 
 import torch
 from gymnasium import Space
-from torch import Tensor, nn
+from torch import Tensor
 
 from episodia.arguments import checked_flag
 from episodia.columns import Columns
 from episodia.errors import ModuleError
-from episodia.modules.networks.actor_critic import ActorCritic, needed
-from episodia.modules.networks.encoders import encoder_for
-from episodia.modules.networks.layers import called, check_size, check_sizes, linear, passed, recurrent_layer, tower
-from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
+from episodia.modules.networks.acting_network import needed
+from episodia.modules.networks.actor_critic import ActorCritic
+from episodia.modules.networks.layers import check_size, check_sizes, linear, passed
+from episodia.modules.networks.trunk import Trunk, observations_of
 from episodia.types import Batch, Item
-
-
-def default_module(  # noqa: PLR0913  # each is an independent choice
-    observation_space: Space[Any],
-    action_space: Space[Any],
-    *,
-    hidden: Sequence[int] = (64, 64),
-    recurrent: str | None = None,
-    cell_size: int | None = None,
-    shared: bool = False,
-    squashed: bool = False,
-    generator: torch.Generator | None = None,
-) -> DefaultActorCritic:
-    """Return an actor-critic for these spaces; the arguments are those of `DefaultActorCritic`.
-
-    >>> from gymnasium import spaces
-    >>> module = default_module(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), hidden=(8,), recurrent="gru", shared=True)
-    >>> sorted(name for name, _ in module.named_children())
-    ['actor_head', 'critic_head', 'trunk']
-    """
-    return DefaultActorCritic(
-        observation_space,
-        action_space,
-        hidden=hidden,
-        recurrent=recurrent,
-        cell_size=cell_size,
-        shared=shared,
-        squashed=squashed,
-        generator=generator,
-    )
 
 
 class DefaultActorCritic(ActorCritic):
@@ -126,7 +96,7 @@ class DefaultActorCritic(ActorCritic):
     def _embeddings(self, batch: Batch, actor: bool, critic: bool) -> tuple[Any, Any, dict[str, Item]]:
         """Return the inputs of both heads, None for one that is not asked for, and the state after the last valid step."""
         parts: Any = self._modules
-        observations = _observations(batch)
+        observations = observations_of(batch)
         if self.recurrent is None and not self.shared:
             of_actor = parts["actor"].encoded(observations) if actor else None
             return of_actor, parts["critic"].encoded(observations) if critic else None, {}
@@ -144,9 +114,9 @@ class DefaultActorCritic(ActorCritic):
         if embeddings is None:
             state = self._state(batch)
             embeddings = (
-                self.trunk(_observations(batch), state)
+                self.trunk(observations_of(batch), state)
                 if self.shared
-                else self.critic(_observations(batch), state.get("critic"))
+                else self.critic(observations_of(batch), state.get("critic"))
             )
         return passed(self.critic_head, embeddings).squeeze(-1)
 
@@ -249,57 +219,3 @@ class LSTMActorCritic(DefaultActorCritic):
     def get_config(self) -> dict[str, Any]:
         """Return the sizes of the layers."""
         return {"hidden": list(self.hidden), "cell_size": self.cell_size}
-
-
-@final
-class Trunk(nn.Module):
-    """The part below the heads: from observations to vectors `[..., num_features]`.
-
-    Args:
-        observation_space: See `encoder_for`.
-        hidden: The sizes of the linear layers above the encoder.
-        recurrent: The kind of recurrent layer above these, `"lstm"` or `"gru"`, or None.
-        cell_size: Its number of units; None takes the size of the layer below it.
-        generator: The source of the initial weights.
-    """
-
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        hidden: Sequence[int],
-        recurrent: str | None,
-        cell_size: int | None,
-        generator: torch.Generator | None,
-    ) -> None:
-        super().__init__()
-        self.encoder = encoder_for(observation_space, generator)
-        self.tower = tower(self.encoder.num_features, hidden, generator)
-        width = hidden[-1] if hidden else self.encoder.num_features
-        self.memory: Cell | None = None
-        if recurrent is not None:
-            self.memory = recurrent_layer(recurrent, width, cell_size or width, generator)
-            width = self.memory.hidden_size
-        self.num_features = width
-
-    def initial_state(self) -> dict[str, Item]:
-        """Return the state before the first step of one episode; empty without a recurrent layer."""
-        return {} if self.memory is None else initial_state(self.memory)
-
-    def encoded(self, observations: Item) -> Tensor:
-        """Return the inputs of the recurrent layer; without one, of the heads."""
-        parts: Any = self._modules
-        return passed(parts["tower"], called(parts["encoder"], observations))
-
-    def unrolled(self, observations: Item, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
-        """Return vectors for all observations, and the state after the last valid step."""
-        encoded, memory = self.encoded(observations), self.memory
-        return (encoded, {}) if memory is None else unrolled(memory, encoded, state, seq_lens)
-
-    def forward(self, observations: Item, state: Item) -> Tensor:
-        """Return vectors for all observations."""
-        encoded = self.encoded(observations)
-        return encoded if self.memory is None else outputs_of(self.memory, encoded, state)
-
-
-def _observations(batch: Batch) -> Item:
-    return needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")

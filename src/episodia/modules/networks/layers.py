@@ -64,7 +64,7 @@ def called(module: nn.Module, inputs: Item) -> Tensor:
 
 
 # Subclasses may compute something else: layers with parametrised weights are subclasses made by torch.
-_PLAIN = frozenset({nn.Linear, nn.Tanh, Tower})
+_PLAIN = frozenset({nn.Linear, nn.Tanh, nn.ReLU, Tower})
 
 
 def is_hooked(layer: nn.Module) -> bool:
@@ -106,7 +106,7 @@ _CELLS: dict[type[nn.Module], Any] = {nn.LSTM: torch.lstm_cell, nn.GRU: torch.gr
 
 # --- Weights ---------------------------------------------------------------------------------------------------------
 
-# Keeps the size of activations under tanh.
+# Keeps the size of activations under tanh, and under a rectifier.
 HIDDEN_GAIN = math.sqrt(2.0)
 
 # 1 GiB. Without a limit, a large one-hot space or a mistyped size could take all memory.
@@ -118,15 +118,15 @@ def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | 
     return _filled(nn.Linear(inputs, outputs, device="meta"), gain, generator)
 
 
-def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None) -> Tower:
-    """Return linear layers of the sizes `hidden` with tanh after each.
+def tower(inputs: int, hidden: Sequence[int], generator: torch.Generator | None, activation: str = "tanh") -> Tower:
+    """Return linear layers of the sizes `hidden`, each with an activation after it.
 
     >>> tower(4, (8, 8), None)(torch.zeros(2, 4)).shape
     torch.Size([2, 8])
     """
     layers: list[nn.Module] = []
     for size in hidden:
-        layers += [linear(inputs, size, HIDDEN_GAIN, generator), nn.Tanh()]
+        layers += [linear(inputs, size, HIDDEN_GAIN, generator), ACTIVATIONS[activation]()]
         inputs = size
     return Tower(*layers)
 
@@ -153,6 +153,8 @@ def recurrent_layer(kind: str, inputs: int, cell_size: int, generator: torch.Gen
     checked_choice(ModuleError, "memory", "recurrent", kind, RECURRENT)
     return _filled(RECURRENT[kind](inputs, cell_size, batch_first=True, device="meta"), 1.0, generator)
 
+
+ACTIVATIONS: dict[str, type[nn.Tanh] | type[nn.ReLU]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 RECURRENT: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
