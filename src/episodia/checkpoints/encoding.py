@@ -6,12 +6,10 @@ and names the type; keys of the state that begin with `$` get a second `$`.
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 from torch import Tensor
@@ -19,7 +17,6 @@ from torch import Tensor
 from episodia.checkpoints.checkpoint_limits import (
     MAX_DEPTH,
     MAX_INTEGER_BITS,
-    MAX_JSON_PARTS,
     MAX_KEY_LENGTH,
     MAX_TENSORS,
 )
@@ -174,47 +171,3 @@ def _unsaved(path: tuple[Any, ...], found: str, expected: str) -> CheckpointErro
     return CheckpointError(
         f"{_place(path)}: found {found}, expected {expected}. Convert it before saving; nothing was written."
     )
-
-
-def strict_json(content: bytes) -> Any:
-    """Return the JSON value in `content`, read as strictly as it is written.
-
-    Raises:
-        ValueError: If it is not JSON, has too many parts, a key twice, or a number that is not finite.
-        RecursionError: If it is nested too deeply.
-
-    >>> strict_json(b'{"a": [1, 2.5]}')
-    {'a': [1, 2.5]}
-    """
-    if has_too_many_parts(content):
-        raise ValueError(f"more than {MAX_JSON_PARTS} strings, brackets and commas")
-    return json.loads(content.decode("ascii"), object_pairs_hook=_dict, parse_constant=_rejected, parse_float=_finite)
-
-
-# A string, which may lack its end, or what begins a value outside of strings.
-_PART = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{,]', re.DOTALL)
-
-
-def has_too_many_parts(content: bytes) -> bool:
-    """Whether the values in a JSON file may take much more memory than the file.
-
-    >>> has_too_many_parts(b'["a, b", 2]'), has_too_many_parts(b"[" * 2**20)
-    (False, True)
-    """
-    return any(True for _ in itertools.islice(_PART.finditer(content), MAX_JSON_PARTS, None))
-
-
-def _dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError(f"a key twice, among {repr(list(made))[:80]}")
-    return made
-
-
-def _rejected(text: str) -> NoReturn:
-    raise ValueError(f"{text[:40]}, which is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _rejected(text)

@@ -14,9 +14,10 @@ from typing import Any
 
 from episodia.arguments import checked_path, checked_whole
 from episodia.checkpoints.checkpoint_limits import MAX_BYTES, MAX_JSON_BYTES, MAX_JSON_PARTS
-from episodia.checkpoints.encoding import decoded, encoded, has_too_many_parts, strict_json
+from episodia.checkpoints.encoding import decoded, encoded
 from episodia.checkpoints.manifest import MANIFEST_NAME, Entry, is_part_name, manifest_bytes, read_manifest
 from episodia.checkpoints.safe_files import read_plain, sync_directory, write_durably
+from episodia.checkpoints.strict_json import has_too_many_parts, strict_json
 from episodia.checkpoints.tensor_file import tensor_bytes, tensors_from
 from episodia.errors import CheckpointError
 

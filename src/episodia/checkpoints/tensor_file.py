@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from episodia.checkpoints.checkpoint_limits import MAX_AXES, MAX_TENSORS
+from episodia.checkpoints.stored_dtypes import is_stored_dtype, stored_dtype
 from episodia.errors import CheckpointError, MissingExtraError
 
 
@@ -74,8 +74,6 @@ _NAMES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float3
 _COMMON = frozenset(map(np.dtype, _NAMES))
 _COMMON_TENSORS = frozenset(getattr(torch, name) for name in _NAMES)
 _TENSORS = _COMMON_TENSORS | {torch.bfloat16}
-# Numbers, strings and times. Objects and records are rejected, because reading an object would run code.
-_DTYPE = re.compile(r"[<>|=][biufcSUmM][1-9][0-9]{0,6}(\[[0-9]{0,6}[A-Za-z]{1,2}\])?")
 
 
 def tensor_copy(tensor: Tensor) -> Tensor:
@@ -102,7 +100,7 @@ def array_tensor(array: np.ndarray) -> tuple[Tensor, dict[str, Any]]:
     _check_axes(array.ndim)
     if array.dtype in _COMMON and array.dtype.isnative:
         return torch.from_numpy(np.array(array, order="C")), {}
-    if not _DTYPE.fullmatch(array.dtype.str):
+    if not is_stored_dtype(array.dtype.str):
         raise CheckpointError(
             f"found an array of {array.dtype}, expected numbers, strings or times. Convert it before saving; nothing was "
             "written."
@@ -142,7 +140,7 @@ def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
             raise CheckpointError(f"found {tensor.dim()} axes of {tensor.dtype}, expected a NumPy array")
         return tensor.numpy()
     dtype, shape = form.get("dtype"), form.get("shape")
-    if form.keys() != {"dtype", "shape"} or not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+    if form.keys() != {"dtype", "shape"} or not is_stored_dtype(dtype):
         raise CheckpointError(f"found {repr(form)[:80]}, expected a dtype of numbers, strings or times, and a shape")
     if (
         not isinstance(shape, list)
@@ -150,7 +148,7 @@ def array_from(tensor: Tensor, form: dict[str, Any]) -> np.ndarray:
         or len(shape) > MAX_AXES
     ):
         raise CheckpointError(f"found the shape {repr(shape)[:80]}, expected a list of sizes")
-    kind = _dtype(dtype)
+    kind = stored_dtype(dtype)
     if tensor.dtype != torch.uint8 or tensor.dim() != 1 or len(tensor) != math.prod(shape) * kind.itemsize:
         raise CheckpointError(f"found {len(tensor.reshape(-1))} bytes, expected as many as {dtype}{shape} has")
     try:
@@ -172,10 +170,3 @@ def scalar_from(tensor: Tensor, form: dict[str, Any]) -> Any:
         return array[()]
     except (SystemError, ValueError) as error:  # NumPy raises these for invalid characters
         raise CheckpointError(f"found an invalid scalar ({error}), expected one that NumPy can hold") from error
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError as error:
-        raise CheckpointError(f"found the dtype {name!r}, expected one that NumPy has") from error
