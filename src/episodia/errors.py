@@ -128,6 +128,26 @@ class CheckpointError(EpisodiaError, ValueError):
     """A checkpoint cannot be written or read: a part cannot be stored, is damaged, is missing, or does not belong to it."""
 
 
+class StoreError(EpisodiaError, ValueError):
+    """A store on disk cannot be written or read: a value cannot be stored, or the files are of another process or program."""
+
+
+class DamagedStoreError(StoreError):
+    """A file of a store on disk is damaged; the message names the file and, where known, the episode and the column.
+
+    Attributes:
+        file: The name of the file.
+    """
+
+    def __init__(self, message: str, *, file: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+
+
+class StoreWarning(UserWarning):
+    """A store on disk holds rows that no whole line of its journal covers, or episodes that are damaged."""
+
+
 class PolicyError(EpisodiaError, ValueError):
     """A policy got an invalid argument."""
 

@@ -1,10 +1,11 @@
-"""Durable writes, and reads that accept only plain files of the expected size."""
+"""Durable writes, and files that are opened only if they are plain files."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+from typing import IO
 
 from episodia.errors import CheckpointError
 
@@ -42,30 +43,39 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
         FileNotFoundError: If there is no file.
         CheckpointError: If it is too large, not a plain file, or cannot be read.
     """
+    with open_plain(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise _unreadable(path, f"{size} bytes, more than {max_bytes}")
+            # One byte more than expected, to notice a file that has grown.
+            content: bytes = file.read(size + 1)
+        except OSError as error:
+            raise _unreadable(path, f"that it cannot be read ({error.strerror})") from error
+    if len(content) > size:
+        raise _unreadable(path, "that another process is writing to it")
+    return content
+
+
+def open_plain(path: Path, *, writable: bool = False) -> IO[bytes]:
+    """Open a plain file for reading; if `writable`, for reading and writing, and it is created if there is no file.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        CheckpointError: If it is not a plain file, or cannot be opened.
+    """
     # Opening a pipe would wait for a writer, and a link may point anywhere.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        handle = os.open(path, flags)
+        handle = os.open(path, flags | (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY), 0o666)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _unreadable(path, f"that it cannot be opened ({error.strerror})") from error
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise _unreadable(path, "that it is not a plain file")
-        if status.st_size > max_bytes:
-            raise _unreadable(path, f"{status.st_size} bytes, more than {max_bytes}")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            # One byte more than expected, to notice a file that has grown.
-            content = file.read(status.st_size + 1)
-    except OSError as error:
-        raise _unreadable(path, f"that it cannot be read ({error.strerror})") from error
-    finally:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-    if len(content) > status.st_size:
-        raise _unreadable(path, "that another process is writing to it")
-    return content
+        raise _unreadable(path, "that it is not a plain file")
+    return os.fdopen(handle, "r+b" if writable else "rb", buffering=-1)
 
 
 def _unreadable(path: Path, found: str) -> CheckpointError:

@@ -2,6 +2,7 @@
 
 from episodia.episodes.columns.lookback_buffer import InfiniteLookbackBuffer, LookbackBuffer
 from episodia.episodes.lists.episode_list import Episode, EpisodeList, Episodes
+from episodia.episodes.lists.episode_store import EpisodeStore
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
@@ -10,6 +11,7 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 __all__ = [
     "Episode",
     "EpisodeList",
+    "EpisodeStore",
     "Episodes",
     "InfiniteLookbackBuffer",
     "LookbackBuffer",

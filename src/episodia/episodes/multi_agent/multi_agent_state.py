@@ -96,13 +96,23 @@ def _decode_spaces(data: Any) -> Any:
     return decode_space(data)
 
 
-def from_state(cls: type[MultiAgentEpisode], state: dict[str, Any]) -> MultiAgentEpisode:
-    """Return the episode that `get_state` described, with copies of its arrays."""
+def from_state(
+    cls: type[MultiAgentEpisode],
+    state: dict[str, Any],
+    restored: Callable[[Any], SingleAgentEpisode] = SingleAgentEpisode.from_state,
+) -> MultiAgentEpisode:
+    """Return the episode that `get_state` described, with copies of its arrays.
+
+    Args:
+        cls: Of which class.
+        state: What `get_state` or `compact_state` returned.
+        restored: Makes an agent's episode of what `state` says about it.
+    """
     episode_state.check_keys(state, tuple(_FIELDS), "a multi-agent episode's state")
     _check_types(state, _FIELDS)
     episode_state.check_keys(state["clock"], tuple(_CLOCK), "a multi-agent episode's state, 'clock'")
     _check_types(state["clock"], _CLOCK)
-    episode = _build(cls, state, SingleAgentEpisode.from_state, own_info)
+    episode = _build(cls, state, restored, own_info)
     clock = episode.roster.clock
     if not clock.env_lookback >= 0 or not 0 <= clock.env_t_started <= clock.env_t:
         raise _no_state("clock", state["clock"])

@@ -150,6 +150,12 @@ def restore(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgent
     return _build(cls._without_subclass, state, _adopted_storage, state["custom_data"])
 
 
+def borrowing(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAgentEpisode:
+    """Return the episode that `compact_state` described in a file, on the arrays of the file, after checking its fields."""
+    _check_fields(state)
+    return restore(cls, state)
+
+
 def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
     if is_info:
         return ObjectStorage([{} for _ in range(data)] if isinstance(data, int) else freeze(data))

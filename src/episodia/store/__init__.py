@@ -1,0 +1,12 @@
+"""Rows on disk: column files, a journal with checksums, one writer and any number of readers, and no pickle."""
+
+from episodia.store.journal import Record
+from episodia.store.packed_values import Rows, packed, unpacked
+from episodia.store.row_store import Damage, RowStore
+from episodia.store.row_writer import NewRecord
+
+__all__ = ["Damage", "NewRecord", "Record", "RowStore", "Rows", "packed", "unpacked"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
