@@ -67,12 +67,15 @@ class CategoricalSpec(DistributionSpec):
             return super().sampled_arrays(logits, generator)
         logits = checked_inputs(self, logits)
         normalised = torch.log_softmax(logits, -1)
-        # With the axis of classes kept: NumPy takes it away for a fraction of what torch needs.
-        classes = draw(normalised, generator, keepdim=True)
-        logp = normalised.gather(-1, classes).numpy()[..., 0]
-        if math.isnan(np.add.reduce(logp, None)):
+        # NumPy finds the largest, and picks, in a fraction of the time that torch needs.
+        classes = _race(normalised, generator).numpy().reshape(-1, self.n).argmax(-1)
+        logp = normalised.numpy().reshape(-1, self.n)[np.arange(len(classes)), classes]
+        if math.isnan(logp.dot(logp)):
             raise _unusable(self, logits)
-        return actions_of(self, classes).numpy()[..., 0], logp
+        if self.start or self.dtype is not torch.int64:
+            classes = actions_of(self, torch.from_numpy(classes)).numpy()
+        shape = logits.shape[:-1]
+        return classes.reshape(shape), logp.reshape(shape)
 
 
 @final
@@ -162,12 +165,17 @@ def _unusable(spec: DistributionSpec, logits: Tensor) -> ModuleError:
     )
 
 
-def draw(log_probabilities: Tensor, generator: torch.Generator | None, *, keepdim: bool = False) -> Tensor:
-    """Draw one class per row, `[..., n]` to `[...]`, or to `[..., 1]`."""
+def draw(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw one class per row, `[..., n]` to `[...]`."""
+    return _race(log_probabilities, generator).argmax(-1)
+
+
+def _race(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return numbers of which the largest in each row is at the class that is drawn."""
     # A race: of independent exponential times with these rates, each is the shortest with its probability. That is what
     # `torch.multinomial` does, too, after checks that cost several times as much, and that are made elsewhere.
     rates = (log_probabilities.detach() if log_probabilities.requires_grad else log_probabilities).exp()
-    return rates.div_(torch.empty_like(rates).exponential_(generator=generator)).argmax(-1, keepdim)
+    return rates.div_(torch.empty_like(rates).exponential_(generator=generator))
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:

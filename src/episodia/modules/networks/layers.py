@@ -38,8 +38,15 @@ class Tower(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return `inputs` after all layers."""
         layers: Any = self._modules
+        is_own = False  # whether a linear layer has just made `inputs`: then tanh may overwrite them
         for layer in layers.values():
-            inputs = passed(layer, inputs)
+            kind = type(layer)
+            if kind not in _PLAIN or is_hooked(layer):
+                inputs, is_own = layer(inputs), False
+            elif is_own and kind is nn.Tanh:
+                inputs, is_own = inputs.tanh_(), False
+            else:
+                inputs, is_own = _computed(kind, layer, inputs), kind is nn.Linear
         return inputs
 
 
@@ -49,6 +56,10 @@ def passed(layer: nn.Module, inputs: Tensor) -> Tensor:
     if kind not in _PLAIN or is_hooked(layer):
         outputs: Tensor = layer(inputs)
         return outputs
+    return _computed(kind, layer, inputs)
+
+
+def _computed(kind: type[nn.Module], layer: nn.Module, inputs: Tensor) -> Tensor:
     if kind is nn.Linear:
         # `layer.weight` would search several dicts; swapped weights are in this one too.
         parameters = vars(layer)["_parameters"]
