@@ -6,6 +6,7 @@ from typing import final
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
+from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
@@ -27,14 +28,15 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
     lookback = 0
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`, or a fast path for runners."""
-        return self._work_now if layout.episodes is LiveEpisodes else self.work
+        """Return `work`; for runners, add the array that `BatchIndividualItems` would make, if that comes next."""
+        is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, BatchIndividualItems)
+        return self._add_array if is_followed else self.work
 
-    def _work_now(self, run: Run) -> None:
+    def _add_array(self, run: Run) -> None:
         if run.batch:
             self.work(run)
         else:
-            run.batch[Columns.OBS] = run.episodes.flat(Columns.OBS)
+            run.batch[Columns.OBS] = run.episodes.latest(Columns.OBS)
 
     def work(self, run: Run) -> None:
         """Add observations, unless a module has them already."""

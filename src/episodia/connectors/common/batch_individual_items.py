@@ -14,7 +14,9 @@ from episodia.connectors.batches.batch_items import as_ragged, batch_of, num_ite
 from episodia.connectors.batches.other_episodes import ItemKey, check_same_places, other_keys
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run, mark
+from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError
 from episodia.trees import leaves
 from episodia.types import Item
@@ -31,15 +33,21 @@ class BatchIndividualItems(ColumnPiece):
     reads = writes = frozenset[str]()
     lookback = 0
 
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; for runners, look first whether columns have their final form already."""
+        return self._work_on_rows if layout.episodes is LiveEpisodes else self.work
+
+    def _work_on_rows(self, run: Run) -> None:
+        batch, count = run.batch, len(run.episodes)
+        for name, column in batch.items():
+            if type(column) is Ragged:
+                batch[name] = column.body().values
+            elif type(column) is not np.ndarray or column.shape[:1] != (count,):
+                self.work(run)
+                return
+
     def work(self, run: Run) -> None:
         """Turn all columns into their final form."""
-        batch = run.batch
-        for name, column in batch.items():
-            if type(column) is not Ragged:
-                break
-            batch[name] = column.body().values if column.tail else column.values
-        else:
-            return  # whole stretches of a single module, as the default pieces of a runner make them
         for _, columns, rows in mapped_rows(run):
             # Padded sequences have other rows; their columns were checked before padding.
             is_padded = Columns.SEQ_LENS in columns

@@ -81,11 +81,11 @@ class GetActions(ColumnPiece):
 
     def _draw_arrays(self, run: Run) -> None:
         """Draw arrays instead of tensors, where nothing else has to be done."""
-        columns, key = run.batch, self.action_mask_key
+        columns, key, module = run.batch, self.action_mask_key, cast("Any", run.rl_module)
         is_drawn = run.explore and Columns.ACTION_DIST_INPUTS in columns and Columns.ACTIONS not in columns
         is_free = Columns.ACTION_MASK not in columns and (key is None or not run.episodes.has_in_observations(key))
         if is_drawn and is_free:
-            made_by = cast(Any, run.rl_module).get_exploration_action_dist_cls()
+            made_by = module.get_exploration_action_dist_cls()
             if made_by is self._last_spec or isinstance(made_by, DistributionSpec):
                 self._last_spec = made_by
                 actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))

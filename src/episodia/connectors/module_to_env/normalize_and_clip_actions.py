@@ -65,10 +65,13 @@ def _whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.clip(values.astype(np.float64), low, np.nextafter(2.0**bits, 0.0)).astype(wide)
 
 
-def _is_kept(space: Space[Any], actions: object) -> bool:
-    """Return whether these are actions of a space without bounds, which are not changed."""
-    is_unbounded = isinstance(space, ARRAY_SPACES) and not isinstance(space, spaces.Box)
-    return is_unbounded and type(actions) is np.ndarray and actions.ndim > 0 and actions.shape[1:] == space.shape
+def _has_no_bounds(space: Space[Any]) -> bool:
+    """Return whether actions of the space have no bounds, and are not changed."""
+    return isinstance(space, ARRAY_SPACES) and not isinstance(space, spaces.Box)
+
+
+def _are_rows(actions: object, shape: tuple[int, ...] | None) -> bool:
+    return type(actions) is np.ndarray and actions.ndim > 0 and actions.shape[1:] == shape
 
 
 @final
@@ -126,13 +129,14 @@ class NormalizeAndClipActions(ColumnPiece):
     def compile(self, layout: Layout) -> Step:
         """Return `work`, or a fast path for runners whose actions have no bounds."""
         space = self.input_action_space
-        if layout.episodes is not LiveEpisodes or space is None:
+        if layout.episodes is not LiveEpisodes or space is None or not _has_no_bounds(space):
             return self.work
+        shape = space.shape
 
         def work_without_bounds(run: Run) -> None:
             columns = run.batch
             actions = columns.get(Columns.ACTIONS)
-            if Columns.ACTIONS_FOR_ENV in columns or not _is_kept(space, actions):
+            if Columns.ACTIONS_FOR_ENV in columns or not _are_rows(actions, shape):
                 self.work(run)
             elif self.normalize_actions or self.clip_actions:
                 columns[Columns.ACTIONS_FOR_ENV] = actions
@@ -148,7 +152,8 @@ class NormalizeAndClipActions(ColumnPiece):
             needed_column(outputs, column, "the module or `GetActions`")
             actions = gathered(outputs, column, run.episodes)
             parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
-            is_kept = len(parts) == 1 and _is_kept(parts[0].space, actions)
+            space = parts[0].space if len(parts) == 1 else None
+            is_kept = space is not None and _has_no_bounds(space) and _are_rows(actions, space.shape)
             outputs.columns[Columns.ACTIONS_FOR_ENV] = (
                 actions if is_kept else change_actions(parts, self._in_bounds, actions)
             )

@@ -74,6 +74,7 @@ class Actor:
         self._states: Any = None  # what the module has returned last, one row for each lane
         self._batch: dict[str, Any] | None = None
         self._shared: dict[Any, Any] = {}
+        self._for_drawing = {"generator": generator}
 
     @property
     def has_observed(self) -> bool:
@@ -142,7 +143,7 @@ class Actor:
             outputs[Columns.ACTION_MASK] = masks[:, None] if shared.get(ADDED_TIME_AXIS) else masks
         if ignored:
             shared[IGNORED_ROWS] = ignored
-        run = Run(outputs, episodes, self.module, explore, shared, None, {"generator": self.generator})
+        run = Run(outputs, episodes, self.module, explore, shared, None, self._for_drawing)
         chosen = self._chosen(self.module_to_env.run(run))
         metrics.module_to_env_time_s += perf_counter() - between
         return chosen

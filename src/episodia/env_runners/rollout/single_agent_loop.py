@@ -204,8 +204,9 @@ class SingleAgentLoop:
     def _choose(self, mode: SampleMode) -> Chosen:
         """Return what to do in all lanes."""
         actor, stepper = self.actor, self._stepper
-        way = mode, actor.module_to_env.connectors
-        if len(stepper.ignored) == self.recorder.num_lanes and way == self._last_way:
+        way = mode, actor.module_to_env.inner_pieces
+        ignored = stepper.ignored
+        if ignored and len(ignored) == self.recorder.num_lanes and way == self._last_way:
             # All lanes are reset with the next step, which ignores the actions.
             return self._last_chosen
         is_random, explore = mode

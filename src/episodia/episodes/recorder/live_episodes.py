@@ -30,7 +30,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     Ragged(2 stretches, 2 steps of int64[2])
     """
 
-    __slots__ = ("_listed", "_offsets", "_recorder")
+    __slots__ = ("_keys", "_listed", "_offsets", "_recorder")
 
     def __init__(self, recorder: Recorder) -> None:
         """List the episodes of `recorder`, which must be reset before the list is read."""
@@ -43,6 +43,8 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         self._offsets = np.arange(recorder.num_lanes + 1)
         self._modules = {DEFAULT_MODULE_ID: np.arange(recorder.num_lanes)}
         self._group = self
+        space = recorder.layout.observation_space
+        self._keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset[str]()
 
     def refresh(self) -> None:
         """Make the list follow the recorder, which has recorded something."""
@@ -67,8 +69,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with the key `key`."""
-        space = self._recorder.layout.observation_space
-        return isinstance(space, spaces.Dict) and key in space.spaces
+        return key in self._keys
 
     def space_of(self, column: str) -> spaces.Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
@@ -82,8 +83,8 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def latest(self, column: str) -> Any:
         """Return the last item of `column` of each lane, read-only."""
-        # After a write, the column differs from the rows in the blocks.
-        return super().latest(column) if self._recorder.was_written(column) else self._recorder.latest(column)
+        rows = self._recorder.latest_rows(column)
+        return super().latest(column) if rows is None else rows
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all lanes; see `EpisodeList.flat`."""

@@ -418,22 +418,25 @@ class Recorder:
             EpisodeKeyError: If there is no such column.
             EpisodeIndexError: If a lane has no item yet.
         """
+        rows = self.latest_rows(column)
+        return self.episodes().latest(column) if rows is None else rows
+
+    def latest_rows(self, column: str) -> Any:
+        """Return what `latest` does; None if the items have to be read from the episodes: they are not in the block."""
         if column == Columns.INFOS:
-            return self.episodes().latest(column)
-        found = self._layout.column(column)
-        tape, ahead = self._tape, 0 if found.is_track else -1
-        if self.was_written(column) or not self._all_have(found):
-            return self.episodes().latest(column)
+            return None
+        found, tape = self._layout.column(column), self._tape
+        if found.written or not self._all_have(found):
+            return None
+        ahead = 0 if found.is_track else -1
         if tape.cursor is not None:
+            if found.is_plain:
+                return tape.block.leaves(found)[0].alias[:, tape.cursor + ahead]
             leaves = [leaf.alias[:, tape.cursor + ahead] for leaf in tape.block.leaves(found)]
         else:
             lanes, slots = np.arange(self._num_lanes), tape.cursors + ahead
             leaves = [frozen(leaf.array[lanes, slots]) for leaf in tape.block.leaves(found)]
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
-
-    def was_written(self, column: str) -> bool:
-        """Tell whether `column` of an episode was written into, so that it differs from the blocks."""
-        return column != Columns.INFOS and bool(self._layout.column(column).written)
 
     def _all_have(self, column: RecorderColumn) -> bool:
         """Tell whether the last item of each lane is in the current block, at its place."""

@@ -59,7 +59,7 @@ class RecorderColumn:
     [array([1, 1])]
     """
 
-    __slots__ = ("_nesting", "is_leaf", "is_track", "leaves", "name", "rules", "space", "written")
+    __slots__ = ("_nesting", "is_leaf", "is_plain", "is_track", "leaves", "name", "rules", "space", "written")
 
     def __init__(
         self, name: str, space: Space[Any] | None, nesting: Nesting, leaves: list[Leaf], *, is_track: bool
@@ -71,6 +71,7 @@ class RecorderColumn:
         self.is_track = is_track
         self.written: set[int] = set()
         self.is_leaf = nesting == 0  # not nested
+        self.is_plain = self.is_leaf and not leaves[0].is_object  # a batch is one array
         self._nesting = nesting
 
     @classmethod
@@ -88,11 +89,6 @@ class RecorderColumn:
         except EpisodiaError as error:
             raise type(error)(f"{name}: {error}") from error
         return cls(name, space, nesting, leaves, is_track=is_track)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a batch is one array."""
-        return self.is_leaf and not self.leaves[0].is_object
 
     def flat(self, batch: Item, count: int) -> list[Any]:
         """Return the leaves of `batch`, `count` rows each: arrays, and lists of private objects.
