@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 from weakref import ref
 
 from gymnasium import Space
@@ -57,6 +57,8 @@ class ConnectorV2(SpaceFlow, ABC):
         is_stateful: Whether the piece keeps data between calls.
         writes_to_episodes: Whether the piece may write into the episodes. Runners also call such pieces for the last
             observation of an episode, on which no module acts. True if not declared.
+        takes_items: Whether the piece gets columns item by item, `{column: {(episode id,): [items]}}`, as RLlib's pieces do.
+            Others get arrays and whole stretches, whose rows are also found by such a key: `column[(episode id,)]`.
 
     Each declaration is an attribute of the class or of the piece, or a property.
 
@@ -99,6 +101,8 @@ class ConnectorV2(SpaceFlow, ABC):
         kind: Declared[Kind] = Kind.CAUSAL
         is_stateful: Declared[bool] = False
         writes_to_episodes: Declared[bool] = True
+
+    takes_items: ClassVar[bool] = False
 
     # Defaults for plugins that do not call `super().__init__`.
     _given_name: str | None = None

@@ -17,7 +17,6 @@ from episodia.connectors import (
     BatchedNdArray,
     BatchIndividualItems,
     ConnectorPipelineV2,
-    ConnectorV2,
     EnvToModulePipeline,
     FlattenObservations,
     FrameStacking,
@@ -54,6 +53,7 @@ from episodia.rllib.array_helpers import (
     unbatch,
 )
 from episodia.rllib.column_names import Postprocessing, SampleBatch
+from episodia.rllib.item_connector import ItemConnector as ConnectorV2
 from episodia.rllib.rl_module import RLModule, TorchRLModule, ValueFunctionAPI
 from episodia.types import AgentID, ModuleID
 

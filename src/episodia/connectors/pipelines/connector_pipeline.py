@@ -136,7 +136,7 @@ class ConnectorPipelineV2(ConnectorV2):
         kind = type(run.episodes)
         plan = self._plans.get(kind)
         if plan is None or plan.rl_module is not run.rl_module:
-            plan = Plan(self, Layout(run.rl_module, kind))
+            plan = Plan(self, Layout(run.rl_module, kind, follows_module=self.given_columns is None))
             self._plans = {**self._plans, kind: plan}
         return plan
 

@@ -11,6 +11,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from episodia.connectors.batches.items_by_episode import with_items, without_items
+from episodia.connectors.batches.rows_by_key import KeyedBatch, without_keys
 from episodia.connectors.pipelines.current_run import RUNNING, Run
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
 
@@ -32,12 +34,14 @@ class Layout:
             and one module for all of them.
         next_piece: The next piece in the pipeline if it has a column form; None otherwise.
         is_last: Whether no piece follows, also in the pipelines around.
+        follows_module: Whether the batch holds outputs of the module, as in a module-to-env pipeline.
     """
 
     rl_module: Any
     episodes: type[Any]
     next_piece: ConnectorV2 | None = None
     is_last: bool = True
+    follows_module: bool = False
 
 
 class Watching(Protocol):
@@ -66,7 +70,7 @@ class Plan:
         self._pipeline = pipeline
         self._pieces = pipeline.connectors
         compiled = _compiled(self._pieces, layout)
-        self._steps = [step or _calling(piece) for piece, step in zip(self._pieces, compiled, strict=True)]
+        self._steps = [step or _calling(piece, layout) for piece, step in zip(self._pieces, compiled, strict=True)]
         # The static helpers of called pieces look up the current run.
         self._calls_pieces = None in compiled
 
@@ -115,19 +119,27 @@ def column_form(piece: ConnectorV2, layout: Layout) -> Step | None:
     return piece.compile(layout) if compiled <= called else None
 
 
-def _calling(piece: ConnectorV2) -> Step:
+def _calling(piece: ConnectorV2, layout: Layout) -> Step:
     """Return the step that calls a piece."""
+    form = {"follows_module": layout.follows_module}
+    takes_items = piece.takes_items
     nested: dict[str, Any] = {} if piece.inner_pieces is None else {"_nested": True}
 
     def call(run: Run) -> None:
         run.given, run.at_episode = run.batch.copy(), None
+        given = run.batch
+        if takes_items:
+            run.batch = with_items(run, **form)
+        elif type(given) is dict:
+            run.batch = KeyedBatch(given, run)
         made = piece(**run.arguments(), **nested)
+        run.batch = given
         if not isinstance(made, dict):
             raise TypeError(
                 f"found {type(made).__name__} as the return value of the piece, expected the batch, a dict. End its "
                 "`__call__` with `return batch`."
             )
-        run.replace(made)
+        run.replace(without_items(made, run, **form) if takes_items else without_keys(made))
         run.given = None
 
     return call

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.columns import DEFAULT_MODULE_ID
-from episodia.errors import ShapeError
+from episodia.errors import EpisodeIndexError, ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
 from episodia.types import Item
@@ -35,7 +35,9 @@ class Ragged:
     array([12, 21])
     """
 
-    __slots__ = ("every", "offsets", "tail", "values")
+    __slots__ = ("_finder", "every", "offsets", "tail", "values")
+
+    _finder: Callable[[Any], Sequence[int]]  # only in a column that `keyed` returned
 
     def __init__(self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
         """Adopt `values`, a batch of N rows.
@@ -94,6 +96,38 @@ class Ragged:
         """Return a column of other `values` in the same rows."""
         return Ragged(values, self.offsets, self.tail, self.every)
 
+    def keyed(self, finder: Callable[[Any], Sequence[int]]) -> Ragged:
+        """Return a column of the same values whose stretches are also found by keys; `finder` returns their positions."""
+        keyed = Ragged(self.values, self.offsets, self.tail, self.every)
+        keyed._finder = finder
+        return keyed
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the steps of the stretches with the key `key`, a batch; see `keyed`."""
+        return self.take(self._rows_of(key))
+
+    def __setitem__(self, key: Any, rows: Item) -> None:
+        """Replace the steps of the stretches with the key `key` by `rows`: a batch, or a list of items.
+
+        Other columns that share the values keep theirs.
+
+        Raises:
+            ShapeError: If `rows` are more or fewer, or if the column cannot hold them.
+        """
+        places, new = self._rows_of(key), stack(rows) if isinstance(rows, list) else rows
+        self.values = map_batch(lambda leaf, part: changed_rows(leaf, places, part), self.values, new)
+
+    def _rows_of(self, key: Any) -> np.ndarray:
+        finder: Callable[[Any], Sequence[int]] | None = getattr(self, "_finder", None)
+        if finder is None or not isinstance(key, tuple):
+            raise EpisodeIndexError(
+                f"found the index {key!r} of {self!r}, expected the key of an episode, such as `('walk',)`, in a column that a "
+                "piece is given. Other rows are in `column.values`."
+            )
+        stretches = np.asarray(finder(key))
+        starts = self.offsets[stretches]
+        return rows_of_ranges(starts, self.offsets[stretches + 1] - self.tail - starts)
+
     def body(self) -> Ragged:
         """Return the steps alone."""
         if not self.tail:
@@ -146,6 +180,31 @@ class Ragged:
 
 def _as_array(leaf: Any) -> np.ndarray:
     return leaf if isinstance(leaf, np.ndarray) else object_array(list(leaf))
+
+
+def changed_rows(leaf: Any, places: Any, rows: Any) -> Any:
+    """Return a copy of an array or tensor with `rows` at `places`.
+
+    >>> changed_rows(np.array([1, 2, 3]), np.array([0, 2]), [7.0, 8.0])
+    array([7, 2, 8])
+
+    Raises:
+        ShapeError: If there are more or fewer rows, or if the array cannot hold them.
+    """
+    changed = leaf.copy() if isinstance(leaf, np.ndarray) else leaf.clone()
+    try:
+        changed[places] = rows
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ShapeError(
+            f"found rows that do not fit ({error}), expected as many rows, like {describe(leaf)}."
+        ) from error
+    # Floats round, whole numbers and booleans would be cut off.
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "fcO" and not np.array_equal(changed[places], rows):
+        raise ShapeError(
+            f"found rows of {describe(np.asarray(rows))}, expected values that {leaf.dtype} can hold. Give the column another "
+            "dtype first."
+        )
+    return changed
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:

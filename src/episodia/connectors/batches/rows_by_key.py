@@ -1,0 +1,139 @@
+"""Columns whose rows are also found by the key of their episode, as plugins for RLlib do: `column[("walk",)]`."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from episodia.connectors.pipelines.current_run import Run, owner_of
+from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.ragged import changed_rows
+from episodia.errors import BatchError
+
+
+@final
+class KeyedArray(np.ndarray):
+    """An array with a row for each episode, whose rows are also found by keys: `(episode id,)`, with a string as the id.
+
+    Items and parts of it are plain arrays.
+    """
+
+    finder: _Finder | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the row of a key, or what NumPy returns."""
+        found = super().__getitem__(self._place(key))
+        return found.view(np.ndarray) if isinstance(found, np.ndarray) else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write the row of a key, or what NumPy writes.
+
+        Raises:
+            BatchError: If the array cannot hold the row that belongs to a key.
+        """
+        place = self._place(key)
+        if place is not key:
+            changed_rows(self.view(np.ndarray)[place : place + 1], 0, value)  # raises where the value does not fit
+        super().__setitem__(place, value)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return results of NumPy's functions as plain arrays and scalars."""
+        plain = array.view(np.ndarray)
+        return plain if plain.ndim else plain[()]
+
+    def _place(self, key: Any) -> Any:
+        if type(key) is not tuple or not key or type(key[0]) is not str or self.finder is None:
+            return key
+        positions = self.finder(key)
+        if len(positions) == 1 and self.finder.num_episodes == len(self):
+            return positions[0]
+        raise BatchError(
+            f"found the key {key} for {len(self)} rows of {self.finder.num_episodes} episodes, expected one row for each "
+            "episode. Place this piece before the one that makes arrays of the column."
+        )
+
+
+@final
+class _Finder:
+    """Finds the positions of agent episodes by their keys. It looks at the episodes when it is called first."""
+
+    __slots__ = ("_positions", "_run", "_where", "num_episodes")
+
+    def __init__(self, run: Run, where: tuple[Any, ...]) -> None:
+        self._run = run
+        self._where = where  # the keys of the column in the batch, one of which may be a module id
+        self._positions: dict[tuple[Any, ...], list[int]] | None = None
+        self.num_episodes = 0
+
+    def __call__(self, key: Any) -> list[int]:
+        """Return the positions of the episodes with this key: several, if there are several chunks of an episode.
+
+        Raises:
+            BatchError: If there are no such episodes.
+        """
+        if self._positions is None:
+            self._positions = self._found()
+        if key not in self._positions:
+            raise BatchError(
+                f"found the key {key!r}, expected one of {list(self._positions)}. Use the ids of the episodes, as "
+                "`(id,)`, or `(id of the multi-agent episode, agent id, module id)`."
+            )
+        return self._positions[key]
+
+    def _found(self) -> dict[tuple[Any, ...], list[int]]:
+        episodes = EpisodeList.of(self._run.episodes)
+        groups: Any = episodes.groups() if episodes.is_grouped or len(self._where) > 1 else {}
+        module_ids = [key for key in self._where if key in groups]
+        rows = (groups[module_ids[0]] if module_ids else episodes).agent_episodes
+        self.num_episodes = len(rows)
+        positions: dict[tuple[Any, ...], list[int]] = {}
+        for position, episode in enumerate(rows):
+            positions.setdefault(owner_of(episode).key, []).append(position)
+        return positions
+
+
+@final
+class KeyedBatch(dict[Any, Any]):
+    """The batch that a piece gets: a dict whose columns have keys when they are read, which costs nothing for others."""
+
+    __slots__ = ("_run", "_where")
+
+    def __init__(self, columns: dict[Any, Any], run: Run, where: tuple[Any, ...] = ()) -> None:
+        super().__init__(columns)
+        self._run = run
+        self._where = where
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return a column whose rows are found by keys."""
+        column = super().__getitem__(name)
+        kind = type(column)
+        if kind is np.ndarray:
+            keyed = column.view(KeyedArray)
+            keyed.finder = _Finder(self._run, (*self._where, name))
+            return keyed
+        if kind is Ragged:
+            column = column.keyed(_Finder(self._run, (*self._where, name)))
+        elif kind is dict and type(next(iter(column), None)) is not tuple:
+            column = KeyedBatch(column, self._run, (*self._where, name))
+        else:
+            return column
+        # What is written into it is part of the batch.
+        super().__setitem__(name, column)
+        return column
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return a column as `[]` does, or `default`."""
+        return self[name] if name in self else default  # noqa: SIM401  # `dict.get` would return the column itself
+
+
+def without_keys(batch: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a batch of plain dicts and arrays."""
+    plain = dict(batch) if type(batch) is KeyedBatch else batch
+    for name, column in plain.items():
+        kind = type(column)
+        if kind is KeyedArray:
+            plain[name] = column.view(np.ndarray)
+        elif kind is KeyedBatch or (kind is dict and KeyedArray in map(type, column.values())):
+            plain[name] = without_keys(column)
+    return plain
