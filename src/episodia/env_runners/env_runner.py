@@ -62,7 +62,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         self._seeds = seeds
         self._modules: Mapping[Any, Module] = _by_id(rl_module)
         self._metrics = RunnerMetrics()
-        self._watcher = Watcher(callbacks, self, rl_module)
+        self._watcher = Watcher(callbacks, self, rl_module, self._metrics)
         self._weights_version = 0
         self._is_closed = False
 

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, final
+
+from episodia.errors import EnvRunnerError
+
+_REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
+    "mean": lambda values: sum(values) / len(values),
+    "sum": sum,
+    "min": min,
+    "max": max,
+}
+
+
+@final
+@dataclass
+class LoggedValues:
+    """Numbers that callbacks have logged under one name, and what is made of them: their mean, sum, minimum or maximum."""
+
+    reduce: str = "mean"
+    values: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.reduce not in _REDUCTIONS:
+            raise EnvRunnerError(f"found `reduce={self.reduce!r}`, expected one of {list(_REDUCTIONS)}. Correct it.")
+
+    def __add__(self, other: LoggedValues) -> LoggedValues:
+        return LoggedValues(self.reduce, self.values + other.values)
+
+    def reduced(self) -> float:
+        """Return the mean, sum, minimum or maximum."""
+        return float(_REDUCTIONS[self.reduce](self.values))
 
 
 @final
@@ -16,7 +45,7 @@ class RunnerMetrics:
     chunks; episodes that never ended are not among them. In a multi-agent episode, the return is the sum over all agents.
 
     The fields about agents and modules are filled by multi-agent runners. A module has one return for each agent that it
-    acts for.
+    acts for. `logged` has what callbacks have logged with their `metrics_logger`, by name.
 
     >>> merged = RunnerMetrics.merged([RunnerMetrics(num_env_steps=3), RunnerMetrics(num_env_steps=4)])
     >>> merged.num_env_steps
@@ -42,6 +71,7 @@ class RunnerMetrics:
     module_steps: dict[Any, int] = field(default_factory=dict)
     agent_returns: dict[Any, list[float]] = field(default_factory=dict)
     module_returns: dict[Any, list[float]] = field(default_factory=dict)
+    logged: dict[str, LoggedValues] = field(default_factory=dict)
 
     @classmethod
     def merged(cls, parts: Iterable[RunnerMetrics]) -> RunnerMetrics:
@@ -70,7 +100,7 @@ class RunnerMetrics:
         return self.num_agent_steps / self.sample_time_s if self.sample_time_s else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return counts, times, and mean, minimum and maximum of the results of episodes; dicts by agent and module.
+        """Return counts, times, logged values, and mean, minimum, maximum of results of episodes; dicts by agent and module.
 
         Metrics of agents are included if agents have stepped.
 
@@ -89,6 +119,7 @@ class RunnerMetrics:
             if values:
                 numbers |= {f"{name}_mean": sum(values) / len(values), f"{name}_min": min(values)}
                 numbers[f"{name}_max"] = max(values)
+        numbers |= {name: logged.reduced() for name, logged in self.logged.items()}
         return numbers | (self._of_agents() if self.num_agent_steps else {})
 
     def _of_agents(self) -> dict[str, Any]:
