@@ -118,8 +118,8 @@ def _functions_of(callback: Any) -> list[tuple[str, Function]]:
     unknown = [name for name in dir(type(callback)) if name.startswith("on_") and name not in EVENTS]
     if unknown:
         raise EnvRunnerError(
-            f"callbacks: found the methods {unknown} of {callback!r}, expected the names of events, {list(EVENTS)}. Correct the "
-            "names, or let other methods begin with another word. What happens in a training is told to `watchers`, see "
+            f"callbacks: found the methods {unknown} of {callback!r}, expected the names of events, {list(EVENTS)}. Correct "
+            "the names, or let other methods begin with another word. What happens in a training is told to `watchers`, see "
             "`Training.run`."
         )
     found = [(event, getattr(callback, event)) for event in EVENTS if _is_overridden(callback, event)]

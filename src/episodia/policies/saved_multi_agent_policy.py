@@ -9,6 +9,7 @@ import torch
 
 from episodia.connectors.common.agent_to_module_mapping import OnlyModule, own_module
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors.plugins.piece_codec import encoded_pipeline
 from episodia.errors import CheckpointError, ModuleError, PolicyError
 from episodia.modules.module_registry import module_name
 from episodia.policies.policy_snapshot import PolicyParts
@@ -19,7 +20,6 @@ from episodia.policies.saved_policy import (
     decoded_module,
     decoded_parts,
     encoded_module,
-    encoded_pipeline,
 )
 from episodia.types import State
 

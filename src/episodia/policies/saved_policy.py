@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
-from episodia.connectors.plugins.size_limits import check_windows, decoded_spaces, encoded_spaces
+from episodia.connectors.plugins.piece_codec import decoded_pipeline, encoded_pipeline
+from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
 from episodia.errors import CheckpointError
 from episodia.modules import Module
 from episodia.modules.module_registry import make_module, module_config, module_name, module_state
@@ -56,22 +56,6 @@ def encoded_module(module: Module) -> dict[str, Any]:
         "config": module_config(module),
         "state": module_state(module),
     }
-
-
-def encoded_pipeline(pipeline: EnvToModulePipeline | ModuleToEnvPipeline) -> dict[str, Any]:
-    """Return the spaces, the pieces and the state of a pipeline.
-
-    Raises:
-        PipelineError: If the class of a piece is not registered.
-        CheckpointError: If its observations are too large to be loaded.
-    """
-    data = {
-        "spaces": encoded_spaces(pipeline.input_observation_space, pipeline.input_action_space),
-        "pieces": [encoded_piece(piece) for piece in pipeline],
-        "state": pipeline.get_state(),
-    }
-    check_windows(data)
-    return data
 
 
 def policy_in(state: dict[str, Any], path: str | Path, key: str) -> State:
@@ -142,21 +126,11 @@ def decoded_parts(module: Module | dict[Any, Module], state: dict[str, Any], dev
     """Return `module`, one or several, with the other parts of a policy."""
     return PolicyParts(
         module=module,
-        env_to_module=_decoded_pipeline(EnvToModulePipeline, state["env_to_module"], device),
-        module_to_env=_decoded_pipeline(ModuleToEnvPipeline, state["module_to_env"], device),
+        env_to_module=decoded_pipeline(EnvToModulePipeline, state["env_to_module"], device),
+        module_to_env=decoded_pipeline(ModuleToEnvPipeline, state["module_to_env"], device),
         explore=bool(state["explore"]),
         generator=_decoded_generator(state["generator"], device),
     )
-
-
-Pipeline = TypeVar("Pipeline", EnvToModulePipeline, ModuleToEnvPipeline)
-
-
-def _decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.device) -> Pipeline:
-    check_windows(data)
-    pipeline = kind(*decoded_spaces(data["spaces"]), connectors=decoded_pieces(data["pieces"], device))
-    pipeline.set_state(data["state"])
-    return pipeline
 
 
 def _decoded_generator(data: dict[str, Any], device: torch.device) -> torch.Generator | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
@@ -15,7 +13,6 @@ from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.spaces import empty_batch
 
 
-@final
 class AddObservationsFromEpisodesToBatch(ColumnPiece):
     """Adds the observations that a module acts on: one for each step, or the last one of each running episode.
 

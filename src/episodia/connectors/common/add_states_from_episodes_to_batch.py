@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from episodia.types import Item
 CARRIED_STATES = "_carried_states"
 
 
-@final
 class AddStatesFromEpisodesToBatch(ColumnPiece):
     """Adds the state of the module before each step, and after the last step.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -27,7 +27,6 @@ DEFAULT_MAX_SEQ_LEN = 20
 ADDED_TIME_AXIS = "_added_single_ts_time_rank"
 
 
-@final
 class AddTimeDimToBatchAndZeroPad(ColumnPiece):
     """Gives the columns of recurrent modules a time axis: `[B, T, ...]`.
 

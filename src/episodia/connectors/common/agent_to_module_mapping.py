@@ -22,7 +22,6 @@ ROW_OWNERS = "memorized_map_structure"
 _LEN_AGENT_KEY = 3
 
 
-@final
 class AgentToModuleMapping(ColumnPiece):
     """Groups the batch by module: `{column: ...}` becomes `{module_id: {column: ...}}`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from episodia.trees import leaves
 from episodia.types import Item
 
 
-@final
 class BatchIndividualItems(ColumnPiece):
     """Turns columns of every form into arrays with one row for each step; tails are dropped.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from episodia.trees import map_batch
 from episodia.types import Item
 
 
-@final
 class NumpyToTensor(ColumnPiece):
     """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, are kept.
 

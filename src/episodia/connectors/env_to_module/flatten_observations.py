@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space, spaces
 
@@ -16,7 +16,6 @@ from episodia.errors import PipelineError
 from episodia.types import AgentID
 
 
-@final
 class FlattenObservations(ObservationChanger):
     """Flattens each observation into one float32 vector: numbers unchanged, classes one-hot, in the order of the space.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -18,7 +18,6 @@ from episodia.errors import BatchError, PipelineError
 from episodia.types import AgentID
 
 
-@final
 class FrameStacking(ObservationPiece):
     """Stacks each observation on the previous ones, the newest last; zeros stand before an episode's first observation.
 

@@ -123,7 +123,6 @@ _MOST_SEEN_BYTES = 2**20
 _ONLY_LEAF = frozenset({""})
 
 
-@final
 class MeanStdFilter(ObservationChanger):
     """Subtracts the mean of all observations seen so far, divides by their standard deviation, and clips.
 

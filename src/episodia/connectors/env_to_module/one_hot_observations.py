@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -13,7 +13,6 @@ from episodia.spaces import one_hot, one_hot_space
 from episodia.types import AgentID
 
 
-@final
 class OneHotObservations(ObservationChanger):
     """Turns Discrete leaves of observations into one-hot vectors, and MultiDiscrete leaves into joined one-hot vectors.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -18,7 +18,6 @@ from episodia.trees import map_batch
 from episodia.types import AgentID
 
 
-@final
 class PrevActionsPrevRewards(ObservationChanger):
     """Turns each observation into a dict that also has the previous actions and rewards, the latest last.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -22,7 +22,6 @@ from episodia.stacking import stack
 from episodia.types import Item
 
 
-@final
 class WriteObservationsToEpisodes(ColumnPiece):
     """Writes the observations of the batch into the running episodes, in the place of the newest ones there.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -13,7 +13,6 @@ from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.lists.episode_list import Episodes
 
 
-@final
 class AddActionMasksFromEpisodes(ConnectorV2):
     """Adds the column `action_mask`, where observations are dicts that hold the mask of allowed actions.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -18,7 +18,6 @@ _STEPS = frozenset({Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Colum
 _IN_ORDER = sorted(_STEPS)
 
 
-@final
 class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds actions, rewards, both flags, and all extra model outputs but states; existing columns are kept."""
 
@@ -64,7 +63,6 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
                     columns[name] = rows.flat(name)
 
 
-@final
 class AddInfosFromEpisodesToTrainBatch(ColumnPiece):
     """Adds the info dict that came with each step's observation, as objects."""
 

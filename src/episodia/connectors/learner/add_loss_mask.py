@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import final
-
 import numpy as np
 
 from episodia.columns import Columns
@@ -13,7 +11,6 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 
 
-@final
 class AddLossMask(ColumnPiece):
     """Adds a mask of the steps that count for the loss: all of them, until later pieces (padding, burn-in) exclude some."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
-@final
 class AddNextObservationsFromEpisodesToTrainBatch(ColumnPiece):
     """Adds the next observation of each step, taken from the observations in the batch, shifted by one."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -17,7 +17,6 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
 
-@final
 class ComputeReturnsToGo(ColumnPiece):
     """Adds for each step the discounted sum of the rewards from it to the end of the chunk."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +30,6 @@ from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
 
 
-@final
 class GeneralAdvantageEstimation(ColumnPiece):
     """Adds advantages (GAE) and value targets, with values that the module computes in one forward pass.
 

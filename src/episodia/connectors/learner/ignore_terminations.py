@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import final
-
 import numpy as np
 
 from episodia.columns import Columns
@@ -13,7 +11,6 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 
 
-@final
 class IgnoreTerminations(ColumnPiece):
     """Treats terminations as truncations: values are bootstrapped after them, as if the episode went on."""
 

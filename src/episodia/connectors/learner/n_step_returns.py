@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -20,7 +20,6 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.errors import PipelineError
 
 
-@final
 class NStepReturns(ColumnPiece):
     """Replaces each step by the next `n` together: rewards, next observation, flags, and the discount of the value after them.
 

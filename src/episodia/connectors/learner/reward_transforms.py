@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -20,7 +20,6 @@ def _change_rewards(run: Run, change: Callable[[np.ndarray], np.ndarray]) -> Non
     change_in_run(run, Columns.REWARDS, lambda column, _: column.map(change))
 
 
-@final
 class ClipRewards(ColumnPiece):
     """Moves rewards outside of `[low, high]` to the nearest bound.
 
@@ -66,7 +65,6 @@ class ClipRewards(ColumnPiece):
         _change_rewards(run, lambda rewards: np.clip(rewards, self.low, self.high))
 
 
-@final
 class SignRewards(ColumnPiece):
     """Keeps of each reward only its sign: -1, 0 or 1, as is usual for Atari games."""
 
@@ -78,7 +76,6 @@ class SignRewards(ColumnPiece):
         _change_rewards(run, np.sign)
 
 
-@final
 class ScaleRewards(ColumnPiece):
     """Multiplies rewards by a factor.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from gymnasium import Space
 
@@ -17,7 +17,6 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 
 
-@final
 class Standardize(ColumnPiece):
     """Gives a column mean 0 and standard deviation 1 over all steps of a module that count for the loss.
 

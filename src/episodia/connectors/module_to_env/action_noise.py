@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -16,7 +16,6 @@ from episodia.schedules import Schedule, schedule_within
 from episodia.types import Item
 
 
-@final
 class GaussianNoise(Exploration):
     """Adds normal noise to the real-valued parts of actions while exploring, and clips the sum to the range of actions.
 
@@ -76,7 +75,6 @@ def with_noise(actions: np.ndarray, noise: np.ndarray, bounds: tuple[np.ndarray,
     return within(actions + noise, *bounds).astype(actions.dtype, copy=False)
 
 
-@final
 class UniformNoise(Exploration):
     """Adds uniform noise between -amplitude and amplitude; otherwise like `GaussianNoise`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -19,7 +19,6 @@ from episodia.trees import leaves, map_batch
 from episodia.types import Item
 
 
-@final
 class EpsilonGreedy(Exploration):
     """Replaces the whole action of a row by a random one, with probability epsilon, while exploring.
 

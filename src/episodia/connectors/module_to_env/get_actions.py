@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,7 +26,6 @@ from episodia.trees import map_batch
 from episodia.types import State
 
 
-@final
 class GetActions(ColumnPiece):
     """Adds `actions` and `action_logp`: drawn while exploring, otherwise the most probable ones.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import final
 
 import numpy as np
 
@@ -26,7 +25,6 @@ WANTED_COLUMNS = "_wanted_columns"
 HAS_ONLY_WANTED = "_has_only_wanted_columns"
 
 
-@final
 class ModuleToAgentUnmapping(ColumnPiece):
     """Turns `{module_id: {column: [B, ...]}}` into `{column: [{agent_id: item}, ...]}`, one dict for each episode.
 

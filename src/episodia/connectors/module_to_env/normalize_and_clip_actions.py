@@ -74,7 +74,6 @@ def _are_rows(actions: object, shape: tuple[int, ...] | None) -> bool:
     return type(actions) is np.ndarray and actions.ndim > 0 and actions.shape[1:] == shape
 
 
-@final
 class NormalizeAndClipActions(ColumnPiece):
     """Writes `actions_for_env`: the actions of the module, within the bounds of the action space.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
@@ -15,7 +15,6 @@ from episodia.errors import BatchError
 from episodia.trees import leaves, map_batch
 
 
-@final
 class RemoveSingleTsTimeRankFromBatch(ColumnPiece):
     """Removes the time axis of single steps that stateful modules need: `[B, 1, ...]` to `[B, ...]`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,7 +13,6 @@ from episodia.trees import map_batch
 from episodia.types import Item
 
 
-@final
 class TensorToNumpy(ColumnPiece):
     """Turns all tensors in the batch into NumPy arrays."""
 

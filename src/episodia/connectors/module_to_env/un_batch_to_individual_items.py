@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from episodia.connectors.batches.batch_descriptions import describe_column, rows_of
 from episodia.connectors.batches.module_outputs import ModuleOutputs, episodes_of_rows, outputs_of_modules, place_of
@@ -12,7 +12,6 @@ from episodia.connectors.pipelines.current_run import Run, owner_of
 from episodia.errors import BatchError
 
 
-@final
 class UnBatchToIndividualItems(ColumnPiece):
     """Turns columns `[B, ...]` into items by episode, as RLlib's plugins expect them after the piece of this name.
 

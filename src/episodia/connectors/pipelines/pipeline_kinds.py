@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.row_counts import check_row_counts
+from episodia.connectors.plugins.saved_pipeline import SavedPipeline
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 
 __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
 
 
-class EnvToModulePipeline(ConnectorPipelineV2):
+class EnvToModulePipeline(SavedPipeline):
     """From episodes to the batch that a module acts on: one row for each agent, at its last observation.
 
     The batch is empty at first. Values that pieces write into the episodes stay there and reach the learner.
@@ -25,7 +26,7 @@ class EnvToModulePipeline(ConnectorPipelineV2):
         return None if episodes is None else EpisodeList.now(episodes)
 
 
-class ModuleToEnvPipeline(ConnectorPipelineV2):
+class ModuleToEnvPipeline(SavedPipeline):
     """From the outputs of a module to actions for the environment.
 
     The batch holds the outputs of the module, which can be any columns.
@@ -36,7 +37,7 @@ class ModuleToEnvPipeline(ConnectorPipelineV2):
         return None if episodes is None else EpisodeList.now(episodes)
 
 
-class LearnerConnectorPipeline(ConnectorPipelineV2):
+class LearnerConnectorPipeline(SavedPipeline):
     """From episodes to the batch that a module learns from: a row for each step.
 
     The batch is empty at first. Pieces work on copy-on-write forks: later pieces see what a piece writes into the episodes,

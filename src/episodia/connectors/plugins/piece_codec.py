@@ -14,13 +14,14 @@ from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.piece_arguments import setting_names
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.plugins.connector_registry import CONNECTORS
-from episodia.connectors.plugins.size_limits import decoded_spaces, encoded_spaces
+from episodia.connectors.plugins.size_limits import check_windows, decoded_spaces, encoded_spaces
 from episodia.connectors.views.view import View
 from episodia.errors import PipelineError
 from episodia.schedules import Schedule, decoded_schedule, encoded_schedule
 from episodia.types import Item
 
 PieceClass = TypeVar("PieceClass", bound=type[ConnectorV2])
+Pipeline = TypeVar("Pipeline", bound=ConnectorPipelineV2)
 
 # The loader, not the file, decides on which device a policy computes.
 _DEVICE = "device"
@@ -144,6 +145,22 @@ def _plain_view(view: View, where: str) -> dict[str, Any]:
     return {name: _plain(value, where) for name, value in parts.items()}
 
 
+def encoded_pipeline(pipeline: ConnectorPipelineV2) -> dict[str, Any]:
+    """Return the spaces, the pieces and the state of a pipeline.
+
+    Raises:
+        PipelineError: If the class of a piece is not registered.
+        CheckpointError: If its observations are too large to be loaded.
+    """
+    data = {
+        "spaces": encoded_spaces(pipeline.input_observation_space, pipeline.input_action_space),
+        "pieces": [encoded_piece(piece) for piece in pipeline],
+        "state": pipeline.get_state(),
+    }
+    check_windows(data)
+    return data
+
+
 # --- From data ------------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +207,19 @@ def decoded_pieces(data: object, device: torch.device) -> list[ConnectorV2]:
             f"found {repr(data)[:80]}, expected a list of saved pieces. Pass the data of `encoded_piece`."
         )
     return [decoded_piece(inner, device) for inner in data]
+
+
+def decoded_pipeline(kind: type[Pipeline], data: dict[str, Any], device: torch.device) -> Pipeline:
+    """Return the pipeline of this kind that `encoded_pipeline` turned into `data`.
+
+    Raises:
+        PipelineError: If the class of a piece is not known, or if the pieces do not fit together.
+        CheckpointError: If its observations are too large.
+    """
+    check_windows(data)
+    pipeline = kind(*decoded_spaces(data["spaces"]), connectors=decoded_pieces(data["pieces"], device))
+    pipeline.set_state(data["state"])
+    return pipeline
 
 
 def _valued(value: Item) -> Any:

@@ -33,7 +33,6 @@ from episodia.modules.protocol import Modules
 from episodia.types import AgentID, ModuleID
 
 
-@final
 class AddViews(ObservationPiece):
     """Adds one column per view. The same piece serves acting and learning and returns the same values in both.
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gymnasium import Space
+from gymnasium.spaces import Dict
 
+from episodia.errors import EnvError
 from episodia.types import AgentID
 
 # Observations, rewards, terminateds, truncateds, infos.
@@ -28,6 +30,8 @@ class MultiAgentEnv(ABC):
         agents: Those that take part at present.
         observation_spaces: The space of each possible agent's observations.
         action_spaces: The space of each possible agent's actions.
+        observation_space: In place of `observation_spaces`: a `Dict` of them, or one space that all agents share.
+        action_space: The same for actions.
 
     >>> from gymnasium import spaces
     >>> class Countdown(MultiAgentEnv):
@@ -53,6 +57,8 @@ class MultiAgentEnv(ABC):
     agents: Sequence[AgentID] = ()
     observation_spaces: Mapping[AgentID, Space[Any]] | None = None
     action_spaces: Mapping[AgentID, Space[Any]] | None = None
+    observation_space: Space[Any] | Mapping[AgentID, Space[Any]] | None = None
+    action_space: Space[Any] | Mapping[AgentID, Space[Any]] | None = None
 
     @abstractmethod
     def reset(
@@ -69,12 +75,36 @@ class MultiAgentEnv(ABC):
         """
 
     def get_observation_space(self, agent_id: AgentID) -> Space[Any]:
-        """Return the space of an agent's observations."""
-        return (self.observation_spaces or {})[agent_id]
+        """Return the space of an agent's observations.
+
+        Raises:
+            EnvError: If the environment does not tell it.
+        """
+        return self._space("observation", agent_id)
 
     def get_action_space(self, agent_id: AgentID) -> Space[Any]:
-        """Return the space of an agent's actions."""
-        return (self.action_spaces or {})[agent_id]
+        """Return the space of an agent's actions.
+
+        Raises:
+            EnvError: If the environment does not tell it.
+        """
+        return self._space("action", agent_id)
+
+    def _space(self, kind: str, agent_id: AgentID) -> Space[Any]:
+        by_agent: Any = getattr(self, f"{kind}_spaces")
+        # RLlib's environments also tell the spaces of all agents as one `Dict`, or one space that all agents share.
+        found: Any = getattr(self, f"{kind}_space") if by_agent is None else by_agent
+        if isinstance(found, Space) and not isinstance(found, Dict):
+            return found
+        spaces: Any = found.spaces if isinstance(found, Dict) else found
+        if not isinstance(spaces, Mapping) or agent_id not in spaces:
+            known = "no such dict" if spaces is None else f"only {list(spaces)}"
+            raise EnvError(
+                f"{type(self).__name__}: found {known} with the {kind} space of the agent {agent_id!r}, expected one for each "
+                f"agent. Set `{kind}_spaces` to a dict of spaces by agent, or `{kind}_space` to a `Dict` space."
+            )
+        space: Space[Any] = spaces[agent_id]
+        return space
 
     def close(self) -> None:  # noqa: B027  # most environments have nothing to close
         """Give back what the environment holds, such as windows and files."""
