@@ -23,6 +23,10 @@ class Columns:
     EPS_ID: Final = "eps_id"
     AGENT_ID: Final = "agent_id"
     MODULE_ID: Final = "module_id"
+    ENV_INDEX: Final = "env_index"  # of the environments of its runner
+    AGENT_INDEX: Final = "agent_index"  # of the agents of its episode, in the order in which they came
+    WEIGHTS_VERSION: Final = "weights_version"
+    FRAGMENT_ID: Final = "fragment_id"
     T: Final = "t"
 
     # Recurrent modules.

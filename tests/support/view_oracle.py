@@ -11,7 +11,7 @@ from episodia.testing import trajectories
 from piece_calls import VECTOR_KINDS
 
 # Sources that are known when a module acts, up to the observation that it acts on.
-AT_OBSERVATIONS = ("obs", "infos", "t", "eps_id", "agent_id", "module_id")
+AT_OBSERVATIONS = ("obs", "infos", "t", "eps_id", "agent_id", "module_id", "agent_index")
 
 
 def zero_item(item):
@@ -37,9 +37,17 @@ def source_items(trajectory, source):
         "eps_id": [trajectory.multi_agent_episode_id or trajectory.id_] * (steps + 1),
         "agent_id": [trajectory.agent_id] * (steps + 1),
         "module_id": [trajectory.module_id or "default_policy"] * (steps + 1),
+        "agent_index": [0] * (steps + 1),
+        "weights_version": [version_at(trajectory, t) for t in range(steps)],
         **trajectory.extra_model_outputs,
     }
     return lists[source]
+
+
+def version_at(trajectory, t):
+    """Return the version of the weights at step `t`, -1 if it is not known."""
+    begun = [start for start in trajectory.weights_versions if start <= t]
+    return trajectory.weights_versions[max(begun)] if begun else -1
 
 
 def row(items, t, shift, fill):
@@ -59,7 +67,7 @@ def from_birth_with_everything(max_length=5):
                 action_space=both[1],
                 lengths=st.integers(0, max_length),
                 lookbacks=st.just(0),
-                fields=("ids", "infos", "extra_model_outputs"),
+                fields=("ids", "infos", "extra_model_outputs", "weights_versions"),
             )
         )
         .map(lambda trajectory: replace(trajectory, t_started=0))

@@ -21,9 +21,8 @@ class SampleBatch(Columns):
     PREV_ACTIONS: Final = "prev_actions"
     PREV_REWARDS: Final = "prev_rewards"
     ACTION_DIST: Final = "action_dist"
-    ENV_ID: Final = "env_id"
-    AGENT_INDEX: Final = "agent_index"
-    UNROLL_ID: Final = "unroll_id"
+    ENV_ID: Final = Columns.ENV_INDEX
+    UNROLL_ID: Final = Columns.FRAGMENT_ID
     OBS_EMBEDS: Final = "obs_embeds"
     ATTENTION_MASKS: Final = "attention_masks"
 

@@ -18,7 +18,9 @@ from view_oracle import AT_OBSERVATIONS, from_birth_with_everything, row, shifts
 from walks import walk
 
 SOURCES = ("obs", "actions", "rewards", "infos", "t", "terminateds", "truncateds", "eps_id", "agent_id", "module_id")
+SOURCES += ("agent_index", "weights_version")
 FILLS = {"obs": 0, "actions": 0, "rewards": 0.0, "t": -1, "terminateds": False, "truncateds": False}
+FILLS |= {"agent_index": -1, "weights_version": -1}
 
 
 def trained(view, *episodes):
@@ -106,7 +108,10 @@ def test_steps_that_are_not_there_are_filled_from_the_space(trajectory, source):
 @given(from_birth_with_everything(), shifts(high=0), shifts(high=-1), st.booleans())
 def test_what_is_acted_on_is_what_is_learned_from(trajectory, at_observations, at_steps, finalized):
     views = {f"seen {source}": View(source, at_observations) for source in AT_OBSERVATIONS}
-    views |= {source: View(source, at_steps) for source in ("actions", "rewards", "terminateds", *trajectory_extras())}
+    views |= {
+        source: View(source, at_steps)
+        for source in ("actions", "rewards", "terminateds", "weights_version", *trajectory_extras())
+    }
     extras = trajectory.extra_model_outputs
     views = {name: view for name, view in views.items() if name not in trajectory_extras() or name in extras}
     episode = built(trajectory, finalized)

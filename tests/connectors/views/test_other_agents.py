@@ -16,7 +16,7 @@ from piece_calls import called
 from scripted_agents import ACTIONS, KINDS, OBSERVATIONS, ScriptedEnv
 from turn_taking import turns
 
-SOURCES = ("obs", "actions", "rewards", "tag", "t", "agent_id", "eps_id")
+SOURCES = ("obs", "actions", "rewards", "tag", "t", "agent_id", "eps_id", "env_index", "agent_index", "weights_version")
 FILLS = {
     "obs": np.zeros(4, np.int64),
     "actions": 0,
@@ -25,6 +25,9 @@ FILLS = {
     "t": -1,
     "agent_id": None,
     "eps_id": None,
+    "env_index": -1,
+    "agent_index": -1,
+    "weights_version": -1,
 }
 
 
@@ -43,6 +46,7 @@ class Game:
             missing_final_observation="repeat",
             rewards_after_done="add",
         )
+        self.episode.env_index, self.episode.weights_version = 7, 0
         self.chunks, self.moments, self.cut_with = [self.episode], [], cut_with
         self.play(seed)
 
@@ -65,6 +69,7 @@ class Game:
         for agent in acting:
             self.notes["actions", agent].append((t, actions[agent]))
             self.notes["tag", agent].append((t, tags[agent]["tag"]))
+            self.notes["weights_version", agent].append((t, 0))
             self.open[agent] = 0.0
         observations, rewards, terminateds, truncateds, infos = self.env.step(actions)
         for agent, reward in rewards.items():
@@ -87,12 +92,16 @@ class Game:
             self.ended.setdefault(agent, t + 1)
 
     def note_shown(self, observations, t, ending=()):
-        for agent in {*observations, *(agent for agent in ending if agent in self.open)}:
+        # In the order in which agents come.
+        for agent in dict.fromkeys([*observations, *(agent for agent in ending if agent in self.open)]):
             if agent in self.open:
                 self.notes["rewards", agent].append((t - 1, self.open.pop(agent)))
             item = observations[agent].copy() if agent in observations else self.notes["obs", agent][-1][1]
             number = len(self.notes["t", agent])
-            for source, value in {"obs": item, "t": number, "agent_id": agent, "eps_id": "game"}.items():
+            index = len({who for (source, who), noted in self.notes.items() if source == "obs" and noted} - {agent})
+            index = self.notes["agent_index", agent][0][1] if number else index
+            origin = {"agent_id": agent, "eps_id": "game", "env_index": 7, "agent_index": index}
+            for source, value in {"obs": item, "t": number, **origin}.items():
                 self.notes[source, agent].append((t, value))
 
     def notes_of(self, source):
@@ -122,7 +131,7 @@ def view(source, shift):
 
 
 def latest(source):
-    return -1 if source in ("actions", "rewards", "tag") else 0
+    return -1 if source in ("actions", "rewards", "tag", "weights_version") else 0
 
 
 VIEWS = {source: view(source, [-3, -1, latest(source)]) for source in SOURCES}

@@ -18,7 +18,19 @@ from piece_calls import called
 from view_oracle import causal_views
 
 FILL = {"h": np.zeros(4, np.float32), "c": np.zeros(4, np.float32)}
-SOURCES = ("obs", "actions", "rewards", "infos", "t", "terminateds", "eps_id", "module_id")
+SOURCES = (
+    "obs",
+    "actions",
+    "rewards",
+    "infos",
+    "t",
+    "terminateds",
+    "eps_id",
+    "module_id",
+    "env_index",
+    "agent_index",
+    "weights_version",
+)
 
 drives = st.lists(
     st.builds(
@@ -36,6 +48,8 @@ drives = st.lists(
 @settings(max_examples=20)
 @given(drives, causal_views(SOURCES))
 def test_views_of_the_past_obey_the_laws_of_causal_pieces(episodes, views):
+    for place, episode in enumerate(episodes):
+        episode.env_index, episode._weights_versions = place, ((0, 3), (2, 5), (4, 6))
     views = {**views, "state": View("state_out", -1, fill=FILL), "logp": View("action_logp", [-2, -1], fill=0.0)}
     laws = check_connector_laws(lambda: [AddViews(without_rounding(views))], episodes)
 

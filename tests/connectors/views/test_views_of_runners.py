@@ -40,6 +40,9 @@ VIEWS = {
     "ends": View("terminateds", shift=range(-2, 0)),
     "cuts": View("truncateds", shift=-1),
     "times": View("t", shift=range(-5, 1)),
+    "env": View("env_index", shift=[-1, 0]),
+    "agent": View("agent_index"),
+    "weights": View("weights_version", shift=[-4, -1]),
     "mood_before": View("mood", shift="-4:-1:3", fill=np.zeros(2, np.float32)),
 }
 
@@ -78,6 +81,7 @@ def test_a_learner_shows_what_was_shown_when_the_module_acted(num_envs, steps):
     total = 0
 
     for _ in range(60 // steps + 2):
+        runner.set_weights({})
         episodes = runner.sample(num_timesteps=steps)
         batch = pipeline(rl_module=module, episodes=episodes)["default_policy"]
         total += len(batch["actions"])

@@ -165,9 +165,11 @@ class AddViews(ObservationPiece):
             return
         for name, view in self._seen(acting=True, learning=False).items():
             if view.looks_ahead:
+                is_fragment = view.source == Columns.FRAGMENT_ID
+                known = "not known" if is_fragment else f"known up to the shift {view.latest_when_acting}"
                 raise PipelineError(
                     f"{type(pipeline).__name__}, piece {self.name!r}: found the view {name!r}, {view!r}, which looks into the "
-                    f"future: when a module acts, {view.source!r} is known up to the shift {view.latest_when_acting}. Pass "
+                    f"future: when a module acts, {view.source!r} is {known}. Pass "
                     "`infer=False` (`used_for_compute_actions=False`), and only learners see it."
                 )
 

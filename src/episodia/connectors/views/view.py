@@ -13,14 +13,14 @@ from gymnasium import Space, spaces
 from episodia.arguments import is_whole
 from episodia.columns import Columns
 from episodia.episodes.columns.filling import item_near_zero, spread
-from episodia.episodes.lists.list_columns import IDS
+from episodia.episodes.lists.origins import AT_STEPS, ORIGINS
 from episodia.errors import PipelineError
 from episodia.spaces import short_name, structure_of
 from episodia.trees import describe, equal
 from episodia.types import Item
 
 # Columns whose current item is known when a module acts; items of all other columns arrive with the next step.
-KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
+KNOWN_WHEN_ACTING: Final = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *ORIGINS}) - AT_STEPS
 
 _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 
@@ -30,16 +30,19 @@ _RANGE = re.compile(r"\s*([+-]?\d+)\s*:\s*([+-]?\d+)\s*(?::\s*(\d+)\s*)?")
 class View:
     """Items of a column at fixed distances from each step.
 
-    Row t of the view is item `t + shift` of its source. Observations, infos, time steps and ids have one item more than
-    there are steps: action t is chosen after `obs[t]` and yields `rewards[t]`. When a module acts, t is the current step.
+    Row t of the view is item `t + shift` of its source. Observations, infos, time steps, ids and indices have one item
+    more than there are steps: action t is chosen after `obs[t]` and yields `rewards[t]`. When a module acts, t is the current
+    step.
 
     Args:
         source: The column to read: one of `Columns` (observations, actions, rewards, infos, flags, `T`, `EPS_ID`,
-            `AGENT_ID`, `MODULE_ID`), or the name of an extra model output. None reads the column with the view's own name.
+            `AGENT_ID`, `MODULE_ID`, `ENV_INDEX`, `AGENT_INDEX`, `WEIGHTS_VERSION`, `FRAGMENT_ID`), or the name of an extra
+            model output. None reads the column with the view's own name.
         shift: A distance in steps, for one item per row, `[B, ...]`; or K distances for K items per row, `[B, K, ...]`: a
             list, a range, or a string such as `"-50:-1"` or `"-50:-1:2"` (both ends included). Negative shifts look back.
         fill: The value where the episode has no such step: one number for whole items, or an item. None takes the item of
-            the source's space that is closest to zeros; without a space zeros, for objects None, for `T` -1.
+            the source's space that is closest to zeros; without a space zeros, for objects and ids None, for `T`, indices and
+            versions -1.
         train: Whether learners see the view.
         infer: Whether modules see the view when they act. Such a view must not look into the future.
         every: In training, only the steps 0, n, 2n, ... of each chunk have a row: one row per sequence of n steps that a
@@ -127,8 +130,8 @@ class View:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the view reads items that are not known yet when a module acts."""
-        return max(self.shifts) > self.latest_when_acting
+        """Whether the view reads items that are not known yet when a module acts, such as where the fragment will be cut."""
+        return max(self.shifts) > self.latest_when_acting or self.source == Columns.FRAGMENT_ID
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):

@@ -16,7 +16,8 @@ from episodia.connectors.views.view import View
 from episodia.episodes import Ragged
 from episodia.episodes.columns.filling import ZEROS, Fills, item_near_zero
 from episodia.episodes.lists.gather import taken
-from episodia.episodes.lists.list_columns import FLAGS, IDS
+from episodia.episodes.lists.list_columns import FLAGS
+from episodia.episodes.lists.origins import IDS, NUMBERS, UNKNOWN
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.errors import BatchError, EpisodiaError
 from episodia.spaces import ById
@@ -169,8 +170,8 @@ def default_fill(source: str, space: Space[Any] | None) -> Any:
         return _near_zero(ById(space))
     if source in FLAGS:
         return False
-    if source == Columns.T:
-        return -1
+    if source == Columns.T or source in NUMBERS:
+        return UNKNOWN
     if source == Columns.REWARDS:
         return 0.0
     return None if source in IDS or source == Columns.INFOS else ZEROS

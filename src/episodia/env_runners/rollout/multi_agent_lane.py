@@ -115,6 +115,7 @@ class Lane:
         observations, infos = self._reset() if self._shown is None else self._shown
         self._shown = None
         episode = self._settings.new_episode(f"{self._settings.seeds.seed}-{self.index}-{self.number}")
+        episode.env_index = self.index
         try:
             episode.add_env_reset(observations=observations, infos=infos)
         except EpisodiaError as error:

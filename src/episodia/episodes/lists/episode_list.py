@@ -19,7 +19,6 @@ from episodia.episodes.lists import gather, list_columns, list_state
 from episodia.episodes.lists.list_columns import (
     DERIVED,
     FLAGS,
-    IDS,
     STORED,
     check_asked,
     check_name,
@@ -29,12 +28,12 @@ from episodia.episodes.lists.list_columns import (
     joined_whole,
     position_in,
 )
+from episodia.episodes.lists.origins import AT_STEPS, origins
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
 from episodia.errors import EpisodeError, ShapeError
-from episodia.stacking import object_array
 from episodia.trees import describe, frozen
 from episodia.types import Item
 
@@ -486,10 +485,13 @@ class EpisodeList(Sequence[AnyEpisode_co]):
     def computed_windows(
         self, column: str, *, shifts: Sequence[int], fills: Fills, tail: bool = False, every: int = 1
     ) -> Ragged:
-        """Return time steps, flags or ids, which no episode stores, at `shifts` from each row: leaves `[N, K]`; see `windows`.
+        """Return time steps, flags or origins, which no episode stores, at `shifts` from each row: `[N, K]`; see `windows`.
 
-        Flags stand at steps, the flag of an episode at its last one. Time steps and ids stand at observations, so there is one
-        more of them, and the present moment has them too. They need no lookback.
+        Flags and versions of the weights stand at steps, the flag of an episode at its last one. All others stand at
+        observations, so there is one more of them, and the present moment has them too. Only versions need a lookback.
+
+        Raises:
+            DroppedHistoryError: If a version of the weights is asked for that a chunk has dropped.
 
         >>> walk = SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.0, 1.0], len_lookback_buffer=0)
         >>> EpisodeList([walk]).computed_windows("t", shifts=[-1, 0], fills=Fills((-1, -1))).values.tolist()
@@ -503,7 +505,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         owners = np.repeat(np.arange(len(counts)), counts)
         at = indices[:, None] + np.asarray(shifts, np.int64)
         times = self.t_started[owners][:, None] + at
-        last = lengths[owners][:, None] - (column in FLAGS)
+        last = lengths[owners][:, None] - (column in FLAGS or column in AT_STEPS)
         values: np.ndarray
         if column in FLAGS:
             ended = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
@@ -511,8 +513,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         elif column == Columns.T:
             values = times
         else:
-            ids = object_array([IDS[column](row) for row in self._rows()])
-            values = np.repeat(ids[owners][:, None], len(shifts), axis=1)
+            values = origins(column, self._rows(), owners, times)
         outside = (times < 0) | (at > last)
         for part, fill in fills.runs():
             put(values[:, part], outside[:, part], fill)

@@ -9,11 +9,12 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from gymnasium import Space
 
-from episodia.columns import DEFAULT_MODULE_ID, Columns
+from episodia.columns import Columns
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.indexing import as_flag, as_int, as_list
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.storage import ListStorage
+from episodia.episodes.lists.origins import ORIGINS
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import (
     DroppedHistoryError,
@@ -315,16 +316,10 @@ def describe_row(part: Item) -> str:
     return describe(map_batch(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), part))
 
 
-IDS: dict[str, Callable[[SingleAgentEpisode], Any]] = {
-    Columns.EPS_ID: lambda row: row.id_ if row.multi_agent_episode_id is None else row.multi_agent_episode_id,
-    Columns.AGENT_ID: lambda row: row.agent_id,
-    Columns.MODULE_ID: lambda row: DEFAULT_MODULE_ID if row.module_id is None else row.module_id,
-}
-
 FLAGS = frozenset({Columns.TERMINATEDS, Columns.TRUNCATEDS})
 
-# Columns that episodes do not store, because they follow from ids, flags and time steps.
-COMPUTED = frozenset({Columns.T, *FLAGS, *IDS})
+# Columns that episodes do not store, because they follow from origins, flags and time steps.
+COMPUTED = frozenset({Columns.T, *FLAGS, *ORIGINS})
 
 
 _FARTHEST = 2**31

@@ -1,9 +1,9 @@
 """What the agents of a list of multi-agent episodes know of each other: columns of others, on the environment's clock.
 
-Each item *stands* at an environment step: an observation (its info, the agent's time step, ids) where it was shown, an action
-and what else the module put out at the observation that it answers. A reward, as well as a flag, is complete only when the
-next observation is shown; it stands one environment step before that. So whatever stands before environment step e was known
-when agents acted at e.
+Each item *stands* at an environment step: an observation (its info, the agent's time step, origins) where it was shown, an
+action and what else the module put out at the observation that it answers. A reward, as well as a flag, is complete only when
+the next observation is shown; it stands one environment step before that. So whatever stands before environment step e was
+known when agents acted at e.
 
     environment step     0    1    2    3    4
     the agent sees       o0             o1   o2
@@ -24,7 +24,8 @@ from episodia.episodes.columns.filling import Fills
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.gather import taken
-from episodia.episodes.lists.list_columns import COMPUTED, FLAGS, IDS, joined
+from episodia.episodes.lists.list_columns import COMPUTED, FLAGS, joined
+from episodia.episodes.lists.origins import AT_STEPS, ORIGINS, origins
 from episodia.episodes.lists.ragged import Ragged, offsets_of, sparse_rows
 from episodia.episodes.multi_agent.agent_columns import (
     ACTIONS,
@@ -40,10 +41,9 @@ from episodia.episodes.multi_agent.agent_record import AgentRecord, missing_step
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.multi_agent.pending_step import NOTHING
 from episodia.errors import EpisodeIndexError
-from episodia.stacking import object_array
 
 _SOURCES = {Columns.OBS: OBSERVATIONS, Columns.INFOS: INFOS, Columns.ACTIONS: ACTIONS, Columns.REWARDS: REWARDS}
-_AT_OBSERVATIONS = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *IDS})
+_AT_OBSERVATIONS = frozenset({Columns.OBS, Columns.INFOS, Columns.T, *ORIGINS}) - AT_STEPS
 
 
 @final
@@ -83,6 +83,8 @@ class AgentHistory:
         """Return the environment step of each item, stored or pending: int64, ascending."""
         if self._column in _AT_OBSERVATIONS:
             return observed_at
+        if self._column in AT_STEPS:
+            return observed_at[: max(0, len(observed_at) - 1) + self._record.has_acted]
         if self._column == Columns.REWARDS or self._column in FLAGS:
             return observed_at[1:] - 1
         single, column = self._single, self.buffer
@@ -152,10 +154,11 @@ class AgentHistory:
     def _computed(self) -> np.ndarray:
         single = self._single
         size = len(self._stands_at)
+        times = np.arange(size) + self._first_t()
         if single is None or self._column == Columns.T:
-            return np.arange(size) + self._first_t()
-        if self._column in IDS:
-            return object_array([IDS[self._column](single)] * size)
+            return times
+        if self._column in ORIGINS:
+            return origins(self._column, [single], np.zeros(size, np.int64), times[:, None])[:, 0]
         flags = np.zeros(size, np.bool_)
         flags[-1:] = single.is_terminated if self._column == Columns.TERMINATEDS else single.is_truncated
         return flags

@@ -729,6 +729,7 @@ def _in_form(single: SingleAgentEpisode, finalized: bool) -> SingleAgentEpisode:
         module_id=single.module_id,
         multi_agent_episode_id=single.multi_agent_episode_id,
     )
+    growing.env_index, growing.agent_index = single.env_index, single.agent_index
     growing.add_env_reset(single.get_observations(0), single.get_infos(0))
     growing._start_time = single._start_time
     growing.concat_episode(single)

@@ -138,6 +138,7 @@ class MultiAgentEpisode:
         self._agent_episode_ids: dict[AgentID, str] = construction.as_dict(
             "agent_episode_ids", agent_episode_ids, where
         )
+        self.env_index: int | None = None
         self._finalized = False
         self._custom_data: dict[Any, Any] = {}
         started = as_count("env_t_started", 0 if env_t_started is None else env_t_started, where)
@@ -326,6 +327,7 @@ class MultiAgentEpisode:
             rewards_after_done=self.rewards_after_done,
         )
         other.__dict__.update(self._added_by_subclass())
+        other.env_index = self.env_index
         other._finalized = self.is_finalized
         other._custom_data = copy.deepcopy(self._custom_data) if self._custom_data else {}
         other.roster = roster
@@ -675,6 +677,7 @@ class MultiAgentEpisode:
             module_id=self.module_for(agent),
             multi_agent_episode_id=self.id_,
         )
+        single.env_index, single.agent_index = self.env_index, list(self._agent_to_module_mapping).index(agent)
         version = self.weights_version
         if version is not None:
             single.weights_version = version

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FIELDS: dict[str, tuple[type, ...]] = {
     "id_": (object,),
+    "env_index": (int, type(None)),
     "is_terminated": (bool,),
     "is_truncated": (bool,),
     "is_finalized": (bool,),
@@ -68,6 +69,7 @@ def _state(
 ) -> dict[str, Any]:
     return {
         "id_": episode.id_,
+        "env_index": episode.env_index,
         "is_terminated": episode.is_terminated,
         "is_truncated": episode.is_truncated,
         "is_finalized": episode.is_finalized,
@@ -174,6 +176,7 @@ def _build(
     episode.roster = Roster(records, _decoded(state, "clock", Clock.from_state))
     if state["is_finalized"] and not episode.agent_episodes:
         episode.finalize()  # agents that come will be, too
+    episode.env_index = state["env_index"]
     episode.is_terminated, episode.is_truncated = state["is_terminated"], state["is_truncated"]
     episode.custom_data.update(_decoded(state, "custom_data", copied))
     return episode

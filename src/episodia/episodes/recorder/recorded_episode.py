@@ -54,7 +54,8 @@ def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[Si
 def _new_episode(chunk: Chunk, layout: RecorderLayout) -> SingleAgentEpisode:
     """Return an episode without columns."""
     episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
-    episode._begin(chunk.id_, (None, None, None), (layout.observation_space, layout.action_space))
+    spaces = layout.observation_space, layout.action_space
+    episode._begin(chunk.id_, (None, None, None), spaces, (chunk.lane, 0))
     episode._set_history(chunk.weights_versions, {}, chunk.start_time, chunk.last_step_time)
     episode.t_started, episode.t = chunk.t_started, chunk.t
     episode.is_terminated, episode.is_truncated = chunk.is_terminated, chunk.is_truncated

@@ -69,6 +69,8 @@ class SingleAgentEpisode:
     agent_id: Any
     module_id: Any
     multi_agent_episode_id: str | None
+    env_index: int | None
+    agent_index: int
     t: int
     t_started: int
     is_terminated: bool
@@ -89,6 +91,8 @@ class SingleAgentEpisode:
         "_weights_versions",
         "actions",
         "agent_id",
+        "agent_index",
+        "env_index",
         "extra_model_outputs",
         "id_",
         "infos",
@@ -163,10 +167,15 @@ class SingleAgentEpisode:
         )
 
     def _begin(
-        self, id_: str, ids: tuple[Any, Any, str | None], spaces: tuple[Space[Any] | None, Space[Any] | None]
+        self,
+        id_: str,
+        ids: tuple[Any, Any, str | None],
+        spaces: tuple[Space[Any] | None, Space[Any] | None],
+        place: tuple[int | None, int] = (None, 0),
     ) -> None:
-        """Set names (agent, module, multi-agent episode) and spaces (observations, actions)."""
+        """Set names (agent, module, multi-agent episode), spaces (observations, actions), and indices (environment, agent)."""
         self.id_ = id_
+        self.env_index, self.agent_index = place
         self.agent_id, self.module_id, self.multi_agent_episode_id = ids
         self._observation_space, self._action_space = spaces
 
@@ -517,7 +526,8 @@ class SingleAgentEpisode:
         if added:
             derived.__dict__.update(added)
         ids = self.agent_id, self.module_id, self.multi_agent_episode_id
-        derived._begin(self.id_, ids, (self._observation_space, self._action_space))
+        place = self.env_index, self.agent_index
+        derived._begin(self.id_, ids, (self._observation_space, self._action_space), place)
         custom_data = copy.deepcopy(self._custom_data) if self._custom_data else {}
         times = (self._last_step_time, None) if goes_on else (self._start_time, self._last_step_time)
         derived._set_history(weights_versions, custom_data, *times)

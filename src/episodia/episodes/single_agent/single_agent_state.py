@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 _COLUMNS = ("observations", "infos", "actions", "rewards")
-_FIELDS = ("id_", "agent_id", "module_id", "multi_agent_episode_id", "is_terminated", "is_truncated", "t_started", "t")
+_FIELDS = (
+    "id_",
+    "agent_id",
+    "module_id",
+    "multi_agent_episode_id",
+    "env_index",
+    "agent_index",
+    "is_terminated",
+    "is_truncated",
+    "t_started",
+    "t",
+)
 _PRIVATE = (
     "extra_model_outputs",
     "_observation_space",
@@ -71,7 +82,7 @@ def from_state(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAg
 
 def _check_fields(state: dict[str, Any]) -> None:
     check_keys(state, (*_FIELDS, *_COLUMNS, *_PRIVATE), "an episode's state")
-    for name in ("t", "t_started"):
+    for name in ("t", "t_started", "agent_index"):
         as_count(name, state[name], "an episode's state")
     for name in ("is_terminated", "is_truncated"):
         as_flag(state[name])
@@ -90,6 +101,7 @@ _KINDS: dict[str, Any] = {
     "extra_model_outputs": dict,
     "custom_data": dict,
     "weights_versions": (list, tuple),
+    "env_index": (int, type(None)),
     "_start_time": (float, int, type(None)),
     "_last_step_time": (float, int, type(None)),
 }

@@ -158,6 +158,7 @@ def _recorded(episode: SingleAgentEpisode) -> SingleAgentEpisode:
     made: SingleAgentEpisode = recorder.take()[0]
     made.id_, made.agent_id, made.module_id = episode.id_, episode.agent_id, episode.module_id
     made.multi_agent_episode_id = episode.multi_agent_episode_id
+    made.env_index, made.agent_index = episode.env_index, episode.agent_index
     return made
 
 
