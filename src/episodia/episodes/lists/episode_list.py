@@ -28,7 +28,7 @@ from episodia.episodes.lists.list_columns import (
     joined_whole,
     position_in,
 )
-from episodia.episodes.lists.origins import AT_STEPS, origins
+from episodia.episodes.lists.origins import AT_STEPS, IDS, origin_windows
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -513,7 +513,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         elif column == Columns.T:
             values = times
         else:
-            values = origins(column, self._rows(), owners, times)
+            values = origin_windows(column, self._rows(), owners, times)
         outside = (times < 0) | (at > last)
         for part, fill in fills.runs():
             put(values[:, part], outside[:, part], fill)

@@ -40,7 +40,9 @@ NUMBERS: Final = frozenset({*_INDICES, Columns.WEIGHTS_VERSION})
 ORIGINS: Final = frozenset({*IDS, *NUMBERS})
 
 
-def origins(column: str, rows: Sequence[SingleAgentEpisode], owners: np.ndarray, times: np.ndarray) -> np.ndarray:
+def origin_windows(
+    column: str, rows: Sequence[SingleAgentEpisode], owners: np.ndarray, times: np.ndarray
+) -> np.ndarray:
     """Return one of `ORIGINS` at each of `times`.
 
     Args:
@@ -53,7 +55,7 @@ def origins(column: str, rows: Sequence[SingleAgentEpisode], owners: np.ndarray,
         DroppedHistoryError: If a version of the weights is asked for that a chunk has dropped.
 
     >>> walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
-    >>> origins("fragment_id", [walk], np.array([0]), np.array([[-1, 0]])).tolist()
+    >>> origin_windows("fragment_id", [walk], np.array([0]), np.array([[-1, 0]])).tolist()
     [[None, 'walk:0']]
     """
     found: np.ndarray

@@ -25,7 +25,7 @@ from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.gather import taken
 from episodia.episodes.lists.list_columns import COMPUTED, FLAGS, joined
-from episodia.episodes.lists.origins import AT_STEPS, ORIGINS, origins
+from episodia.episodes.lists.origins import AT_STEPS, ORIGINS, origin_windows
 from episodia.episodes.lists.ragged import Ragged, offsets_of, sparse_rows
 from episodia.episodes.multi_agent.agent_columns import (
     ACTIONS,
@@ -158,7 +158,7 @@ class AgentHistory:
         if single is None or self._column == Columns.T:
             return times
         if self._column in ORIGINS:
-            return origins(self._column, [single], np.zeros(size, np.int64), times[:, None])[:, 0]
+            return origin_windows(self._column, [single], np.zeros(size, np.int64), times[:, None])[:, 0]
         flags = np.zeros(size, np.bool_)
         flags[-1:] = single.is_terminated if self._column == Columns.TERMINATEDS else single.is_truncated
         return flags
