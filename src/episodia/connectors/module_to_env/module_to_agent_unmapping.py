@@ -18,12 +18,6 @@ from episodia.errors import BatchError
 # Key in `shared_data` for the batch before this piece.
 MAPPED_BATCH = "_mapped_batch"
 
-# Where a runner says there which columns it wants; it finds all others in the batch as it was before.
-WANTED_COLUMNS = "_wanted_columns"
-
-# Where it is said there that only these columns were unmapped.
-HAS_ONLY_WANTED = "_has_only_wanted_columns"
-
 
 class ModuleToAgentUnmapping(ColumnPiece):
     """Turns `{module_id: {column: [B, ...]}}` into `{column: [{agent_id: item}, ...]}`, one dict for each episode.
@@ -46,14 +40,14 @@ class ModuleToAgentUnmapping(ColumnPiece):
     is_stateful = False
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`; as the last step, only for the columns that the caller wants, if it says so."""
+        """Return `work`; as the last step, a form that turns only the columns that the run needs by agents."""
         return self._work_at_the_end if layout.is_last else self.work
 
     def _work_at_the_end(self, run: Run) -> None:
-        wanted = (run.shared_data or {}).get(WANTED_COLUMNS)
-        self._unmap(run, wanted)
-        if wanted is not None and run.shared_data is not None:
-            run.shared_data[HAS_ONLY_WANTED] = True
+        mapped = run.batch
+        self._unmap(run, run.needed_by_agents)
+        if run.needed_by_agents is not None:
+            run.left_by_modules = mapped
 
     def work(self, run: Run) -> None:
         """Turn each column into a list."""

@@ -48,6 +48,9 @@ class Run:
         others: Further arguments of the caller.
         at_episode: The episode that the running piece was handed last, until it has seen all of them.
         given: The batch that the piece which is called got, as it was before.
+        needed_by_agents: The columns that the caller needs by agents; it reads all others in `left_by_modules`. None: all
+            columns by agents.
+        left_by_modules: The batch by modules before the last step, if that step turned only the needed columns; else None.
         module_rows: See `batch_columns.rows_of_modules`, which keeps its answer here.
         has_other_rows: Whether columns have rows of episodes that are not in the list.
         module_outputs: See `module_outputs.outputs_of_modules`, which keeps its answer here.
@@ -61,9 +64,11 @@ class Run:
         "explore",
         "given",
         "has_other_rows",
+        "left_by_modules",
         "metrics",
         "module_outputs",
         "module_rows",
+        "needed_by_agents",
         "others",
         "rl_module",
         "shared_data",
@@ -89,6 +94,8 @@ class Run:
         self.at_episode: SingleAgentEpisode | None = None
         self.given: dict[Any, Any] | None = None
         self.has_other_rows = False
+        self.needed_by_agents: frozenset[str] | None = None
+        self.left_by_modules: dict[Any, Any] | None = None
         self.module_rows: Any = None
         self.module_outputs: Any = None
         self._arguments: dict[str, Any] | None = None

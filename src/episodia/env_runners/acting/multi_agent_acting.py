@@ -15,7 +15,7 @@ from episodia.columns import Columns
 from episodia.connectors import EnvToModulePipeline, ModuleToAgentUnmapping, ModuleToEnvPipeline
 from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
-from episodia.connectors.module_to_env.module_to_agent_unmapping import HAS_ONLY_WANTED, MAPPED_BATCH, WANTED_COLUMNS
+from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
@@ -167,12 +167,12 @@ class MultiAgentActor:
 
     def _chosen(self, outputs: dict[Any, Any], agents: LiveAgents, explore: bool) -> list[Choice]:
         """Return the result of the module-to-env pipeline for `outputs`."""
-        self._shared[WANTED_COLUMNS] = _ACTIONS
         run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
+        run.needed_by_agents = _ACTIONS
         choices = _choices(self._through(self.module_to_env, run), len(agents))
-        if HAS_ONLY_WANTED not in self._shared:
+        mapped = run.left_by_modules
+        if mapped is None:
             return choices
-        mapped = self._shared[MAPPED_BATCH]
         return [
             Choice(choice.actions, choice.for_env, _Extras(mapped, agents, position, choice.extras))
             for position, choice in enumerate(choices)
