@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodia import Columns, EpisodeList, SingleAgentEpisode
@@ -26,9 +26,10 @@ from episodia.connectors import (
     defaults,
 )
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.lists.ragged import Ragged
-from episodia.modules import LSTMActorCritic, MLPActorCritic
-from episodia.testing import assert_same_items, pipelines, sample_episodes
+from episodia.modules import LSTMActorCritic, MLPActorCritic, MultiModule
+from episodia.testing import assert_same_items, pipelines, sample_episodes, sample_multi_agent_episodes
 from episodia.trees import map_batch
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -92,6 +93,16 @@ def test_random_pipelines_do_what_their_pieces_do(pipeline, places):
         assert_same_items(plain(found), plain(expected))
 
 
+@settings(max_examples=settings.default.max_examples // 2)
+@given(pipeline=pipelines(multi_agent=True), places=st.sets(st.integers(0, 9), max_size=3))
+def test_random_multi_agent_pipelines_do_what_their_pieces_do(pipeline, places):
+    expected = one_after_another(pipeline, rl_module=None, episodes=sample_multi_agent_episodes(), shared_data={})
+
+    for plan in (pipeline, with_plugins(pipeline, places)):
+        found = plan(rl_module=None, episodes=sample_multi_agent_episodes(), shared_data={})
+        assert_same_items(plain(found), plain(expected))
+
+
 @pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
 @pytest.mark.parametrize("explore", [True, False])
 @pytest.mark.parametrize("name", ACTION_SPACES)
@@ -115,6 +126,50 @@ def test_actions_are_those_of_the_pieces_one_after_another(name, explore, kind):
                     **given_, episodes=episodes, shared_data=dict(shared), generator=generator()
                 )
                 assert_same_items(plain(found), plain(expected))
+
+
+def running_agents(module):
+    """Return two environments of two agents; in the first, one agent acts and the other one waits."""
+    episodes = sample_multi_agent_episodes(OBSERVATIONS, module.action_space, state=module.get_initial_state())
+    # Both agents of the second one observe at the cut.
+    return [episodes[0], episodes[1][:1]]
+
+
+@st.composite
+def masks(draw, num_rows, space):
+    """Draw masks that allow at least one action of each row (and of each part of it); None: there are no masks."""
+    sizes = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.tolist()
+    parts = [st.lists(st.integers(0, 1), min_size=size, max_size=size).filter(any) for size in sizes]
+    rows = draw(st.none() | st.lists(st.tuples(*parts), min_size=num_rows, max_size=num_rows))
+    return None if rows is None else np.array([[entry for part in row for entry in part] for row in rows], np.int8)
+
+
+@pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
+@pytest.mark.parametrize("name", ["discrete", "multi-discrete"])
+@settings(max_examples=settings.default.max_examples // 5)
+@given(data=st.data(), explore=st.booleans(), places=st.sets(st.integers(0, 5), max_size=3))
+def test_masked_actions_of_agents_are_those_of_the_pieces_one_after_another(name, kind, data, explore, places):
+    module, shared = kind(OBSERVATIONS, ACTION_SPACES[name], generator=generator()), {}
+    is_stateful, episodes = module.is_stateful(), running_agents(module)
+    modules = MultiModule({"default_policy": module})
+    batch = defaults.env_to_module(multi_agent=True, stateful=is_stateful)(
+        rl_module=modules, episodes=episodes, shared_data=shared
+    )
+    with torch.no_grad():
+        outputs = module.forward_exploration(batch["default_policy"])
+    mask = data.draw(masks(sum(map(len, (episode.get_agents_to_act() for episode in episodes))), module.action_space))
+    if mask is not None:
+        outputs["action_mask"] = mask[:, None] if is_stateful else mask
+    to_env = defaults.module_to_env(multi_agent=True, stateful=is_stateful)
+    given_ = {"rl_module": modules, "batch": {"default_policy": outputs}, "explore": explore}
+    expected = one_after_another(
+        to_env, **given_, episodes=LiveAgents(episodes), shared_data=dict(shared), generator=generator()
+    )
+
+    for listed in (LiveAgents(episodes), episodes):
+        for plan in (to_env, with_plugins(to_env, places)):
+            found = plan(**given_, episodes=listed, shared_data=dict(shared), generator=generator())
+            assert_same_items(found, expected)
 
 
 class Walk:

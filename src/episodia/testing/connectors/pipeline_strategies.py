@@ -75,6 +75,7 @@ def pipelines(
     *,
     learner: bool | None = None,
     causal: bool = False,
+    multi_agent: bool = False,
     observation_space: Space[Any] | None = None,
     action_space: Space[Any] | None = None,
 ) -> SearchStrategy[ConnectorPipelineV2]:
@@ -83,6 +84,7 @@ def pipelines(
     Args:
         learner: Whether to draw learner pipelines or env-to-module pipelines; None draws both.
         causal: Whether to draw causal pieces only, so that chunks have the rows of the whole.
+        multi_agent: Whether env-to-module pipelines group rows by module; learner pipelines always do.
         observation_space: The space of the episodes; two numbers by default, as in `sample_episodes`.
         action_space: The action space of the episodes.
 
@@ -97,18 +99,22 @@ def pipelines(
     """
     spaces = observation_space or OBSERVATIONS, action_space or ACTIONS
     places = st.booleans() if learner is None else st.just(learner)
-    return _pipelines(places, causal, spaces)
+    return _pipelines(places, causal, multi_agent, spaces)
 
 
 @st.composite
 def _pipelines(
-    draw: DrawFn, places: SearchStrategy[bool], causal: bool, spaces: tuple[Space[Any], Space[Any]]
+    draw: DrawFn,
+    places: SearchStrategy[bool],
+    causal: bool,
+    multi_agent: bool,
+    spaces: tuple[Space[Any], Space[Any]],
 ) -> ConnectorPipelineV2:
     chosen = draw(_some_of([*_observation_pieces(spaces[0]), _views()]))
     # It reads frames from the episodes, so it must come before pieces that change observations.
     chosen.sort(key=lambda piece: not isinstance(piece, FrameStacking))
     if not draw(places):
-        return defaults.env_to_module(*spaces, custom=_fitting(chosen, causal))
+        return defaults.env_to_module(*spaces, custom=_fitting(chosen, causal), multi_agent=multi_agent)
     targets = [*draw(_some_of(_reward_pieces())), *draw(_targets()), *draw(_some_of([st.builds(AddLossMask)]))]
     return defaults.learner(*spaces, custom=_fitting(chosen, causal), targets=_fitting(targets, causal))
 
