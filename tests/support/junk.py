@@ -64,12 +64,17 @@ def problem_with(call):
 def problems(make, call, take_snapshot):
     """Return what `call(make(), junk)` does wrong, by junk: it may work, or refuse and leave the object as it was."""
     found = {}
+    target = before = None
     for name, junk in JUNK.items():
-        target = make()
-        before = take_snapshot(target)
+        if target is None:
+            target = make()
+            before = take_snapshot(target)
         problem, raised = problem_with(lambda target=target, junk=junk: call(target, junk))
         if problem is None and raised and not same(take_snapshot(target), before):
             problem = "has changed it"
+        if problem or not raised:
+            # Only an object that has rejected all junk so far is used again.
+            target = None
         if problem:
             found[name] = problem
     return found

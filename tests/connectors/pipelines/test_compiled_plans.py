@@ -93,7 +93,6 @@ def test_random_pipelines_do_what_their_pieces_do(pipeline, places):
         assert_same_items(plain(found), plain(expected))
 
 
-@settings(max_examples=settings.default.max_examples // 2)
 @given(pipeline=pipelines(multi_agent=True), places=st.sets(st.integers(0, 9), max_size=3))
 def test_random_multi_agent_pipelines_do_what_their_pieces_do(pipeline, places):
     expected = one_after_another(pipeline, rl_module=None, episodes=sample_multi_agent_episodes(), shared_data={})
@@ -146,7 +145,7 @@ def masks(draw, num_rows, space):
 
 @pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
 @pytest.mark.parametrize("name", ["discrete", "multi-discrete"])
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data(), explore=st.booleans(), places=st.sets(st.integers(0, 5), max_size=3))
 def test_masked_actions_of_agents_are_those_of_the_pieces_one_after_another(name, kind, data, explore, places):
     module, shared = kind(OBSERVATIONS, ACTION_SPACES[name], generator=generator()), {}

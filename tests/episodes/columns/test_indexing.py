@@ -40,7 +40,7 @@ def sizes(draw):
     return size, draw(st.integers(0, size))
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(data=st.data(), size=sizes(), finalized=st.booleans(), as_lookback=st.booleans())
 def test_an_index_means_what_it_means_on_a_list(data, size, finalized, as_lookback):
     size, lookback = size
@@ -51,7 +51,7 @@ def test_an_index_means_what_it_means_on_a_list(data, size, finalized, as_lookba
     assert found == read_or_error(list(range(size)), lookback, index, as_lookback=as_lookback)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(data=st.data(), size=sizes(), finalized=st.booleans(), as_lookback=st.booleans())
 def test_a_fill_stands_wherever_there_is_no_item(data, size, finalized, as_lookback):
     size, lookback = size

@@ -206,7 +206,7 @@ class LookbackBufferMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=300, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=100, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

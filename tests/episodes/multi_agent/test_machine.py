@@ -175,7 +175,7 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=150, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -171,7 +171,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(items=st.lists(NUMBERS, min_size=1, max_size=3), more=st.lists(NUMBERS, min_size=1, max_size=3))
 def test_numbers_of_any_kind_are_stored_exactly_or_refused(items, more):
     buffer, expected = LookbackBuffer(items), exactly(items)
@@ -191,7 +191,7 @@ def test_numbers_of_any_kind_are_stored_exactly_or_refused(items, more):
         assert rows(buffer.data) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(items=st.lists(NUMBERS, min_size=2, max_size=4), new=st.lists(NUMBERS, min_size=1, max_size=2))
 def test_numbers_of_any_kind_are_set_exactly_or_refused(items, new):
     buffer, expected = LookbackBuffer(items), exactly(items)
