@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -29,7 +30,7 @@ EpisodeKind = TypeVar("EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
 
 
 class EnvRunner(ABC, Generic[EpisodeKind]):
-    """Plays in environments, and returns what happens as episodes.
+    """Plays in environments, and returns what happens as episodes. One thread may use it at a time.
 
     A kind of runner is a subclass that steps: it says what its pipelines are, plays until a goal is reached, and closes its
     environments. Everything else is here. A kind with a memory of its own adds it to the state; a kind that can play beside
@@ -65,6 +66,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         self._watcher = Watcher(callbacks, self, rl_module, self._metrics)
         self._weights_version = 0
         self._is_closed = False
+        self._in_use = threading.RLock()
 
     def __repr__(self) -> str:
         acting = ", ".join(f"{id_}: {type(module).__name__}" for id_, module in self.modules.items())
@@ -194,11 +196,16 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
     ) -> EpisodeList[EpisodeKind]:
         explore = self.explore if explore is None else explore
         check_flags(explore=explore, random_actions=random_actions, force_reset=force_reset)
-        if goal.steps == 0:
-            if force_reset:
-                self._leave_episodes()
-            return EpisodeList()
-        how = SampleMode(random_actions or not self.modules, explore)
+        with self._alone("sample"):
+            if goal.steps == 0:
+                if force_reset:
+                    self._leave_episodes()
+                return EpisodeList()
+            how = SampleMode(random_actions or not self.modules, explore)
+            episodes = self._played(goal, how, force_reset=force_reset)
+        return self._given(episodes)
+
+    def _played(self, goal: Goal, how: SampleMode, *, force_reset: bool) -> EpisodeList[EpisodeKind]:
         started = perf_counter()
         try:
             with torch.no_grad(), mode(self.modules.values(), training=False):
@@ -206,7 +213,24 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         finally:
             self._metrics.sample_time_s += perf_counter() - started
         self._watcher.sampled(episodes, self._env)
-        return self._given(episodes)
+        return episodes
+
+    @contextlib.contextmanager
+    def _alone(self, where: str) -> Iterator[None]:
+        """Keep other threads out.
+
+        Raises:
+            EnvRunnerError: If another thread is using the runner.
+        """
+        if not self._in_use.acquire(blocking=False):
+            raise EnvRunnerError(
+                f"{where}: found a runner that another thread is using, expected one thread at a time. Give each thread a "
+                "runner of its own."
+            )
+        try:
+            yield
+        finally:
+            self._in_use.release()
 
     def evaluate(
         self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None
@@ -228,18 +252,20 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         check_open("evaluate", is_closed=self._is_closed)
         check_whole(1, num_episodes=num_episodes)
         check_whole(0, or_none=True, seed=seed)
-        own_seed = self._seeds.next_evaluation() if seed is None else seed
-        with self._evaluation_runner(num_episodes, own_seed) as runner:
-            runner._set_version(self.weights_version)
-            self._watcher.evaluates(self._env)
-            episodes = runner.sample(num_episodes=num_episodes, explore=explore)
-            metrics = runner.get_metrics()
-        self._watcher.evaluated(episodes, metrics, self._env)
-        return episodes
+        with self._alone("evaluate"):
+            own_seed = self._seeds.next_evaluation() if seed is None else seed
+            with self._evaluation_runner(num_episodes, own_seed) as runner:
+                runner._set_version(self.weights_version)
+                self._watcher.evaluates(self._env)
+                episodes = runner.sample(num_episodes=num_episodes, explore=explore)
+                metrics = runner.get_metrics()
+            self._watcher.evaluated(episodes, metrics, self._env)
+            return episodes
 
     def get_metrics(self) -> RunnerMetrics:
         """Return what has happened since the last call."""
-        return self._metrics.taken()
+        with self._alone("get_metrics"):
+            return self._metrics.taken()
 
     # --- Weights and state ------------------------------------------------------------------------------------------
 
@@ -262,8 +288,9 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         Raises:
             EnvRunnerError: If there is no such module, or if they are not its weights; nothing is changed then.
         """
-        self._load_weights(weights)
-        self._set_version(self.weights_version + 1 if version is None else version)
+        with self._alone("set_weights"):
+            self._load_weights(weights)
+            self._set_version(self.weights_version + 1 if version is None else version)
 
     def _load_weights(self, weights: Mapping[Any, Any]) -> None:
         load_weights(self.modules, weights)
@@ -278,6 +305,10 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         Environments are not part of it. A runner that goes on from a state resets them first, with seeds of their own; one
         that was not interrupted plays the same if it is asked to: `sample(..., force_reset=True)`.
         """
+        with self._alone("get_state"):
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         return {
             "weights": self.get_weights(),
             "weights_version": self.weights_version,
@@ -293,19 +324,20 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         Raises:
             EnvRunnerError: If it is not such a state; nothing is changed then.
         """
-        before = self.get_state()
-        check_keys(state, before)
-        try:
-            version = int(state["weights_version"])
-            self._load_state(state)
-        except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
-            self._load_state(before)
-            raise EnvRunnerError(
-                f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "
-                "settings. Make the runner like that one."
-            ) from error
-        self._leave_episodes()
-        self._set_version(version)
+        with self._alone("set_state"):
+            before = self.get_state()
+            check_keys(state, before)
+            try:
+                version = int(state["weights_version"])
+                self._load_state(state)
+            except (EpisodiaError, TypeError, ValueError, RuntimeError, KeyError, OverflowError) as error:
+                self._load_state(before)
+                raise EnvRunnerError(
+                    f"set_state: found a state that does not fit to this runner ({error}), expected that of one with the same "
+                    "settings. Make the runner like that one."
+                ) from error
+            self._leave_episodes()
+            self._set_version(version)
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
         self._load_weights(state["weights"])
@@ -318,9 +350,10 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     def close(self) -> None:
         """Close all environments, and end their processes; a second call does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._close_envs()
+        with self._alone("close"):
+            if not self._is_closed:
+                self._is_closed = True
+                self._close_envs()
 
     @contextlib.contextmanager
     def _closed_on_error(self, *, owns_envs: bool) -> Iterator[None]:

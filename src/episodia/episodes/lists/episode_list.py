@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final, overload
@@ -63,6 +64,10 @@ class _Counts:
     def __init__(self) -> None:
         self.lengths: np.ndarray | None = None
         self.extents: dict[int, tuple[np.ndarray, list[int]]] = {}
+
+
+# Held while a list makes or forks episodes, so that several threads read the same ones. One list may ask another.
+READING = threading.RLock()
 
 
 class EpisodeList(Sequence[AnyEpisode_co]):
@@ -187,8 +192,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         position = position_in(len(self), index)
         self._fork_part()
         if self._copies_on_access and position not in self._handed_out:
-            self._episodes[position] = copy.copy(self._episodes[position])
-            self._handed_out.add(position)
+            self._fork(position)
         return self._episodes[position]
 
     def __iter__(self) -> Iterator[AnyEpisode_co]:
@@ -197,12 +201,22 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         self._fork_part()
         return iter(self._episodes)
 
+    def _fork(self, position: int) -> None:
+        with READING:
+            if position not in self._handed_out:
+                self._episodes[position] = copy.copy(self._episodes[position])
+                self._handed_out.add(position)
+
     def _fork_part(self) -> None:
         """Replace the episodes of a group of forks by forks, before one is read."""
-        if self._part_of is not None:
-            (whole, positions), self._part_of = self._part_of, None
-            rows = whole.agent_episodes
-            self._episodes[:] = [rows[position] for position in positions]
+        if self._part_of is None:
+            return
+        with READING:
+            if self._part_of is not None:
+                whole, positions = self._part_of
+                rows = whole.agent_episodes
+                self._episodes[:] = [rows[position] for position in positions]
+                self._part_of = None
 
     def __eq__(self, other: object) -> bool:
         return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented

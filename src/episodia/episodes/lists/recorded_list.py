@@ -13,7 +13,7 @@ from gymnasium.spaces import Dict
 
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import gather
-from episodia.episodes.lists.episode_list import EpisodeList
+from episodia.episodes.lists.episode_list import READING, EpisodeList
 from episodia.episodes.lists.list_columns import DERIVED, STORED, check_asked, check_kept, check_name, check_windows
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorder.blocks import LeafArray
@@ -34,7 +34,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
 
     Making an episode of a chunk takes about ten microseconds, as long as many of its steps. All episodes are made when the
     first one is read. Until then they cannot have changed, and whole columns are taken from the block in one gather;
-    afterwards this is a list of episodes like any other.
+    afterwards this is a list of episodes like any other. Several threads may read it.
     """
 
     __slots__ = ("__weakref__", "_listed", "_origin", "_recording", "_storages")
@@ -73,30 +73,40 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
 
     def list_episodes(self) -> list[Any]:
         """Make all episodes now, if that has not happened, and return them."""
-        if self._listed is not None:
+        with READING:
+            if self._listed is None:
+                self._listed = self._made()
+                # From now on the episodes hold what they need of the blocks.
+                self._recording, self._storages = _Recording([], self._recording.layout), []
             return self._listed
+
+    def _made(self) -> list[Any]:
         if self._origin is not None:
-            self._listed = list(self._origin.list_episodes())
-        else:
-            pairs = zip(self._recording.chunks, self._storages, strict=True)
-            self._listed = [handed_out(chunk, self._recording.layout, storages) for chunk, storages in pairs]
-        # From now on the episodes hold what they need of the blocks.
-        self._recording, self._storages = _Recording([], self._recording.layout), []
-        return self._listed
+            return list(self._origin.list_episodes())
+        pairs = zip(self._recording.chunks, self._storages, strict=True)
+        return [handed_out(chunk, self._recording.layout, storages) for chunk, storages in pairs]
+
+    def _untouched(self) -> _Recording | None:
+        """Return what columns are read from, None after an episode was read; another thread may read one meanwhile."""
+        recording = self._recording
+        return recording if self.is_untouched else None
 
     def untouched_chunks(self) -> list[Chunk] | None:
         """Return the chunks that episodes will be made of; None if they have been made."""
-        return self._recording.chunks if self.is_untouched else None
+        recording = self._untouched()
+        return None if recording is None else recording.chunks
 
     def __len__(self) -> int:
-        return len(self._recording.chunks if self._listed is None else self._listed)
+        chunks = self._recording.chunks
+        return len(chunks if self._listed is None else self._listed)
 
     def forked(self) -> EpisodeList[SingleAgentEpisode]:
         """Return an equal list whose episodes can be changed without changing ours."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().forked()
         forked = RecordedList.__new__(RecordedList)
-        forked._open(self._recording, [], self)
+        forked._open(recording, [], self)
         return forked
 
     def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
@@ -108,114 +118,122 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each episode: int64 [B]."""
-        return self._recording.places.lengths if self.is_untouched else super().lengths
+        recording = self._untouched()
+        return super().lengths if recording is None else recording.places.lengths
 
     @property
     def t_started(self) -> np.ndarray:
         """The time step of each episode's first step: int64 [B]."""
-        if not self.is_untouched:
-            return super().t_started
-        return np.array([chunk.t_started for chunk in self._recording.chunks], np.int64)
+        recording = self._untouched()
+        return super().t_started if recording is None else recording.t_started
 
     @property
     def is_terminated(self) -> np.ndarray:
         """Which episodes are terminated: bool [B]."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().is_terminated
-        return np.array([chunk.is_terminated for chunk in self._recording.chunks], np.bool_)
+        return np.array([chunk.is_terminated for chunk in recording.chunks], np.bool_)
 
     @property
     def is_truncated(self) -> np.ndarray:
         """Which episodes are truncated: bool [B]."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().is_truncated
-        return np.array([chunk.is_truncated for chunk in self._recording.chunks], np.bool_)
+        return np.array([chunk.is_truncated for chunk in recording.chunks], np.bool_)
 
     @property
     def origins(self) -> list[Any]:
         """The id of each episode."""
-        return [chunk.id_ for chunk in self._recording.chunks] if self.is_untouched else super().origins
+        recording = self._untouched()
+        return super().origins if recording is None else [chunk.id_ for chunk in recording.chunks]
 
     @property
     def weights_versions(self) -> list[Versions]:
         """Which version of the weights chose the actions of each episode, from which time step on."""
-        if not self.is_untouched:
-            return super().weights_versions
-        return [chunk.weights_versions for chunk in self._recording.chunks]
+        recording = self._untouched()
+        return super().weights_versions if recording is None else [chunk.weights_versions for chunk in recording.chunks]
 
     def has(self, column: str) -> bool:
         """Tell whether every episode has `column`."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().has(column)
         check_name(column)
-        return column in STORED or column in DERIVED or column in self._recording.layout.extras
+        return column in STORED or column in DERIVED or column in recording.layout.extras
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with `key`."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().has_in_observations(key)
-        space = self._recording.layout.observation_space
+        space = recording.layout.observation_space
         return isinstance(space, Dict) and key in space.spaces
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs."""
-        return list(self._recording.layout.extras) if self.is_untouched else super().extra_columns()
+        recording = self._untouched()
+        return super().extra_columns() if recording is None else list(recording.layout.extras)
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all episodes, one after another; see `EpisodeList.flat`."""
         check_asked(column, tail)
-        if not self._is_in_block(column):
+        recording = self._with_block_of(column)
+        if recording is None:
             return super().flat(column, tail=tail)
-        found = self._recording.layout.column(column)
-        leaves = self._recording.chunks[0].block.leaves(found)
-        rows = self._recording.places.rows(int(tail))
-        return Ragged(_taken(found, leaves, rows), self._extent(int(tail))[0], int(tail))
+        found = recording.layout.column(column)
+        leaves = recording.chunks[0].block.leaves(found)
+        rows = recording.places.rows(int(tail))
+        return Ragged(_taken(found, leaves, rows), recording.places.extent(int(tail))[0], int(tail))
 
     def _extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
-        return self._recording.places.extent(extra) if self.is_untouched else super()._extent(extra)
+        recording = self._untouched()
+        return super()._extent(extra) if recording is None else recording.places.extent(extra)
 
     def space_of(self, column: str) -> Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
         check_name(column)
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().space_of(column)
         return {
-            Columns.OBS: self._recording.layout.observation_space,
-            Columns.ACTIONS: self._recording.layout.action_space,
+            Columns.OBS: recording.layout.observation_space,
+            Columns.ACTIONS: recording.layout.action_space,
         }.get(column)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
         check_windows(column, shifts, tail, every)
-        if not self._is_in_block(column):
+        recording = self._with_block_of(column)
+        if recording is None:
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
-        found, places = self._recording.layout.column(column), self._recording.places
-        lengths, lookbacks = places.lengths, places.lookbacks(self._recording.layout.column(column))
+        found, places = recording.layout.column(column), recording.places
+        lengths, lookbacks = places.lengths, places.lookbacks(found)
         indices, counts = sparse_rows(lengths, int(tail), every) if every > 1 else (None, lengths + int(tail))
         stretches = gather.Stretches(
             lookbacks=lookbacks,
             counts=lengths + int(found.is_track),
-            t_started=self.t_started,
+            t_started=recording.t_started,
             begins=np.zeros_like(counts),
             rows=counts,
             indices=indices,
         )
         rows = rows_of_ranges(places.zeros - lookbacks, lookbacks + stretches.counts)
-        values = gather.windows(
-            _taken(found, self._recording.chunks[0].block.leaves(found), rows), stretches, shifts, fill
-        )
+        values = gather.windows(_taken(found, recording.chunks[0].block.leaves(found), rows), stretches, shifts, fill)
         return Ragged(values, offsets_of(counts), int(tail), every)
 
     def preceding(self, column: str, first: Item) -> Ragged:
         """Return for each step, and after the last one, the item of the step before it; see `EpisodeList.preceding`."""
         check_name(column)
-        if not self._is_in_block(column):
+        recording = self._with_block_of(column)
+        if recording is None:
             return super().preceding(column, first)
-        found, offsets = self._recording.layout.column(column), self._extent(1)[0]
-        lookbacks = self._recording.places.lookbacks(found)
-        check_kept(lookbacks, self.t_started)
+        found, offsets = recording.layout.column(column), recording.places.extent(1)[0]
+        lookbacks = recording.places.lookbacks(found)
+        check_kept(lookbacks, recording.t_started)
         # Without a step before, this is a row of another lane, and is overwritten below.
-        taken = _taken(found, self._recording.chunks[0].block.leaves(found), self._recording.places.rows(1) - 1)
+        taken = _taken(found, recording.chunks[0].block.leaves(found), recording.places.rows(1) - 1)
         begins = offsets[:-1][lookbacks == 0]
         map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
         return Ragged(taken, offsets, 1)
@@ -223,12 +241,16 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
     @property
     def lookbacks(self) -> np.ndarray:
         """How many steps before its first one each episode keeps: int64 [B]."""
-        if not self.is_untouched:
+        recording = self._untouched()
+        if recording is None:
             return super().lookbacks
-        return np.array([chunk.lookback for chunk in self._recording.chunks], np.int64)
+        return np.array([chunk.lookback for chunk in recording.chunks], np.int64)
 
-    def _is_in_block(self, column: str) -> bool:
-        return self.is_untouched and (column in _IN_BLOCK or column in self._recording.layout.extras)
+    def _with_block_of(self, column: str) -> _Recording | None:
+        """Return what `column` is read from; None if it is read from episodes."""
+        recording = self._untouched()
+        is_in_block = recording is not None and (column in _IN_BLOCK or column in recording.layout.extras)
+        return recording if is_in_block else None
 
 
 @final
@@ -246,6 +268,11 @@ class _Recording:
         self.num_blocks = len(blocks)
         # A block is reused when its arrays have no readers; views on them are made with the episodes only.
         self._held = [array for block in blocks for array in block.arrays()]
+
+    @property
+    def t_started(self) -> np.ndarray:
+        """The time step of each chunk's first step: int64 [B]."""
+        return np.array([chunk.t_started for chunk in self.chunks], np.int64)
 
 
 @final

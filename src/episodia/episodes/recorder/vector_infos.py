@@ -6,6 +6,7 @@ A block keeps one entry for each vector step that had infos, and for each lane a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
@@ -92,9 +93,13 @@ def _row_of(infos: Mapping[Any, Any], row: int, count: int) -> dict[Any, Any]:
     return info
 
 
+# Held while infos are made, so that several threads read the same ones. Making some may make others.
+_MAKING = threading.RLock()
+
+
 @final
 class LazyInfos(ObjectStorage):
-    """Infos that are made when they are first read; from then on an ordinary list.
+    """Infos that are made when they are first read; from then on an ordinary list. Several threads may read them.
 
     The slot `_items` of the base is left empty until then: Python calls `__getattr__` only for what is missing.
     """
@@ -119,9 +124,11 @@ class LazyInfos(ObjectStorage):
     def __getattr__(self, name: str) -> Any:
         if name != "_items":
             raise AttributeError(name)
-        # Dropped, because it may keep a whole block alive.
-        make, self._make = self._make, list
-        self._items = make()
+        with _MAKING:
+            if not self.is_made:
+                self._items = self._make()
+                # Dropped, because it may keep a whole block alive.
+                self._make = list
         return self._items
 
     def push(self, item: Item) -> None:
@@ -131,8 +138,8 @@ class LazyInfos(ObjectStorage):
         return len(self._items) if self.is_made else self._length
 
     def share(self, positions: slice) -> ObjectStorage:
+        make = self._make
         if self.is_made:
             return super().share(positions)
         # Recorded infos do not change, so each list may make its own later.
-        make = self._make
         return LazyInfos(lambda: make()[positions], len(range(len(self))[positions]))
