@@ -2,6 +2,7 @@
 
 from episodia.replay.buffer import ReplayBuffer
 from episodia.replay.draws import Draw, Transitions, WholeEpisodes
+from episodia.replay.rate_limiter import RateLimiter
 from episodia.replay.sampled import Sampled
 from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, StoredSteps, Uniform
 from episodia.replay.storage import InMemory, MemoryMapped, Storage
@@ -13,6 +14,7 @@ __all__ = [
     "Draw",
     "InMemory",
     "MemoryMapped",
+    "RateLimiter",
     "ReplayBuffer",
     "Sampled",
     "Selection",
