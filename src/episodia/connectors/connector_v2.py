@@ -59,6 +59,8 @@ class ConnectorV2(SpaceFlow, ABC):
             observation of an episode, on which no module acts. True if not declared.
         takes_items: Whether the piece gets columns item by item, `{column: {(episode id,): [items]}}`, as RLlib's pieces do.
             Others get arrays and whole stretches, whose rows are also found by such a key: `column[(episode id,)]`.
+        changes_episodes: Whether the piece adds, drops or replaces episodes of the list, in a learner pipeline; None if not
+            declared. Rows follow the list, so the piece must stand before the pieces that write columns.
 
     Each declaration is an attribute of the class or of the piece, or a property.
 
@@ -92,6 +94,8 @@ class ConnectorV2(SpaceFlow, ABC):
         def is_stateful(self) -> bool: ...
         @property
         def writes_to_episodes(self) -> bool: ...
+        @property
+        def changes_episodes(self) -> bool | None: ...
     else:
         reads: Declared[Collection[str] | None] = None
         writes: Declared[Collection[str] | None] = None
@@ -101,6 +105,7 @@ class ConnectorV2(SpaceFlow, ABC):
         kind: Declared[Kind] = Kind.CAUSAL
         is_stateful: Declared[bool] = False
         writes_to_episodes: Declared[bool] = True
+        changes_episodes: Declared[bool | None] = None
 
     takes_items: ClassVar[bool] = False
 
@@ -162,7 +167,8 @@ class ConnectorV2(SpaceFlow, ABC):
             rl_module: The module that the pipeline serves.
             batch: The columns so far.
             episodes: The episodes that the batch is made of: a sequence, and in pipelines an `EpisodeList`. Changes by
-                env-to-module pieces persist; only later pieces of the pipeline see the changes by learner pieces.
+                env-to-module pieces persist; only later pieces of the pipeline see the changes by learner pieces. In a
+                learner pipeline the list itself may be changed too (`episodes.append(...)`), see `changes_episodes`.
             explore: Whether the actions explore.
             shared_data: A dict that the pieces of a runner's pipelines share.
             metrics: An optional logger of metrics.

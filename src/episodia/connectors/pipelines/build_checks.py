@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from episodia.columns import Columns
 from episodia.connectors.batches.module_outputs import is_container, is_stateful, members
 from episodia.connectors.kinds import Kind
+from episodia.connectors.pipelines.changed_episodes import check_places_of_changes
 from episodia.connectors.pipelines.piece_lookup import Place, leaves
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
@@ -33,6 +34,7 @@ def check_pipeline(pipeline: ConnectorPipelineV2) -> None:
     for place in places:
         _check_declarations(pipeline, place)
         place.piece.check_place(pipeline)
+    check_places_of_changes(pipeline, places)
     is_open = pipeline.given_columns is None
     writers: dict[str, Place | None] = dict.fromkeys(pipeline.given_columns or ())
     for position, place in enumerate(places):
@@ -127,6 +129,12 @@ def _check_declarations(pipeline: ConnectorPipelineV2, place: Place) -> None:
         raise PipelineError(
             f"{type(pipeline).__name__}, {place}: found `kind = {kind!r}`, expected one of {', '.join(map(str, Kind))}. "
             "Correct the declaration."
+        )
+    changes: Any = place.piece.changes_episodes
+    if changes is not None and not isinstance(changes, bool):
+        raise PipelineError(
+            f"{type(pipeline).__name__}, {place}: found `changes_episodes = {changes!r}`, expected True, False, or None if "
+            "it is not declared. Correct the declaration."
         )
     lookback: Any = place.piece.lookback
     if not isinstance(lookback, int) or isinstance(lookback, bool) or lookback < 0:

@@ -20,6 +20,7 @@ class ColumnPiece(ConnectorV2):
     """
 
     writes_to_episodes = False
+    changes_episodes = False
 
     @abstractmethod
     def work(self, run: Run) -> None:

@@ -44,9 +44,11 @@ class ConnectorPipelineV2(ConnectorV2):
 
     Attributes:
         given_columns: The columns that the caller puts into the batch; None if that can be any.
+        has_fixed_episodes: Whether its pieces may neither add nor drop episodes, because each of them needs an action.
     """
 
     given_columns: ClassVar[frozenset[str] | None] = None
+    has_fixed_episodes: ClassVar[bool] = False
     inner_pieces: tuple[ConnectorV2, ...] = ()
     # By the class of the list of episodes, each for the module of its last run; empty after each change.
     _plans: Mapping[type[Any], Plan] = MappingProxyType({})
@@ -277,6 +279,12 @@ class ConnectorPipelineV2(ConnectorV2):
     def writes_to_episodes(self) -> bool:
         """Whether one of its pieces does."""
         return any(piece.writes_to_episodes for piece in self.inner_pieces)
+
+    @property
+    def changes_episodes(self) -> bool | None:
+        """Whether one of its pieces does; None if no piece does, and one does not declare it."""
+        declared = {piece.changes_episodes for piece in self.inner_pieces}
+        return True if True in declared else None if None in declared else False
 
     # --- Spaces -----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ class EnvToModulePipeline(SavedPipeline):
     """
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()
+    has_fixed_episodes: ClassVar[bool] = True
 
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return the episodes themselves, as a list at the present moment."""
@@ -32,6 +33,8 @@ class ModuleToEnvPipeline(SavedPipeline):
     The batch holds the outputs of the module, which can be any columns.
     """
 
+    has_fixed_episodes: ClassVar[bool] = True
+
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return the episodes themselves, as a list at the present moment."""
         return None if episodes is None else EpisodeList.now(episodes)
@@ -41,7 +44,8 @@ class LearnerConnectorPipeline(SavedPipeline):
     """From episodes to the batch that a module learns from: a row for each step.
 
     The batch is empty at first. Pieces work on copy-on-write forks: later pieces see what a piece writes into the episodes,
-    the caller does not. So running a pipeline twice does not add an intrinsic reward twice.
+    the caller does not. So running a pipeline twice does not add an intrinsic reward twice. The same holds for the list of
+    episodes, to which pieces may add episodes, and from which they may drop some.
     """
 
     given_columns: ClassVar[frozenset[str] | None] = frozenset()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from episodia.connectors.batches.items_by_episode import with_items, without_items
 from episodia.connectors.batches.rows_by_key import KeyedBatch, without_keys
+from episodia.connectors.pipelines.changed_episodes import check_changed_episodes, num_edits_of
 from episodia.connectors.pipelines.current_run import RUNNING, Run
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
 
@@ -70,7 +71,10 @@ class Plan:
         self._pipeline = pipeline
         self._pieces = pipeline.connectors
         compiled = _compiled(self._pieces, layout)
-        self._steps = [step or _calling(piece, layout) for piece, step in zip(self._pieces, compiled, strict=True)]
+        self._steps = [
+            _calling(piece, layout) if step is None else _watching_episodes(piece, step)
+            for piece, step in zip(self._pieces, compiled, strict=True)
+        ]
         # The static helpers of called pieces look up the current run.
         self._calls_pieces = None in compiled
 
@@ -127,6 +131,7 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
 
     def call(run: Run) -> None:
         run.given, run.at_episode = run.batch.copy(), None
+        num_edits = num_edits_of(run)
         given = run.batch
         if takes_items:
             run.batch = with_items(run, **form)
@@ -140,9 +145,26 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
                 "`__call__` with `return batch`."
             )
         run.replace(without_items(made, run, **form) if takes_items else without_keys(made))
+        if num_edits_of(run) != num_edits:
+            check_changed_episodes(piece, run.given)
         run.given = None
 
     return call
+
+
+def _watching_episodes(piece: ConnectorV2, step: Step) -> Step:
+    """Return the step of a piece with a column form; if it changes the list of episodes, later pieces see other rows."""
+    if not piece.changes_episodes or isinstance(step, Plan):
+        return step
+
+    def changing(run: Run) -> None:
+        given, num_edits = run.batch.copy(), num_edits_of(run)
+        step(run)
+        if num_edits_of(run) != num_edits:
+            check_changed_episodes(piece, given)
+            run.replace(run.batch)
+
+    return changing
 
 
 def _watched(step: Step, piece: ConnectorV2, watcher: Watching) -> Step:

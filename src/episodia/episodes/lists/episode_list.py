@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 from gymnasium import Space
@@ -71,7 +71,7 @@ READING = threading.RLock()
 
 
 class EpisodeList(Sequence[AnyEpisode_co]):
-    """A sequence of episodes, all single-agent or all multi-agent, that returns a column of all of them at once.
+    """A list of episodes, all single-agent or all multi-agent, that returns a column of all of them at once.
 
     Rows belong to *agent episodes*: the episodes themselves, or the agents of the multi-agent ones, in order. They are kept
     apart by position, so two chunks of one episode may be in one list. There is a row for each step, as a learner wants
@@ -99,6 +99,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         "_part_of",
         "is_current",
         "is_multi_agent",
+        "num_edits",
     )
 
     def __init__(self, episodes: Iterable[AnyEpisode_co] = ()) -> None:
@@ -143,6 +144,8 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         self._modules = modules
         self._part_of = part_of
         self._group: EpisodeList[Any] | None = None
+        # How often episodes were added, removed or replaced.
+        self.num_edits = 0
 
     @classmethod
     def of(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
@@ -220,6 +223,78 @@ class EpisodeList(Sequence[AnyEpisode_co]):
 
     def __eq__(self, other: object) -> bool:
         return self._episodes == list(other) if isinstance(other, (EpisodeList, list)) else NotImplemented
+
+    # --- Changes of the list ----------------------------------------------------------------------------------------
+
+    def __setitem__(self, index: int | slice, episodes: Any) -> None:
+        """Replace an episode, or several, as in a list."""
+        self._edit(lambda listed: listed.__setitem__(index, episodes))
+
+    def __delitem__(self, index: int | slice) -> None:
+        """Remove an episode, or several, as from a list."""
+        self._edit(lambda listed: listed.__delitem__(index))
+
+    def insert(self, index: int, episode: Episode) -> None:
+        """Insert `episode` before the one at `index`."""
+        self._edit(lambda listed: listed.insert(index, episode))
+
+    def append(self, episode: Episode) -> None:
+        """Add `episode` at the end."""
+        self._edit(lambda listed: listed.append(episode))
+
+    def extend(self, episodes: Iterable[Episode]) -> None:
+        """Add `episodes` at the end."""
+        added = listed(episodes)
+        self._edit(lambda listed: listed.extend(added))
+
+    def __iadd__(self, episodes: object) -> Self:
+        if not isinstance(episodes, Iterable):
+            return NotImplemented
+        self.extend(episodes)
+        return self
+
+    def remove(self, episode: Episode) -> None:
+        """Remove the first episode that equals `episode`."""
+        self._edit(lambda listed: listed.remove(episode))
+
+    def pop(self, index: int = -1) -> AnyEpisode_co:
+        """Remove the episode at `index`, and return it."""
+        removed: AnyEpisode_co = self[index]
+        del self[index]
+        return removed
+
+    def clear(self) -> None:
+        """Remove all episodes."""
+        self._edit(list.clear)
+
+    def _edit(self, change: Callable[[list[Any]], object]) -> None:
+        """Let `change` change the list of episodes; if it raises, or if the result is not a list of one kind, nothing happens.
+
+        Raises:
+            EpisodeError: If this list is about the present moment, or if there would be episodes of two kinds.
+        """
+        if self.is_current:
+            raise EpisodeError(
+                "found an attempt to add, remove or replace episodes at the present moment, expected the episodes of the "
+                "environments, of which each needs an action. Change the list in a learner pipeline, in a piece "
+                "that declares `changes_episodes = True`."
+            )
+        before = list(self)
+        episodes = list(before)
+        change(episodes)
+        is_multi_agent = are_multi_agent(episodes)
+        # Of a list of forks, added episodes are forked when they are read.
+        forks = set(map(id, before)) if self._copies_on_access else set()
+        self._relist(episodes)
+        self.is_multi_agent = is_multi_agent
+        self._counts, self._modules, self._group = None, None, None
+        self._handed_out = {position for position, episode in enumerate(episodes) if id(episode) in forks}
+        self.num_edits += 1
+
+    def _relist(self, episodes: list[Any]) -> None:
+        self._episodes = episodes
+
+    # --- Sums -------------------------------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> EpisodeList[AnyEpisode_co]:
         if not isinstance(other, (EpisodeList, list)):

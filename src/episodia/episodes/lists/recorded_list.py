@@ -91,6 +91,10 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         recording = self._recording
         return recording if self.is_untouched else None
 
+    def _relist(self, episodes: list[Any]) -> None:
+        self.list_episodes()
+        self._listed = episodes
+
     def untouched_chunks(self) -> list[Chunk] | None:
         """Return the chunks that episodes will be made of; None if they have been made."""
         recording = self._untouched()

@@ -23,6 +23,7 @@ from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_
 from episodia.episodes import EpisodeList, MultiAgentEpisode
 from episodia.errors import BatchError, ConnectorError
 from episodia.testing.comparing import compare_batches
+from episodia.testing.connectors.connector_laws import needs_listed_rows
 from episodia.testing.connectors.connector_running import (
     LEARNER,
     MODULE_TO_ENV,
@@ -61,6 +62,7 @@ def agents_have_the_rows_of_their_own_episodes(subject: Subject, _: object) -> l
     episodes = subject.multi_agent_episodes
     if not episodes:
         raise NotApplicableError("no multi-agent episodes were given: it is not for several agents")
+    needs_listed_rows(subject)
     remarks: list[str] = []
     rejections: list[str] = []
     for place in places_of(subject).open:

@@ -9,6 +9,7 @@ from episodia.testing.connectors.connector_agents import agents_have_the_rows_of
 from episodia.testing.connectors.connector_declarations import (
     columns_are_those_declared,
     episodes_are_written_only_if_declared,
+    lists_are_changed_only_if_declared,
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
 )
@@ -60,6 +61,7 @@ def it_runs(subject: Subject, _: object) -> list[str]:
 #: The laws, in the order in which they are checked.
 CONNECTOR_LAWS: tuple[Law, ...] = (
     it_runs,
+    lists_are_changed_only_if_declared,
     callers_data_stay_as_they_are,
     it_runs_without_episodes,
     it_runs_on_single_steps,

@@ -23,7 +23,7 @@ from episodia.errors import ConnectorError, PipelineError
 from episodia.spaces import short_name
 from episodia.stacking import unstack
 from episodia.testing.comparing import same_numbers
-from episodia.testing.connectors.connector_laws import check_cuts, steady_places
+from episodia.testing.connectors.connector_laws import check_cuts, needs_listed_rows, steady_places
 from episodia.testing.connectors.connector_running import (
     ENV_TO_MODULE,
     LEARNER,
@@ -253,6 +253,41 @@ def _written(subject: Subject, place: str, episodes: Episodes) -> list[str]:
     return changed
 
 
+class _ListWitness(ConnectorV2):
+    """Records the list of episodes; it reads no columns and changes nothing."""
+
+    reads = writes = frozenset[str]()
+    lookback = 0
+    writes_to_episodes = changes_episodes = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.seen: list[SingleAgentEpisode] = []
+
+    def __call__(self, *, batch: dict[str, Any], episodes: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the batch unchanged."""
+        self.seen = list(episodes)
+        return batch
+
+
+def lists_are_changed_only_if_declared(subject: Subject, episodes: Episodes) -> list[str]:
+    """A piece that adds, drops or replaces episodes declares `changes_episodes = True`; one that does not is a remark."""
+    open_places(subject, LEARNER)
+    declared = subject.connector.changes_episodes
+    *before, piece = subject.make()
+    first, second = _ListWitness("in front of the piece"), _ListWitness("behind the piece")
+    run(subject, LEARNER, pipeline_of(subject, LEARNER, [*before, first, piece, second]), episodes)
+    if [*map(id, first.seen)] == [*map(id, second.seen)]:
+        return ["it declares `changes_episodes`, and left the list of episodes as it was"] if declared else []
+    if not declared:
+        raise AssertionError(
+            f"lists are changed only if declared: found {len(first.seen)} episodes before the piece and {len(second.seen)} "
+            "after it, or other ones; expected the same episodes, because the piece does not declare to change them. Declare "
+            "`changes_episodes = True`."
+        )
+    return []
+
+
 # --- Lookback ---------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +295,7 @@ def lookback_is_as_small_as_declared(subject: Subject, episodes: Episodes) -> li
     """The declared lookback is not larger than needed; a larger one is a remark, and the law of cuts finds smaller ones."""
     if subject.connector.kind is not Kind.CAUSAL:
         raise NotApplicableError(f"it is {subject.connector.kind.value}: chunks are not compared with the whole")
+    needs_listed_rows(subject)
     lookback = subject.connector.lookback
     if not lookback:
         return []

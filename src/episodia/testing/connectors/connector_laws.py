@@ -182,6 +182,7 @@ def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -
     """Several episodes give the rows that each of them gives alone."""
     if subject.connector.kind is Kind.BATCH_WIDE:
         raise NotApplicableError("it is batch-wide: rows may depend on those of other episodes")
+    needs_listed_rows(subject)
     for place in steady_places(subject):
         chosen = [episode for episode in episodes if len(episode) or place != LEARNER]
         alone = [rows_of(subject, place, [episode]) for episode in chosen]
@@ -193,6 +194,7 @@ def episodes_do_not_depend_on_each_other(subject: Subject, episodes: Episodes) -
 
 def order_of_episodes_does_not_matter(subject: Subject, episodes: Episodes) -> None:
     """Episodes in another order give the same rows in that order."""
+    needs_listed_rows(subject)
     for place in steady_places(subject):
         lengths = [len(episode) if place == LEARNER else 1 for episode in episodes]
         forwards = rows_of(subject, place, episodes)
@@ -270,8 +272,15 @@ def _scribble(batch: Rows) -> None:
 
 
 def _needs_kind(subject: Subject, kind: Kind) -> None:
+    needs_listed_rows(subject)
     if subject.connector.kind is not kind:
         raise NotApplicableError(f"it is {subject.connector.kind.value}, and the law is about {kind.value} pieces")
+
+
+def needs_listed_rows(subject: Subject) -> None:
+    """Skip a law that expects a row for each step of the given episodes, if the piece changes the list of episodes."""
+    if subject.connector.changes_episodes:
+        raise NotApplicableError("it changes the list of episodes, and rows follow the list")
 
 
 def steady_places(subject: Subject) -> list[str]:
@@ -301,6 +310,7 @@ def it_runs_without_episodes(subject: Subject, _: Episodes) -> None:
 
 def it_runs_on_single_steps(subject: Subject, episodes: Episodes) -> None:
     """An episode of one step gives one row."""
+    needs_listed_rows(subject)
     for place in open_places(subject):
         for episode in episodes:
             if len(episode):
@@ -309,6 +319,7 @@ def it_runs_on_single_steps(subject: Subject, episodes: Episodes) -> None:
 
 def it_runs_on_episodes_without_steps(subject: Subject, episodes: Episodes) -> None:
     """An episode without steps has no row for a learner and one for a runner, and does not affect other episodes."""
+    needs_listed_rows(subject)
     law = "it runs on episodes without steps"
     for place in open_places(subject):
         empty = episode_without_steps(episodes[0])
