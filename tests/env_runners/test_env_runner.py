@@ -180,6 +180,32 @@ def test_an_evaluation_with_a_seed_leaves_the_seeds_of_others_alone(kind):
         assert np.array_equal(observed(runner.evaluate(1)), observed(twin.evaluate(1)))
 
 
+@both
+@pytest.mark.parametrize(("size", "each"), [(12, 6), (13, 7), (1, 1)])
+def test_environments_share_a_train_batch_evenly(kind, size, each):
+    with runner_of(kind, rollout_fragment_length="auto", train_batch_size=size) as runner:
+        assert [sum(map(len, runner.sample())) for _ in range(3)] == [2 * each] * 3
+        runner.rollout_fragment_length = 3
+        assert sum(map(len, runner.sample())) == 6
+
+
+@both
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rollout_fragment_length": "auto"},
+        {"train_batch_size": 10},
+        {"rollout_fragment_length": 5, "train_batch_size": 10},
+        {"rollout_fragment_length": "auto", "train_batch_size": 0},
+        {"rollout_fragment_length": "long", "train_batch_size": 10},
+        {"rollout_fragment_length": "long"},
+    ],
+)
+def test_a_fragment_length_and_a_batch_size_that_do_not_fit_together_are_rejected(kind, settings):
+    with pytest.raises(EnvRunnerError, match=r"rollout_fragment_length|train_batch_size"):
+        runner_of(kind, **settings)
+
+
 class Told(Callbacks):
     """Notes each event, with what it was told."""
 

@@ -118,6 +118,26 @@ def test_a_training_with_the_state_of_another_goes_on_as_that_one_does(name, tmp
         assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_training_counts_what_its_runner_counts(name):
+    env, make_modules = SETUPS[name]()
+    taken = {}
+    for unit in ("env_steps", "agent_steps"):
+        counts = taken[unit] = {"env_steps": 0, "agent_steps": 0}
+
+        def count(samples, counts=counts, **_):
+            counts["env_steps"] += sum(map(len, samples))
+            counts["agent_steps"] += sum(len(own) for game in samples for own in game.agent_episodes.values())
+
+        with training_of(env, make_modules, count_steps_by=unit, callbacks=[{"on_sample_end": count}]) as training:
+            training.run(steps=100)
+
+        assert training.steps == training.history[-1]["steps"] == counts[unit] >= 100
+        assert counts[unit] - 100 < RECIPE.num_timesteps + 10
+    if taken["env_steps"]["agent_steps"] > taken["env_steps"]["env_steps"]:
+        assert taken["agent_steps"]["env_steps"] < taken["env_steps"]["env_steps"]
+
+
 def test_losses_stand_under_the_names_of_their_modules():
     with training_of(*two_networks()) as training:
         record = training.step()

@@ -16,9 +16,17 @@ import torch
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.callbacks import Watcher
-from episodia.env_runners.rollout.sample_goals import Goal, SampleMode, goal_of
+from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, goal_of
 from episodia.env_runners.runner_metrics import RunnerMetrics
-from episodia.env_runners.runner_settings import RunnerSettings, check_flags, check_keys, check_open, check_whole
+from episodia.env_runners.runner_settings import (
+    FragmentLength,
+    RunnerSettings,
+    check_flags,
+    check_fragment_length,
+    check_keys,
+    check_open,
+    check_whole,
+)
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import EnvRunnerError, EpisodiaError
@@ -40,10 +48,13 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         is_multi_agent: Whether it returns multi-agent episodes.
         explore: Whether `sample` explores if its call does not say it.
         batch_mode: What `sample` returns if its call says neither steps nor episodes.
-        rollout_fragment_length: How many steps for each environment that is in the batch mode `"truncate_episodes"`.
+        rollout_fragment_length: How many steps for each environment that is in the batch mode `"truncate_episodes"`. If it is
+            "auto", the environments share `train_batch_size` steps.
+        count_steps_by: The steps that `num_timesteps` and trainings count: those of environments, or those of their agents.
     """
 
     is_multi_agent: ClassVar[bool] = False
+    count_steps_by: CountStepsBy = "env_steps"
 
     def __init__(
         self, settings: RunnerSettings, rl_module: Module | MultiModule | None, seeds: Seeds, callbacks: Iterable[Any]
@@ -58,7 +69,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         """
         self.explore = settings.explore
         self.batch_mode = settings.batch_mode
-        self.rollout_fragment_length = settings.rollout_fragment_length
+        self.rollout_fragment_length: FragmentLength = settings.rollout_fragment_length
         self._settings = settings
         self._seeds = seeds
         self._modules: Mapping[Any, Module] = _by_id(rl_module)
@@ -189,7 +200,15 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     def _goal(self, num_timesteps: int | None, num_episodes: int | None) -> Goal:
         check_open("sample", is_closed=self._is_closed)
-        return goal_of(num_timesteps, num_episodes, self.batch_mode, self.rollout_fragment_length, self.num_envs)
+        return goal_of(num_timesteps, num_episodes, self.batch_mode, self._fragment_steps(), self.num_envs)
+
+    def _fragment_steps(self) -> int:
+        """Return how many steps for each environment `sample` returns by default; rounded up, if they are to share a batch."""
+        length, size = self.rollout_fragment_length, self._settings.train_batch_size
+        if length != "auto":
+            return length
+        check_fragment_length(length, size)
+        return -(-(size or 0) // self.num_envs)
 
     def _sample(
         self, goal: Goal, explore: bool | None, *, random_actions: bool, force_reset: bool

@@ -19,6 +19,7 @@ from episodia.env_runners.rollout.multi_agent_loop import MultiAgentLoop
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, checked_count
 from episodia.env_runners.runner_settings import (
     BatchMode,
+    FragmentLength,
     OnEnvError,
     RunnerSettings,
     StepTimeout,
@@ -61,7 +62,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         seed: int | None = None,
         explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
-        rollout_fragment_length: int = 200,
+        rollout_fragment_length: FragmentLength = 200,
+        train_batch_size: int | None = None,
         count_steps_by: CountStepsBy = "env_steps",
         lookback: int = 1,
         horizon: int | None = None,
@@ -94,7 +96,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
-            rollout_fragment_length: See `batch_mode`.
+            rollout_fragment_length: See `batch_mode`; with "auto", the environments share `train_batch_size` steps evenly.
+            train_batch_size: How many steps `sample` returns by default, rounded up to the same number for each environment.
             count_steps_by: Whether steps are counted that environments make, or that agents complete.
             lookback: How many of its own steps each agent looks back at least, for pipelines of learners. What the
                 runner's own pipelines need is derived.
@@ -124,6 +127,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
+            train_batch_size=train_batch_size,
             horizon=horizon,
             soft_horizon=soft_horizon,
             ignore_terminations=ignore_terminations,
@@ -139,7 +143,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         rl_module = as_modules(acting.module)
         seeds = Seeds.of_agents(seed, device_of(*(rl_module or {}).values()))
         super().__init__(settings, rl_module, seeds, callbacks)
-        self._count_steps_by = checked_count(count_steps_by)
+        self.count_steps_by = checked_count(count_steps_by)
         self._source = AgentEnvSource(env, num_envs, settings)
         self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(rl_module))
         self._lanes: list[Lane] = []
@@ -224,7 +228,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             ConnectorError: If a piece of a pipeline fails.
         """
         goal = self._goal(num_timesteps, num_episodes)
-        goal = goal._replace(count_steps_by=checked_count(count_steps_by or self._count_steps_by))
+        goal = goal._replace(count_steps_by=checked_count(count_steps_by or self.count_steps_by))
         return self._sample(goal, explore, random_actions=random_actions, force_reset=force_reset)
 
     def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[MultiAgentEpisode]:
@@ -269,7 +273,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             env_to_module=copy.deepcopy(self.env_to_module),
             module_to_env=copy.deepcopy(self.module_to_env),
             seed=seed,
-            count_steps_by=self._count_steps_by,
+            count_steps_by=self.count_steps_by,
             **vars(self._settings),
         )
         with runner:

@@ -12,6 +12,7 @@ from episodia.errors import EnvRunnerError
 
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
+FragmentLength: TypeAlias = int | Literal["auto"]
 Vectorization: TypeAlias = Literal["sync", "async", "vector_entry_point"]
 # How long asynchronous environments may take for a step or a reset; None for any time.
 StepTimeout: TypeAlias = float | Literal["auto"] | None
@@ -31,7 +32,8 @@ class RunnerSettings:
     vectorization: Vectorization
     explore: bool
     batch_mode: BatchMode
-    rollout_fragment_length: int
+    rollout_fragment_length: FragmentLength
+    train_batch_size: int | None = None
     horizon: int | None
     soft_horizon: int | None
     ignore_terminations: bool
@@ -53,7 +55,7 @@ class RunnerSettings:
             raise EnvRunnerError(
                 f"found `batch_mode={self.batch_mode!r}`, expected 'truncate_episodes' or 'complete_episodes'."
             )
-        check_whole(1, rollout_fragment_length=self.rollout_fragment_length)
+        check_fragment_length(self.rollout_fragment_length, self.train_batch_size)
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
@@ -88,6 +90,26 @@ def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
         if or_none and value is None:
             continue
         checked_whole(EnvRunnerError, "runner", name, value, least)
+
+
+def check_fragment_length(rollout_fragment_length: object, train_batch_size: object) -> None:
+    """Check how long the chunks are that `sample` returns by default.
+
+    Raises:
+        EnvRunnerError: If neither or both of a length and a size of the batch are given, or one is not a whole number.
+
+    >>> check_fragment_length("auto", 1024)
+    """
+    is_auto = isinstance(rollout_fragment_length, str) and rollout_fragment_length == "auto"
+    if is_auto is not (train_batch_size is not None):
+        raise EnvRunnerError(
+            f"found `rollout_fragment_length={rollout_fragment_length!r}` and `train_batch_size={train_batch_size!r}`, "
+            'expected "auto" and a number of steps, which the environments share, or a length and None. Pass one pair.'
+        )
+    if is_auto:
+        check_whole(1, train_batch_size=train_batch_size)
+    else:
+        check_whole(1, rollout_fragment_length=rollout_fragment_length)
 
 
 def check_flags(**settings: Any) -> None:

@@ -23,6 +23,7 @@ from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
 from episodia.env_runners.rollout.sampler import Sampler
 from episodia.env_runners.runner_settings import (
     BatchMode,
+    FragmentLength,
     OnEnvError,
     RunnerSettings,
     StepTimeout,
@@ -60,7 +61,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         seed: int | None = None,
         explore: Explore = AUTO,
         batch_mode: BatchMode = "truncate_episodes",
-        rollout_fragment_length: int = 200,
+        rollout_fragment_length: FragmentLength = 200,
+        train_batch_size: int | None = None,
         horizon: int | None = None,
         soft_horizon: int | None = None,
         ignore_terminations: bool = False,
@@ -91,7 +93,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             batch_mode: What `sample` returns by default: chunks of `rollout_fragment_length` steps for each
                 environment (`"truncate_episodes"`), or as many whole episodes as there are environments
                 (`"complete_episodes"`).
-            rollout_fragment_length: See `batch_mode`.
+            rollout_fragment_length: See `batch_mode`; with "auto", the environments share `train_batch_size` steps evenly.
+            train_batch_size: How many steps `sample` returns by default, rounded up to the same number for each environment.
             horizon: After so many steps an episode is truncated, and the environment reset.
             soft_horizon: After so many steps an episode is truncated, and the environment goes on with the next one.
             ignore_terminations: Record episodes that terminate as truncated, so that learners bootstrap after them.
@@ -121,6 +124,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
+            train_batch_size=train_batch_size,
             horizon=horizon,
             soft_horizon=soft_horizon,
             ignore_terminations=ignore_terminations,

@@ -125,7 +125,8 @@ class Training:
         The first Ctrl-C stops after the current update; the second one raises a KeyboardInterrupt at once.
 
         Args:
-            steps: Stop after this many environment steps, those of earlier calls included.
+            steps: Stop after this many steps, those of earlier calls included: of environments, or of agents if the runner was
+                made with `count_steps_by="agent_steps"`.
             target: Stop earlier if the mean return of the last `WINDOW` finished episodes reaches this value.
             watchers: Functions that are called with the record of each update.
 
@@ -183,7 +184,8 @@ class Training:
 
     def _noted(self, metrics: Metrics, took_s: float) -> Record:
         played: RunnerMetrics = self.runner.get_metrics()
-        self.steps += played.num_env_steps
+        counted = played.num_agent_steps if self.runner.count_steps_by == "agent_steps" else played.num_env_steps
+        self.steps += counted
         self.episodes += played.num_episodes
         self.time_s += took_s
         self._recent.extend(played.episode_returns)
@@ -192,7 +194,7 @@ class Training:
             "steps": self.steps,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
-            "steps_per_s": played.num_env_steps / took_s,
+            "steps_per_s": counted / took_s,
             "time_s": self.time_s,
             "num_env_restarts": played.num_env_restarts,
             **_flat(metrics, many=len(self.learner.trained_modules) > 1),
