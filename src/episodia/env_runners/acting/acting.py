@@ -310,6 +310,12 @@ def mask_of(episode: MultiAgentEpisode, agent: Any) -> Any:
     return single.get_infos(-1).get(ACTION_MASK)
 
 
+def masks_to_act(episode: MultiAgentEpisode) -> list[Any]:
+    """Return the masks of the agents that act next, as far as they have one."""
+    masks = [mask_of(episode, agent) for agent in episode.get_agents_to_act()]
+    return [mask for mask in masks if mask is not None]
+
+
 def random_items(
     episodes: Sequence[MultiAgentEpisode],
     owners: Owners,

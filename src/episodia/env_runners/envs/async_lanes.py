@@ -40,6 +40,8 @@ from episodia.types import Item
 _PATIENCE_S = 2.0
 # How long a worker may take to make its environment, if a step may not take longer.
 _START_S = 60.0
+# What a worker is told at a step: to take it, or to begin the next episode instead.
+_STEP, _BEGIN = "step", "begin"
 # How often workers are started again if the server that starts them is gone.
 _STARTS = 3
 
@@ -117,6 +119,7 @@ class AsyncLanes(AsyncVectorEnv):
         self._losses = [0] * len(makes)
         self._losses_in_a_row = [0] * len(makes)
         self._seeds: list[int | None] = [None] * len(makes)
+        self._restarts: set[int] = set()
         space = probe.observation_space
         self._shared = None
         if _fits_shared_memory(space):
@@ -169,14 +172,17 @@ class AsyncLanes(AsyncVectorEnv):
         if seed is not None:
             self._seeds = list(seed)
         seeds = self._seeds if seed is not None else [None] * self.num_envs
-        begun, lost = self._asked("reset", [{"seed": each, "options": options} for each in seeds])
+        self._restarts = set()
+        commands = ["reset"] * self.num_envs
+        begun, lost = self._asked(commands, [{"seed": each, "options": options} for each in seeds])
         begun |= self._replaced(lost)
         self._put({lane: observation for lane, (observation, _) in begun.items()})
         return self.observations, {lane: info for lane, (_, info) in begun.items() if info}
 
     def step(self, actions: Item) -> Step:
         """Take a step in each lane, or begin its next episode if the last one has ended."""
-        made, lost = self._asked("step", iterate(self.action_space, actions))
+        commands, self._restarts = [_BEGIN if lane in self._restarts else _STEP for lane in range(self.num_envs)], set()
+        made, lost = self._asked(commands, iterate(self.action_space, actions))
         for lane, (observation, info) in self._replaced(lost).items():
             made[lane] = observation, 0.0, False, False, info
         rewards = np.zeros(self.num_envs)
@@ -190,6 +196,10 @@ class AsyncLanes(AsyncVectorEnv):
                 self._losses_in_a_row[lane] = 0
         self._put({lane: result[0] for lane, result in made.items()})
         return self.observations, rewards, terminateds, truncateds, infos
+
+    def restart(self, lanes: Iterable[int]) -> None:
+        """Let the next step begin the next episodes of `lanes`."""
+        self._restarts.update(lanes)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return for each environment what its method `name` returns, or its attribute of this name."""
@@ -254,11 +264,11 @@ class AsyncLanes(AsyncVectorEnv):
             return result
         raise _failed(lane, result)
 
-    def _asked(self, command: str, data: Iterable[Any]) -> tuple[dict[int, Any], dict[int, LostWorkerError]]:
-        """Return the answers of all workers to a command, and what became of workers without an answer."""
+    def _asked(self, commands: Sequence[str], data: Iterable[Any]) -> tuple[dict[int, Any], dict[int, LostWorkerError]]:
+        """Return the answers of all workers to a command each, and what became of workers without an answer."""
         answers: dict[int, Any] = {}
         lost: dict[int, LostWorkerError] = {}
-        for lane, each in enumerate(data):
+        for lane, (command, each) in enumerate(zip(commands, data, strict=True)):
             try:
                 self.send(lane, command, each)
             except LostWorkerError as error:
@@ -274,7 +284,7 @@ class AsyncLanes(AsyncVectorEnv):
         return answers, lost
 
     def _all_asked(self, command: str, data: Sequence[Any]) -> tuple[Any, ...]:
-        answers, lost = self._asked(command, data)
+        answers, lost = self._asked([command] * self.num_envs, data)
         for lane, error in lost.items():
             raise EnvError(f"environment {lane}: found {error}, expected an answer to {command!r}.") from error
         return tuple(answers.values())

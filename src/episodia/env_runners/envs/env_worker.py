@@ -72,6 +72,9 @@ class _Served:
     def answer(self, command: str, data: Any) -> Any:
         if command == "step":
             return self._stepped(data)
+        if command == "begin":
+            self._is_over = True
+            return self._stepped(data)
         if command == "reset":
             self._is_over = False
             return self._begun(**data)

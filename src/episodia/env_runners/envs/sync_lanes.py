@@ -90,6 +90,10 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
                 infos[lane] = self._rebuilt(lane, no_step(lane, made, error))
         return self._observations.batch(), rewards, terminateds, truncateds, infos
 
+    def restart(self, lanes: Sequence[int]) -> None:
+        """Let the next step begin the next episodes of `lanes`."""
+        self._ended.update(lanes)
+
     def _begun(self, lane: int) -> Any:
         """Return the reset of a lane in the form of a step."""
         observation, info = self.envs[lane].reset()

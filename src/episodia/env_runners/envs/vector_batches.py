@@ -177,30 +177,18 @@ def infos_by_lane(infos: Infos, num_lanes: int) -> list[Infos]:
     return [{} if entry is None else entry.info(lane) for lane in range(num_lanes)]
 
 
-def masks_of(infos: Infos, key: str, num_lanes: int) -> np.ndarray | None:
-    """Return the action masks in `infos`, `[lanes, actions]`, or None if there are none.
+def masks_by_lane(infos: Infos, key: str, num_lanes: int) -> dict[int, Any]:
+    """Return the action masks in `infos`, by the lanes that have one.
 
-    A lane without one allows everything.
-
-    >>> masks_of({1: {"action_mask": np.array([0, 1])}}, "action_mask", 2)
-    array([[1, 1],
-           [0, 1]])
+    >>> masks_by_lane({1: {"action_mask": [0, 1]}}, "action_mask", 2)
+    {1: [0, 1]}
     """
-    if not is_by_lane(infos):
-        masks = infos.get(key)
-        if not isinstance(masks, np.ndarray) or masks.dtype.hasobject:
-            return None
-        return np.where(_has(infos, key, num_lanes)[:, None], masks, 1)
-    found = {lane: info[key] for lane, info in infos.items() if key in info}
-    if not found:
-        return None
-    if len(found) == num_lanes:
-        return np.stack([found[lane] for lane in range(num_lanes)])
-    first = np.asarray(next(iter(found.values())))
-    masks = np.ones((num_lanes, *first.shape), first.dtype)
-    for lane, mask in found.items():
-        masks[lane] = mask
-    return masks
+    if is_by_lane(infos):
+        return {lane: info[key] for lane, info in infos.items() if key in info}
+    masks = infos.get(key)
+    if not isinstance(masks, np.ndarray):
+        return {}
+    return {int(lane): masks[lane] for lane in np.flatnonzero(_has(infos, key, num_lanes))}
 
 
 def _has(infos: Infos, key: str, num_lanes: int) -> np.ndarray:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import final
 
+import numpy as np
+
+from episodia.env_runners.acting.acting import masks_to_act
 from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
 from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.multi_agent_env import StepResult
@@ -13,7 +16,13 @@ from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import MultiAgentTotals
 from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
-from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, cannot_act_on, check_finite, is_finite
+from episodia.env_runners.rollout.nan_and_bounds_checks import (
+    BoundsWatch,
+    cannot_act_on,
+    check_finite,
+    is_finite,
+    no_action_allowed,
+)
 from episodia.env_runners.rollout.returned_chunks import Harvest
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
 from episodia.env_runners.runner_metrics import RunnerMetrics
@@ -131,20 +140,23 @@ class MultiAgentLoop:
             self._finish_cut(lane)
 
     def _drop_bad_observations(self, error: Exception) -> None:
-        """Drop running episodes whose last observations are NaN or infinite: the next call would fail at them again.
+        """Drop running episodes in which agents cannot act: the next call would fail at them again.
 
         Raises:
-            EnvError: If there are any, instead of `error`.
+            EnvError: If last observations are NaN or infinite, or masks allow no action; instead of `error`.
         """
         self._bulk.flush()
         running = [(lane, lane.running) for lane in self.lanes if lane.is_running]
         bad = [(lane, episode) for lane, episode in running if not is_finite(episode.get_observations(-1))]
-        for lane, episode in bad:
+        masked = [(lane, episode) for lane, episode in running if not all(map(np.any, masks_to_act(episode)))]
+        for lane, episode in bad or masked:
             lane.leave()
             self._metrics.num_episodes_dropped += 1
             self._metrics.num_env_steps_dropped += len(episode)
         if bad:
             raise cannot_act_on([lane.index for lane, _ in bad], error) from error
+        if masked:
+            raise no_action_allowed([lane.index for lane, _ in masked]) from error
 
     def _prepare(self, mode: SampleMode, lookback: int) -> None:
         """Settle what an earlier call has left behind."""

@@ -41,6 +41,15 @@ def cannot_act_on(lanes: list[int], error: Exception) -> EnvError:
     )
 
 
+def no_action_allowed(lanes: list[int]) -> EnvError:
+    """Return the error for lanes whose action mask allows nothing."""
+    who = f"environment {lanes[0]}" if len(lanes) == 1 else f"environments {lanes}"
+    return EnvError(
+        f"{who}: found an action mask that allows no action, expected at least one. What was recorded of that episode is "
+        "dropped, all else comes with the next `sample()`. Let the environment allow an action, or end the episode."
+    )
+
+
 def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
     """Check that the observations and rewards of all agents in a finalized chunk are finite.
 

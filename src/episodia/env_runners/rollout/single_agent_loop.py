@@ -18,7 +18,8 @@ from episodia.env_runners.envs.env_sources import VectorEnvSource
 from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.horizons import Horizons, check_own_limit, check_resets_lanes
-from episodia.env_runners.rollout.nan_and_bounds_checks import cannot_act_on, lanes_not_finite
+from episodia.env_runners.rollout.mask_reader import MaskReader, lanes_without_action
+from episodia.env_runners.rollout.nan_and_bounds_checks import cannot_act_on, lanes_not_finite, no_action_allowed
 from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, SampleMode
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for
@@ -62,6 +63,7 @@ class SingleAgentLoop:
         self._source = source
         self._watcher = watcher
         self._live = LiveEpisodes(recorder)
+        self._masks = MaskReader(actor.mask_key, env.single_action_space, recorder.num_lanes)
         self._stepper = self._new_stepper()
         self._horizons = self._new_horizons()
         self.needs_reset = True
@@ -77,7 +79,7 @@ class SingleAgentLoop:
             self.env,
             self.recorder,
             self.faults,
-            mask_key=self.actor.mask_key,
+            masks=self._masks,
             ignores_terminations=self._source.settings.ignore_terminations,
         )
 
@@ -124,6 +126,42 @@ class SingleAgentLoop:
             self.faults.drop(self.recorder, sorted(bad))
             self.needs_reset = True
             raise cannot_act_on(sorted(bad), error) from error
+
+    def _drop_without_action(self, error: Exception) -> None:
+        """Drop running episodes whose action mask allows nothing: the next call would fail at it again.
+
+        Raises:
+            EnvError: If there are any, instead of `error`.
+        """
+        masks = self._stepper.action_masks
+        if masks is None and self._live.has_in_observations(self.actor.mask_key or ""):
+            masks = self._live.latest(Columns.OBS)[self.actor.mask_key]
+        found = lanes_without_action(self.env.single_action_space, masks, self.recorder.num_lanes)
+        bad = [lane for lane in found if lane in self._running()]
+        if bad:
+            self._drop(bad)
+            raise no_action_allowed(bad) from error
+
+    def _drop(self, lanes: Sequence[int]) -> None:
+        """Forget the running episodes of `lanes`; they begin again with the next step, alone if possible."""
+        self.order.forget([self.recorder.episode_id(lane) for lane in lanes])
+        self.faults.drop(self.recorder, lanes)
+        if not self._stepper.restart(lanes):
+            self.needs_reset = True
+
+    def _reject_masks(self) -> None:
+        """Drop the episodes of lanes whose mask cannot be read; the errors are raised with others of this step."""
+        refused, self._masks.refused = self._masks.refused, {}
+        self.faults.refusals += refused.values()
+        self._drop([lane for lane in refused if lane in self._running()])
+
+    def _forget_steps_without_masks(self) -> None:
+        """Drop what was recorded before the first mask, which all steps have from now on; happens once, usually at step 1."""
+        dropped = {chunk.id_: len(chunk) for chunk in self.recorder.take()}
+        self.order.forget(dropped)
+        self.order.forget(self.running_episodes())
+        self.faults.count_dropped(dropped)
+        self.needs_reset = True
 
     def _play_steps(self, wanted: int, mode: SampleMode, waiting: int, on_complete: Callable[[], None]) -> None:
         steps = waiting + self.recorder.steps_waiting()
@@ -197,8 +235,14 @@ class SingleAgentLoop:
         if self._counts_episodes or self._horizons or self._watcher.is_listening or not stepper.begins_by_itself:
             self._turn_over(mode)
         self._is_mid_step = False
+        if self._masks.refused:
+            self._reject_masks()
         if self.faults.refusals:
             self._raise_rejections()
+        if self._masks.are_new:
+            self._forget_steps_without_masks()
+            self.reset(mode)
+            return None
         return count
 
     def _choose(self, mode: SampleMode) -> Chosen:
@@ -214,6 +258,7 @@ class SingleAgentLoop:
             chosen = actor.act_randomly(self._live, stepper) if is_random else actor.act(self._live, stepper, explore)
         except Exception as error:
             self._drop_bad_observations(error)
+            self._drop_without_action(error)
             raise
         self._last_way, self._last_chosen = way, chosen
         return chosen
@@ -302,6 +347,8 @@ class SingleAgentLoop:
         while not self._is_reset():
             pass
         self.order.forget(left)
+        if self._masks.are_new and self.recorder.steps_waiting():
+            self._forget_steps_without_masks()
         if self._horizons is not None:
             self._horizons.start()
         self._live.refresh()

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from episodia.env_runners.envs.async_lanes import AsyncLanes
 from episodia.env_runners.envs.env_sources import autoreset_mode_of
 from episodia.env_runners.envs.last_observations import keep_last_observations
-from episodia.env_runners.envs.vector_batches import infos_by_lane, masks_of, recorded_infos, taken_rows, with_rows
+from episodia.env_runners.envs.sync_lanes import SyncLanes
+from episodia.env_runners.envs.vector_batches import infos_by_lane, recorded_infos, taken_rows, with_rows
 from episodia.env_runners.rollout.crashed_lanes import Faults
+from episodia.env_runners.rollout.mask_reader import MaskReader
 from episodia.episodes.recorder.recorder import Recorder
 
 
@@ -30,7 +33,8 @@ class Stepper(ABC):
     Attributes:
         began: The lanes in which an episode began with the last call.
         ended: The lanes in which one ended with it.
-        action_masks: What the last infos say about allowed actions, `[lanes, actions]`; None if they say nothing.
+        action_masks: What the infos say about allowed actions, `[lanes, actions]`; None if they have never said anything.
+        masks: Reads them.
         begins_by_itself: Whether the next step begins what `begin_next` would have to begin otherwise.
     """
 
@@ -42,7 +46,7 @@ class Stepper(ABC):
         recorder: Recorder,
         faults: Faults,
         *,
-        mask_key: str | None,
+        masks: MaskReader,
         ignores_terminations: bool,
     ) -> None:
         """Step `env` and write into `recorder`.
@@ -51,7 +55,7 @@ class Stepper(ABC):
             env: The environments, one for each lane of `recorder`.
             recorder: Where steps go.
             faults: What to do about episodes whose environment has failed.
-            mask_key: Under which infos tell the allowed actions.
+            masks: Reads action masks in infos.
             ignores_terminations: Whether episodes that terminate are recorded as truncated.
         """
         self.env = env
@@ -60,7 +64,7 @@ class Stepper(ABC):
         self.ended: Sequence[int] = ()
         self.action_masks: np.ndarray | None = None
         self._faults = faults
-        self._mask_key = mask_key
+        self.masks = masks
         self._space = env.single_observation_space
         self._env_step = _without_terminations(env) if ignores_terminations else env.step
         # Lanes whose next episode is still to begin; `ended` also has the lanes that a horizon has cut.
@@ -89,13 +93,15 @@ class Stepper(ABC):
         # Environments of the mode NEXT_STEP do that themselves.
         return
 
+    def restart(self, lanes: Sequence[int]) -> bool:
+        """Let the next step begin episodes in `lanes`, which are idle; return whether that works without the others."""
+        return False
+
     def _looked_at(self, infos: Any) -> Any:
         """Take note of action masks in `infos`, and return them as the recorder takes them."""
+        self.action_masks = self.masks.read(infos)
         if not infos:
-            self.action_masks = None
             return None
-        if self._mask_key is not None:
-            self.action_masks = masks_of(infos, self._mask_key, self.recorder.num_lanes)
         return recorded_infos(infos, self.recorder.num_lanes)
 
 
@@ -118,13 +124,10 @@ class NextStep(Stepper):
         """Take a step; lanes that have ended take none, and begin."""
         observations, rewards, terminateds, truncateds, infos = self._env_step(chosen.for_env)
         began, resets = self._over, self._resets
-        if infos:
-            if self._faults.happened(infos):
-                began = self._faults.settled(infos, self.recorder)
-                resets = _mask(began, self.recorder.num_lanes)
-            infos = self._looked_at(infos)
-        elif self.action_masks is not None:
-            self.action_masks = None
+        if infos and self._faults.happened(infos):
+            began = self._faults.settled(infos, self.recorder)
+            resets = _mask(began, self.recorder.num_lanes)
+        infos = self._looked_at(infos)
         self.recorder.step(
             observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras, resets=resets
         )
@@ -132,6 +135,15 @@ class NextStep(Stepper):
         self.ended = self._over = self.recorder.idle_lanes
         self._resets = terminateds | truncateds if self._over else None
         return self.recorder.num_lanes - len(began)
+
+    def restart(self, lanes: Sequence[int]) -> bool:
+        """See `Stepper.restart`: environments that we built can."""
+        if not isinstance(self.env, (SyncLanes, AsyncLanes)):
+            return False
+        self.env.restart(lanes)
+        self._over = self.recorder.idle_lanes
+        self._resets = _mask(self._over, self.recorder.num_lanes)
+        return True
 
     @property
     def ignored(self) -> Sequence[int]:
