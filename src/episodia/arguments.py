@@ -198,6 +198,26 @@ def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any
     return list(value)
 
 
+def reject_unknown(where: str, given: Collection[str], terminated: str, truncated: str) -> None:
+    """Reject the keywords `given`, which a method of an episode does not have.
+
+    Args:
+        where: The method.
+        given: Its unknown keywords; if there are none, nothing happens.
+        terminated: Its argument for episodes that ended by the rules of the environment.
+        truncated: Its argument for episodes that were stopped from outside.
+
+    Raises:
+        UnknownArgumentError: If there are some.
+    """
+    for name in given:
+        raise UnknownArgumentError(
+            f"{where}: found the argument `{name}`, expected flags as `{terminated}=` and `{truncated}=`. An episode that "
+            f"reached its end by the rules of the environment is terminated, one that was stopped from outside is truncated. "
+            "All arguments are in `help()` of the method."
+        )
+
+
 def check_known(where: str, given: Collection[str], known: Collection[str]) -> None:
     """Check that all names in `given` are among the arguments that are `known`.
 

@@ -15,7 +15,7 @@ import torch
 
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.env_runners.callbacks import Watcher
+from episodia.env_runners.callbacks import Watcher, listed
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, goal_of
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import (
@@ -74,7 +74,8 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         self._seeds = seeds
         self._modules: Mapping[Any, Module] = _by_id(rl_module)
         self._metrics = RunnerMetrics()
-        self._watcher = Watcher(callbacks, self, rl_module, self._metrics)
+        self._callbacks = listed(callbacks)
+        self._watcher = Watcher(self._callbacks, self, rl_module, self._metrics)
         self._weights_version = 0
         self._is_closed = False
         self._in_use = threading.RLock()
@@ -389,6 +390,13 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def rebuilt(kind: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Return a new runner of the class `kind` that goes on from `state`; pickled and copied runners come back so."""
+    runner = kind(*arguments, **keywords)
+    runner.set_state(state)
+    return runner
 
 
 def _by_id(rl_module: Module | MultiModule | None) -> Mapping[Any, Module]:

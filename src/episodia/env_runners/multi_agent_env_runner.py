@@ -11,7 +11,7 @@ from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.common.agent_to_module_mapping import default_mapping
 from episodia.env_runners.acting.assembly import AUTO, Acting, EpisodeMaker, Explore, acting_of, as_modules, new_actor
 from episodia.env_runners.acting.runner_pipelines import Pieces, delay_of, shapers_of
-from episodia.env_runners.env_runner import EnvRunner
+from episodia.env_runners.env_runner import EnvRunner, rebuilt
 from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.remote_agents import close_remote
 from episodia.env_runners.rollout.multi_agent_lane import Lane, LaneSettings
@@ -280,6 +280,25 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             yield runner
 
     # --- Weights and state ------------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy settings and state: the other runner makes environments of its own, and begins new episodes.
+
+        Raises:
+            EnvRunnerError: If the runner was given a ready environment, which cannot be made twice.
+        """
+        self._source.check_can_remake("pickle")
+        keywords = {
+            "num_envs": self.num_envs,
+            "agent_to_module_mapping_fn": self.agent_to_module_mapping_fn,
+            "env_to_module": self.env_to_module,
+            "module_to_env": self.module_to_env,
+            "seed": self.seed,
+            "count_steps_by": self.count_steps_by,
+            "callbacks": self._callbacks,
+            **vars(self._settings),
+        }
+        return rebuilt, (type(self), (self._source.env, self.modules or None), keywords, self.get_state())
 
     def _use_version(self, version: int) -> None:
         self._loop.use_version(version)

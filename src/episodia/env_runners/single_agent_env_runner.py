@@ -13,7 +13,7 @@ from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.acting.assembly import AUTO, Explore, acting_of, new_loop
 from episodia.env_runners.acting.runner_pipelines import Pieces
-from episodia.env_runners.env_runner import EnvRunner
+from episodia.env_runners.env_runner import EnvRunner, rebuilt
 from episodia.env_runners.envs.async_lanes import close, forgets_resets
 from episodia.env_runners.envs.env_sources import AnyEnv, VectorEnvSource
 from episodia.env_runners.rollout.crashed_lanes import Faults
@@ -256,6 +256,24 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     def _load_weights(self, weights: Mapping[str, Any]) -> None:
         # A module without weights takes the empty dict that `get_weights` returns for it.
         super()._load_weights({DEFAULT_MODULE_ID: weights} if weights or self.get_weights() else {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy settings and state: the other runner makes environments of its own, and begins new episodes.
+
+        Raises:
+            EnvRunnerError: If the runner was given a ready environment, which cannot be made twice.
+        """
+        self._source.check_can_remake("pickle")
+        keywords = {
+            "num_envs": self._source.num_envs,
+            "env_to_module": self.env_to_module,
+            "module_to_env": self.module_to_env,
+            "seed": self.seed,
+            "callbacks": self._callbacks,
+            "action_mask_key": self._mask_key,
+            **vars(self._settings),
+        }
+        return rebuilt, (type(self), (self._source.env, self.module), keywords, self.get_state())
 
     def _use_version(self, version: int) -> None:
         self._loop.recorder.weights_version = version

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.connectors import EnvToModulePipeline, FlattenObservations
+from episodia.connectors.batches.batch_descriptions import rows_of
 from episodia.connectors.env_to_module.frame_stacking import FrameStacking
 from episodia.errors import BatchError, DroppedHistoryError, PipelineError
 from episodia.testing import assert_same_items
@@ -102,9 +104,53 @@ def test_observations_of_an_earlier_piece_would_be_lost_and_are_an_error():
         called(FrameStacking(num_frames=2), EpisodeList([SingleAgentEpisode(observations=[1.0])]), {"obs": [2.0]})
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Dict({"a": spaces.MultiBinary(2)}), spaces.Text(3)])
-def test_anything_but_boxes_is_refused(space):
-    with pytest.raises(PipelineError, match="expected a Box"):
+CLASSES = {
+    "Discrete": spaces.Discrete(3),
+    "Discrete from 2": spaces.Discrete(3, start=2),
+    "Discrete below 0": spaces.Discrete(2, start=-5),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 3], start=[4, -1]),
+    "MultiBinary": spaces.MultiBinary([2, 2]),
+    "Dict": spaces.Dict(
+        {"kind": spaces.Discrete(3), "speed": spaces.Box(-1.0, 1.0, (2,)), "on": spaces.MultiBinary(1)}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_classes_are_stacked_too_and_fit_the_space(name, axis):
+    space = CLASSES[name]
+    space.seed(0)
+    items = [space.sample() for _ in range(5)]
+    episode = SingleAgentEpisode(
+        observations=items, actions=[0] * 4, rewards=[0.0] * 4, observation_space=space, len_lookback_buffer=0
+    )
+    piece = FrameStacking(space, num_frames=3, axis=axis)
+
+    rows = rows_of(trained(piece, episode))
+    expected = [stacked(list(map(as_arrays, items[: t + 1])), 3, axis) for t in range(5)]
+    assert_same_items(rows, expected)
+    assert all(row in piece.observation_space for row in rows)
+
+
+def as_arrays(item):
+    return {key: np.asarray(leaf) for key, leaf in item.items()} if isinstance(item, dict) else np.asarray(item)
+
+
+def test_stacked_classes_become_vectors():
+    space = CLASSES["Dict"]
+    pipeline = EnvToModulePipeline(
+        space, spaces.Discrete(2), connectors=[FrameStacking(num_frames=2), FlattenObservations()]
+    )
+    episode = SingleAgentEpisode(observations=[space.sample()], observation_space=space)
+
+    assert pipeline.observation_space.shape == (6 + 4 + 2,)
+    assert pipeline(episodes=[episode])["obs"][0] in pipeline.observation_space
+
+
+@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict({"a": spaces.Sequence(spaces.Discrete(2))})])
+def test_what_has_no_shape_is_refused(space):
+    with pytest.raises(PipelineError, match="expected Box, Discrete, MultiDiscrete or MultiBinary"):
         FrameStacking(space, num_frames=2)
 
 

@@ -21,9 +21,9 @@ from episodia.types import AgentID
 class FrameStacking(ObservationPiece):
     """Stacks each observation on the previous ones, the newest last; zeros stand before an episode's first observation.
 
-    Frames are any Boxes, also nested. They are stacked along a new axis at the place `axis` of the result. Only where a
-    frame has an axis of size 1 at that place, such as the one channel of an image `[height, width, 1]`, the frames are
-    joined along it, so the image becomes `[height, width, num_frames]`, as in RLlib.
+    Frames are Boxes and classes, also nested; stacked classes are a `MultiDiscrete`. They are stacked along a new axis at the
+    place `axis` of the result. Only where a frame has an axis of size 1 at that place, such as the one channel of an image
+    `[height, width, 1]`, the frames are joined along it, so the image becomes `[height, width, num_frames]`, as in RLlib.
 
     Frames are gathered from the episodes, one gather for all of them; so the piece must be the first one that writes
     observations into the batch. Preprocessors that write into the episodes may come before it, all others after it.
@@ -77,15 +77,21 @@ class FrameStacking(ObservationPiece):
             return spaces.Dict([(key, self.output_space(child, None, None)) for key, child in space.spaces.items()])
         if isinstance(space, spaces.Tuple):
             return spaces.Tuple([self.output_space(child, None, None) for child in space.spaces])
-        if not isinstance(space, spaces.Box):
-            raise PipelineError(
-                f"{self.name}: found the space {space}, expected a Box, or Boxes in Dicts and Tuples. Make vectors of classes "
-                "in the environment, or in a preprocessor before this piece."
+        if isinstance(space, spaces.MultiBinary):
+            return spaces.MultiBinary(
+                self._stacked(np.zeros((1, self.num_frames, *space.shape), space.dtype)).shape[1:]
             )
-        low, high = (np.stack([bound] * self.num_frames)[None] for bound in (space.low, space.high))
-        zero = low.dtype.type(0)
-        low[:, :-1], high[:, :-1] = np.minimum(low[:, :-1], zero), np.maximum(high[:, :-1], zero)
-        return spaces.Box(self._stacked(low)[0], self._stacked(high)[0], dtype=space.dtype)
+        low, high = map(self._with_zeros, _bounds(self.name, space), (np.minimum, np.maximum))
+        if isinstance(space, spaces.Box):
+            return spaces.Box(low, high, dtype=space.dtype)
+        return spaces.MultiDiscrete(high - low + 1, dtype=low.dtype, start=low)
+
+    def _with_zeros(self, bound: np.ndarray, chosen: np.ufunc) -> np.ndarray:
+        """Return the stacked bounds of all frames; those of older frames include zero."""
+        frames = np.stack([bound] * self.num_frames)[None]
+        frames[:, :-1] = chosen(frames[:, :-1], frames.dtype.type(0))
+        stacked: np.ndarray = self._stacked(frames)[0]
+        return stacked
 
     def work(self, run: Run) -> None:
         """Add the stacked observations to the batch.
@@ -121,3 +127,22 @@ class FrameStacking(ObservationPiece):
             frames = frames.squeeze(2 + axis)
             return np.moveaxis(frames, 1, 1 + axis)
         return np.moveaxis(frames, 1, 1 + self.axis if self.axis >= 0 else self.axis)
+
+
+def _bounds(piece: str, space: Space[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and the highest values of a space.
+
+    Raises:
+        PipelineError: If its items are neither arrays of numbers nor classes.
+    """
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        low = np.asarray(space.start, space.dtype)
+        return low, low + np.asarray(space.n - 1, space.dtype)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    raise PipelineError(
+        f"{piece}: found the space {space}, expected Box, Discrete, MultiDiscrete or MultiBinary, or these in Dicts and "
+        "Tuples. Make vectors in the environment, or in a preprocessor before this piece."
+    )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gymnasium import Space
 
-from episodia.arguments import checked_flag
+from episodia.arguments import checked_flag, reject_unknown
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.episodes.columns.indexing import Index, as_count, as_flag, with_int_bounds
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
@@ -88,6 +88,7 @@ class MultiAgentEpisode:
         agent_to_module_mapping_fn: AgentToModule | None = None,
         missing_final_observation: MissingFinalObservation = "error",
         rewards_after_done: RewardsAfterDone = "error",
+        **unknown: object,
     ) -> None:
         """Create an episode, empty or from lists with one dict of agents for each environment step.
 
@@ -113,10 +114,13 @@ class MultiAgentEpisode:
                 "error", or "repeat" to take its previous one.
             rewards_after_done: What happens with rewards and infos for an agent that is done: "error", or "add" to its last
                 step and its last info.
+            **unknown: Rejected, with the names of the flags.
 
         Raises:
             EpisodeError: If the lists do not fit together.
         """
+        if unknown:
+            reject_unknown("MultiAgentEpisode", unknown, "terminateds", "truncateds")
         self.id_ = uuid.uuid4().hex if id_ is None else id_
         where = f"episode {self.id_!r}"
         self.observation_space = construction.as_spaces("observation_space", observation_space, where)
@@ -189,6 +193,7 @@ class MultiAgentEpisode:
         terminateds: Mapping[AgentID, bool] | None = None,
         truncateds: Mapping[AgentID, bool] | None = None,
         extra_model_outputs: Mapping[AgentID, Any] | None = None,
+        **unknown: object,
     ) -> None:
         """Store one environment step; each dict holds only the agents that it concerns.
 
@@ -203,10 +208,13 @@ class MultiAgentEpisode:
             terminateds: Agents that have ended; `"__all__"` ends the episode, and agents without a flag of their own.
             truncateds: Agents that were stopped; `"__all__"` stops the episode, and agents without a flag of their own.
             extra_model_outputs: What else the modules computed, as `{agent: {name: output}}`.
+            **unknown: Rejected, with the names of the flags.
 
         Raises:
             EpisodeError: If the episode is over or not reset, or a part of the step does not fit. Nothing is stored then.
         """
+        if unknown:
+            reject_unknown("add_env_step", unknown, "terminateds", "truncateds")
         roster = self.roster
         if self.is_terminated or self.is_truncated or not roster.clock.was_reset or roster.has_split_steps:
             raise stepping.cannot_step(self)

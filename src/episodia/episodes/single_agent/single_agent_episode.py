@@ -13,6 +13,7 @@ from gymnasium import Space
 from numpy import False_ as NUMPY_FALSE
 from numpy import ndarray
 
+from episodia.arguments import reject_unknown
 from episodia.episodes.columns.indexing import Index, as_count, as_flag, as_int, is_single
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_TYPES, as_reward, check_rewards
@@ -124,6 +125,7 @@ class SingleAgentEpisode:
         agent_id: AgentID | None = None,
         module_id: ModuleID | None = None,
         multi_agent_episode_id: str | None = None,
+        **unknown: object,
     ) -> None:
         """Create an episode, empty or from data.
 
@@ -146,10 +148,13 @@ class SingleAgentEpisode:
             agent_id: The agent whose trajectory this is, in a multi-agent episode.
             module_id: The module that acts for the agent.
             multi_agent_episode_id: The multi-agent episode that this one is part of.
+            **unknown: Rejected, with the names of the flags.
 
         Raises:
             EpisodeError: If the columns have different lengths.
         """
+        if unknown:
+            reject_unknown("SingleAgentEpisode", unknown, "terminated", "truncated")
         self._begin(
             uuid.uuid4().hex if id_ is None else id_,
             (agent_id, module_id, multi_agent_episode_id),
@@ -228,6 +233,7 @@ class SingleAgentEpisode:
         terminated: bool | np.bool_ = False,
         truncated: bool | np.bool_ = False,
         extra_model_outputs: Mapping[str, Any] | None = None,
+        **unknown: object,
     ) -> None:
         """Store one transition: the action and its reward, and the observation that followed.
 
@@ -239,11 +245,14 @@ class SingleAgentEpisode:
             terminated: Whether the episode ended by the rules of the environment.
             truncated: Whether the episode was stopped from outside.
             extra_model_outputs: What else the module computed for `action`, by name; the same names in all steps of a chunk.
+            **unknown: Rejected, with the names of the flags.
 
         Raises:
             EpisodeError: If the episode is done or was not reset, or a column is missing. Nothing is stored then.
             SpaceError: If observation or action does not fit its space.
         """
+        if unknown:
+            reject_unknown("add_env_step", unknown, "terminated", "truncated")
         if self.is_terminated or self.is_truncated or (self.t == self.t_started and not self.is_reset):
             raise cannot_step(self)
         column, columns = self.observations, self.extra_model_outputs
