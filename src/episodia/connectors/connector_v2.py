@@ -188,6 +188,11 @@ class ConnectorV2(SpaceFlow, ABC):
         # A piece that collects nothing has nothing to commit.
         return
 
+    def freeze(self) -> None:
+        """Stop collecting data; policies call it on their copies of the pieces."""
+        # A piece that collects nothing has nothing to stop.
+        return
+
     # --- Name -------------------------------------------------------------------------------------------------------
 
     @property

@@ -11,7 +11,7 @@ have the same leading axes as its observations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from gymnasium import Space
 
@@ -121,6 +121,37 @@ class ValueModule(Module, Protocol):
             embeddings: The `embeddings` that `forward_train` returned for the same batch, if known: then only the last layer
                 is computed.
         """
+
+
+@runtime_checkable
+class _EstimatesValues(Protocol):
+    """The part of `ValueModule` that connectors use; other methods may be missing."""
+
+    def compute_values(self, batch: Batch, embeddings: Item = None) -> Item:
+        """See `ValueModule`."""
+
+
+@runtime_checkable
+class DeclaresViews(Protocol):
+    """A module that declares which items of the trajectory it needs besides its observation."""
+
+    @property
+    def views(self) -> Mapping[str, Any] | None:
+        """The views, `episodia.connectors.View`, by the column that they become."""
+
+
+@runtime_checkable
+class DeclaresSequenceLength(Protocol):
+    """A recurrent module that declares on how long sequences it learns."""
+
+    @property
+    def max_seq_len(self) -> int | None:
+        """The length of the sequences; None for the default."""
+
+
+def has_values(module: object) -> TypeGuard[ValueModule]:
+    """Return whether `module` has the method `compute_values`; a subclass without values sets it to None."""
+    return isinstance(module, _EstimatesValues)
 
 
 Modules: TypeAlias = Module | Mapping[Any, Module] | None

@@ -25,7 +25,7 @@ from episodia.policies.policy_snapshot import (
     Snapshot,
     acting_copy,
     as_scalars,
-    check_acts,
+    check_one_module,
     checked_reward,
     mask_row,
 )
@@ -76,7 +76,7 @@ class Policy:
         explore: bool = False,
         seed: int | None = None,
     ) -> None:
-        check_acts(module)
+        check_one_module(module)
         own: Any = acting_copy({DEFAULT_MODULE_ID: module})[DEFAULT_MODULE_ID]
         self._module = own
         to_module = self._default_env_to_module() if env_to_module is None else env_to_module

@@ -14,7 +14,6 @@ from episodia.arguments import checked_flag, checked_seed, is_number
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.env_to_module.mean_std_filter import MeanStdFilter
 from episodia.connectors.env_to_module.prev_actions_prev_rewards import PrevActionsPrevRewards
 from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
@@ -78,7 +77,8 @@ class Snapshot:
         self.module_to_env = _copied("module_to_env", module_to_env, ModuleToEnvPipeline)
         pipelines = self.env_to_module, self.module_to_env
         pieces = [place.piece for pipeline in pipelines for place in walk(pipeline)]
-        _stop_learning(pieces)
+        for pipeline in pipelines:
+            pipeline.freeze()
         self.lookback = max(pipeline.lookback for pipeline in pipelines)
         self.needs_rewards = any(map(_looks_at_rewards, pieces))
         self.generator = torch.Generator(device)
@@ -142,7 +142,7 @@ class Snapshot:
         return {"explore": self.explore, "generator": drawing}
 
 
-def check_acts(module: object) -> None:
+def check_one_module(module: object) -> None:
     """Check that `module` is one module.
 
     Raises:
@@ -218,9 +218,3 @@ def _looks_at_rewards(piece: ConnectorV2) -> bool:
     if isinstance(piece, AddViews):
         return any(view.infer and view.source == Columns.REWARDS for view in piece.views.values())
     return isinstance(piece, PrevActionsPrevRewards) and piece.n_prev_rewards > 0
-
-
-def _stop_learning(pieces: list[ConnectorV2]) -> None:
-    for piece in pieces:
-        if isinstance(piece, MeanStdFilter):
-            piece.update_stats = False

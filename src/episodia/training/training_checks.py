@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from episodia.arguments import checked_whole, is_number
+from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
 from episodia.training.recipes import Recipe
 from episodia.training.training_setup import Setup
-
-_RUNNER = ("sample", "evaluate", "set_weights", "get_metrics", "get_state", "set_state", "close")
 
 
 def check_limits(where: str, steps: object, target: object) -> None:
@@ -55,11 +54,10 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object) 
     Raises:
         TrainingError: If a part has the wrong type.
     """
-    missing = [name for name in _RUNNER if not callable(getattr(runner, name, None))]
-    if missing or isinstance(runner, type):
+    if not isinstance(runner, EnvRunner):
         raise TrainingError(
-            f"training: found {runner!r} as the runner, without {missing or 'an instance'}; expected a `SingleAgentEnvRunner`, "
-            "a `MultiAgentEnvRunner`, or an object with the same methods. Pass one."
+            f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, or an "
+            "object of another subclass of `EnvRunner`. Pass one."
         )
     if not isinstance(learner, Learner) or not isinstance(recipe, Recipe):
         raise TrainingError(

@@ -30,7 +30,7 @@ RULE = RuleModule(lambda observations: observations)
 class Actor(Table):
     """Learns, and values nothing."""
 
-    compute_values = property()  # an attribute that is not there
+    compute_values = None  # as Python's protocols mark a method that a subclass does not have
 
 
 def actor():

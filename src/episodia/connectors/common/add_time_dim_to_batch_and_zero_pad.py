@@ -17,7 +17,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
-from episodia.modules.protocol import Module, Modules
+from episodia.modules.protocol import DeclaresSequenceLength, Modules
 
 # Default for modules that do not declare a sequence length.
 DEFAULT_MAX_SEQ_LEN = 20
@@ -81,9 +81,10 @@ class AddTimeDimToBatchAndZeroPad(ColumnPiece):
                 columns.update(padded_columns(columns, cut, rows))
 
 
-def max_seq_len_of(module: Module | None, given: int | None) -> int:
+def max_seq_len_of(module: object, given: int | None) -> int:
     """Return the length of the sequences that `module` learns from."""
-    return given or getattr(module, "max_seq_len", None) or DEFAULT_MAX_SEQ_LEN
+    declared = module.max_seq_len if isinstance(module, DeclaresSequenceLength) else None
+    return given or declared or DEFAULT_MAX_SEQ_LEN
 
 
 def _add_time_axis(columns: MutableMapping[Any, Any], rows: EpisodeList) -> None:

@@ -214,6 +214,10 @@ class MeanStdFilter(ObservationChanger):
         self._fold()
         self._restore(self._synced, merged_tables([self._delta, self._pending]), {}, self._version + 1)
 
+    def freeze(self) -> None:
+        """Act with the committed statistics from now on, and note no more observations."""
+        self.update_stats = False
+
     # --- Observations -----------------------------------------------------------------------------------------------
 
     def work(self, run: Run) -> None:

@@ -27,7 +27,7 @@ from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import PipelineError
-from episodia.modules.protocol import Modules
+from episodia.modules.protocol import Modules, has_values
 
 
 class GeneralAdvantageEstimation(ColumnPiece):
@@ -96,7 +96,7 @@ class GeneralAdvantageEstimation(ColumnPiece):
         check_some_known(rl_module, EpisodeList.of(run.episodes))
         for module_id, columns, rows in mapped_rows(run):
             module = module_of(rl_module, module_id)
-            if not hasattr(module, "compute_values"):
+            if not has_values(module):
                 continue  # the module does not learn
             values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
             rewards = flat_column(columns, Columns.REWARDS, rows)

@@ -21,7 +21,7 @@ from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError, PipelineError
 from episodia.modules.modes import mode
-from episodia.modules.protocol import Modules, ValueModule
+from episodia.modules.protocol import Modules, ValueModule, has_values
 from episodia.trees import leaves, map_batch
 from episodia.types import Item
 
@@ -36,7 +36,7 @@ def check_values(piece: str, rl_module: Modules) -> None:
         PipelineError: If there is no module, if one that may learn has no `compute_values`, or if no member has it.
     """
     modules = members(needed_module(piece, rl_module))
-    valued = {module_id for module_id, module in modules.items() if hasattr(module, "compute_values")}
+    valued = {module_id for module_id, module in modules.items() if has_values(module)}
     missing = [name for name in modules if name not in valued and (not valued or learns(rl_module, name))]
     if not missing:
         return

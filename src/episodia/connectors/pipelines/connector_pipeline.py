@@ -151,6 +151,11 @@ class ConnectorPipelineV2(ConnectorV2):
         for piece in self.inner_pieces:
             piece.commit()
 
+    def freeze(self) -> None:
+        """Stop all pieces from collecting data."""
+        for piece in self.inner_pieces:
+            piece.freeze()
+
     def prepared(self, episodes: Episodes | None) -> EpisodeList | None:
         """Return `episodes` as the pieces of this kind of pipeline get them."""
         return None if episodes is None else EpisodeList.of(episodes)

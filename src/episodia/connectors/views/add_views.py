@@ -29,7 +29,7 @@ from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
-from episodia.modules.protocol import Modules
+from episodia.modules.protocol import DeclaresViews, Modules
 from episodia.types import AgentID, ModuleID
 
 
@@ -231,12 +231,16 @@ def views_of(rl_module: Modules, *, multi_agent: bool = False) -> list[AddViews]
         multi_agent: Whether the spaces of the pipeline have an entry for each agent.
     """
     if not is_container(rl_module):
-        views = getattr(rl_module, "views", None)
+        views = _declared(rl_module)
         return [AddViews(views, multi_agent=multi_agent)] if views else []
-    declared = {module_id: getattr(module, "views", None) for module_id, module in members(rl_module).items()}
+    declared = {module_id: _declared(module) for module_id, module in members(rl_module).items()}
     return [
         AddViews(views, modules=[module_id], multi_agent=multi_agent) for module_id, views in declared.items() if views
     ]
+
+
+def _declared(module: object) -> Any:
+    return module.views if isinstance(module, DeclaresViews) else None
 
 
 def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: ModuleID) -> Reader:

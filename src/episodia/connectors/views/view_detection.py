@@ -23,7 +23,7 @@ from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, LearnerConnectorPipeline
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import BatchError, PipelineError
-from episodia.modules.protocol import Module
+from episodia.modules.protocol import Module, has_values
 from episodia.trees import map_batch
 
 # Columns of a train batch that are never dropped: later code relies on them.
@@ -194,7 +194,7 @@ class _Detection:
         """Let the module and the loss read a train batch."""
         module = self._module
         self._watched("forward_train", module.forward_train, batch, self._training)
-        if hasattr(module, "compute_values"):
+        if has_values(module):
             self._watched("compute_values", module.compute_values, batch, self._training)
         if loss is not None:
             self._watched("loss", lambda tracked: loss(module, tracked), batch, self._training, gradients=True)

@@ -16,6 +16,7 @@ from episodia.connectors.batches.tracked_batch import TrackedBatch, fingerprint
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
 from episodia.episodes import SingleAgentEpisode
 from episodia.modules import ActorCritic, Module
+from episodia.modules.protocol import has_values
 from episodia.stacking import unstack
 from episodia.testing.comparing import compare_batches
 from episodia.testing.connectors.connector_running import joined_rows
@@ -176,7 +177,7 @@ def rows_do_not_depend_on_each_other(subject: ModuleSubject, episodes: Episodes)
 
 def callers_batches_stay_as_they_are(subject: ModuleSubject, episodes: Episodes) -> None:
     """A forward pass changes neither the columns nor the numbers in the batch that it is given."""
-    functions = [*PASSES, *(["compute_values"] if hasattr(subject.make(), "compute_values") else [])]
+    functions = [*PASSES, *(["compute_values"] if has_values(subject.make()) else [])]
     for which in functions:
         batch = batch_for(subject, which if which in PASSES else LEARNING, episodes)
         given = own_copy(batch)
@@ -215,7 +216,7 @@ def learning_sees_what_acted(subject: ModuleSubject, episodes: Episodes) -> None
 def values_are_those_of_the_forward_pass(subject: ModuleSubject, episodes: Episodes) -> None:
     """`compute_values` has a value for each observation: that of `forward_train`, with `embeddings` or without."""
     module = subject.make()
-    if not hasattr(module, "compute_values"):
+    if not has_values(module):
         raise NotApplicableError("it has no `compute_values`")
     law = "values are those of the forward pass"
     batch = batch_for(subject, LEARNING, episodes)
