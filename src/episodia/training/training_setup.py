@@ -21,7 +21,7 @@ from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.learners.algorithms.algorithm import check_algorithm
 from episodia.learners.algorithms.config_codec import decoded, encoded
-from episodia.modules import default_module
+from episodia.modules import DefaultActorCritic, default_module
 from episodia.modules.devices import usable_device
 from episodia.training.recipes import Recipe, chosen, config_options, name_of, named
 from episodia.trees import describe
@@ -191,7 +191,7 @@ class Setup:
         """
         recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
         config = {each.name: encoded(getattr(self.algorithm, each.name), _unnamed) for each in fields(self.algorithm)}
-        network = {**_usual(default_module, MODULE_OPTIONS), **self.network}
+        network = {**_usual(DefaultActorCritic, MODULE_OPTIONS), **self.network}
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
             "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
