@@ -37,6 +37,54 @@ def actions(episode):
     return {"actions": np.array([episode.t, 1.0], np.float32)}
 
 
+# --- What it leaves behind --------------------------------------------------------------------------------------------
+
+
+@breaks("lists_are_changed_only_if_declared", "Declare `changes_episodes = True`")
+class DropsEpisodesInSilence(ConnectorV2):
+    reads, writes, lookback = frozenset(), frozenset(), 0
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        if not episodes.is_current:
+            del episodes[1:]
+        return batch
+
+
+@breaks("observations_keep_their_tail", "Pass `tail=True`")
+class WindowsWithoutATail(ConnectorV2):
+    reads, writes, lookback = frozenset(), frozenset({"obs"}), 1
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        add_column(batch, "obs", episodes, lambda rows: rows.windows("obs", shifts=[-1, 0], fill=0.0))
+        return batch
+
+
+@breaks("observations_keep_their_tail", "Pass `tail=True`")
+class DropsTheTail(ConnectorV2):
+    reads, writes, lookback = frozenset({"obs"}), frozenset({"obs"}), 0
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        change_column(batch, "obs", episodes, lambda column, _: column.body())
+        return batch
+
+
+@breaks("global_random_generators_stay_as_they_are", "np.random")
+class SeedsTheGlobalGenerator(AddsX):
+    def value(self, rows):
+        np.random.seed(7)  # noqa: NPY002  # that is its fault
+        noise = np.random.normal()  # noqa: NPY002  # as above
+        return rows.flat(Columns.OBS).map(lambda leaf: leaf + noise)
+
+
+@breaks("declared_columns_arrive", "x")
+class RemovesItsColumn(ConnectorV2):
+    reads, writes, lookback = frozenset(), frozenset({"x"}), 0
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        add_column(dict(batch), "x", episodes, lambda rows: rows.flat(Columns.OBS))
+        return batch
+
+
 # --- Data of others ---------------------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from unittest import SkipTest
 
+import numpy as np
 import pytest
 
+from episodia import Columns
 from episodia.connectors import ConnectorV2, FlattenObservations, FrameStacking, GetActions, Standardize
 from episodia.errors import SubjectError
 from episodia.testing import (
@@ -22,6 +24,7 @@ from episodia.testing import (
     sample_episodes,
 )
 from faulty_connectors import (
+    AddsX,
     AlwaysFails,
     DropsItsState,
     LeaksTheFuture,
@@ -234,3 +237,19 @@ def test_the_guide_has_every_law():
     laws = [law.__name__ for laws in (CONNECTOR_LAWS, MODULE_LAWS, LEARNER_LAWS, ENV_RUNNER_LAWS) for law in laws]
 
     assert [law for law in laws if f"`{law}`" not in guide] == []
+
+
+def test_the_report_begins_with_the_law_that_explains_the_others():
+    class DrawsFromTheGlobalGenerator(AddsX):
+        def value(self, rows):
+            noise = np.random.normal()  # noqa: NPY002  # that is its fault
+            return rows.flat(Columns.OBS).map(lambda leaf: leaf + noise)
+
+    with pytest.raises(AssertionError) as failure:
+        check_connector(DrawsFromTheGlobalGenerator())
+    broken = re.findall("breaks the law `(.*?)`", str(failure.value))
+
+    assert broken[0] == "global_random_generators_stay_as_they_are"
+    assert len(broken) > 1
+    assert "Correct this one first" in str(failure.value).splitlines()[0]
+    assert str(failure.value).index("np.random.default_rng") < str(failure.value).index(broken[1])

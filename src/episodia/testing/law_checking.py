@@ -47,6 +47,7 @@ class Family:
         smaller: Yields slightly smaller inputs than the given ones.
         described: Returns a description of small inputs.
         without_inputs: Laws whose failures do not depend on the inputs.
+        causes: Laws whose failure explains failures of other laws. Failures of these laws are reported first.
     """
 
     laws: tuple[Law, ...]
@@ -54,6 +55,7 @@ class Family:
     smaller: Callable[[list[Any]], Iterator[list[Any]]]
     described: Callable[[Sequence[Any]], str]
     without_inputs: tuple[Law, ...] = ()
+    causes: tuple[Law, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,12 @@ def results_in(family: Family, subject: Checked) -> list[CheckResult]:
     results = [result_of(check) for check in checks_in(family, subject)]
     failed = [result for result in results if result.outcome == "failed"]
     if failed:
-        texts = "\n\n".join(result.text for result in failed)
-        raise AssertionError(f"{subject.name} breaks {len(failed)} of {len(results)} laws.\n\n{texts}")
+        names = [law.__name__ for law in (*family.causes, *family.laws)]
+        first, *others = sorted(failed, key=lambda result: names.index(result.name))
+        message = f"{subject.name} breaks {len(failed)} of {len(results)} laws."
+        if others:
+            message += " Correct this one first; the others may follow from it."
+        raise AssertionError("\n\n".join([message, first.text, *(result.text for result in others)]))
     return results
 
 

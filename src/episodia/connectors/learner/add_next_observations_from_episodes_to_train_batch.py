@@ -65,7 +65,8 @@ def next_rows(track: Any) -> Ragged:
     """
     if not isinstance(track, Ragged) or not track.tail:
         raise BatchError(
-            f"found observations without the one after the last step ({track!r}), expected a track. Place this piece before "
-            "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
+            f"found observations without the one after the last step ({track!r}), expected a track. Let the piece that writes "
+            "observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
+            "`AddObservationsFromEpisodesToBatch`, and place `BatchIndividualItems` later."
         )
     return track.body().with_values(track.take(track.step_rows() + 1))

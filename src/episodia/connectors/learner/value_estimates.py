@@ -144,8 +144,9 @@ def track_of(columns: Batch, who: str) -> Ragged:
     column = columns.get(Columns.OBS)
     if not isinstance(column, Ragged) or not column.tail:
         raise BatchError(
-            f"found observations without the one after the last step, expected a track: {who} needs it. Place it before "
-            "`BatchIndividualItems`, and add observations with `AddObservationsFromEpisodesToBatch`."
+            f"found observations without the one after the last step, expected a track: {who} needs it. Let the piece "
+            "that writes observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
+            "`AddObservationsFromEpisodesToBatch`, and place `BatchIndividualItems` later."
         )
     return column
 

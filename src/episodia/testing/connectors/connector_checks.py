@@ -13,6 +13,11 @@ from episodia.testing.connectors.connector_declarations import (
     lookback_is_as_small_as_declared,
     observations_are_in_the_declared_space,
 )
+from episodia.testing.connectors.connector_effects import (
+    declared_columns_arrive,
+    global_random_generators_stay_as_they_are,
+    observations_keep_their_tail,
+)
 from episodia.testing.connectors.connector_laws import (
     acting_sees_what_learning_sees,
     callers_data_stay_as_they_are,
@@ -62,6 +67,9 @@ def it_runs(subject: Subject, _: object) -> list[str]:
 CONNECTOR_LAWS: tuple[Law, ...] = (
     it_runs,
     lists_are_changed_only_if_declared,
+    global_random_generators_stay_as_they_are,
+    observations_keep_their_tail,
+    declared_columns_arrive,
     callers_data_stay_as_they_are,
     it_runs_without_episodes,
     it_runs_on_single_steps,
@@ -91,6 +99,14 @@ CONNECTORS = Family(
     smaller=shorter,
     described=described,
     without_inputs=(it_runs, it_runs_without_episodes, agents_have_the_rows_of_their_own_episodes),
+    causes=(
+        lists_are_changed_only_if_declared,
+        global_random_generators_stay_as_they_are,
+        observations_keep_their_tail,
+        columns_are_those_declared,
+        declared_columns_arrive,
+        episodes_are_written_only_if_declared,
+    ),
 )
 
 
@@ -106,7 +122,7 @@ def check_connector(connector: ConnectorV2, **options: Any) -> list[CheckResult]
         AssertionError: If laws are broken; it names each law and the difference, on the smallest episodes that show it.
 
     >>> from episodia.connectors import FrameStacking
-    >>> for result in check_connector(FrameStacking(num_frames=3))[5:7]:
+    >>> for result in check_connector(FrameStacking(num_frames=3))[9:11]:
     ...     print(result)
     passed   form_does_not_matter
     passed   cutting_changes_nothing
