@@ -55,7 +55,8 @@ class DroppedHistoryError(EpisodeIndexError):
         kept: int,
         t_started: int,
         *,
-        remedy: str = "Cut with `cut(len_lookback_buffer=pipeline.lookback)`.",
+        remedy: str = "Before sampling, call `runner.require_lookback(learner.pipeline.lookback)`; by hand, cut with "
+        "`cut(len_lookback_buffer=pipeline.lookback)`.",
     ) -> None:
         super().__init__(
             f"found a lookback of {kept} in episode {episode} of the list, which starts at t={t_started}, expected at least "

@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -161,6 +162,20 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         """How many earlier steps a chunk carries: what the pipelines need, or more if the settings ask for it."""
         asked_for = max(self._settings.lookback, self._settings.reward_delay)
         return max(asked_for, self.env_to_module.lookback, self.module_to_env.lookback)
+
+    def require_lookback(self, steps: int) -> None:
+        """Let chunks carry at least so many earlier steps from now on, such as a learner's `pipeline.lookback`.
+
+        A runner knows its own pipelines. What only a learner looks back to, such as views for training, it has to be told.
+        Where this is more than before, new episodes begin: running ones may have dropped the steps.
+
+        Raises:
+            EnvRunnerError: If `steps` is not an integer of at least 0.
+        """
+        check_whole(0, steps=steps)
+        if steps > self.lookback:
+            self._settings = replace(self._settings, lookback=steps)
+            self._leave_episodes()
 
     # --- Sampling ---------------------------------------------------------------------------------------------------
 

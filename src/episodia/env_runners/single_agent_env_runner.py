@@ -183,7 +183,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
     # --- Playing ----------------------------------------------------------------------------------------------------
 
     def _play(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList[SingleAgentEpisode]:
-        return self._sampler.sample(goal, mode, force_reset=force_reset)
+        return self._sampler.sample(goal, mode, lookback=self.lookback, force_reset=force_reset)
 
     def _given(self, episodes: EpisodeList[SingleAgentEpisode]) -> EpisodeList[SingleAgentEpisode]:
         self._sampler.release()

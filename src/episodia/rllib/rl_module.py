@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,9 +32,11 @@ class RLModule:
 
     Attributes:
         action_dist_cls: The distribution of the module's `action_dist_inputs`; None takes `dist_for(action_space)`.
+        views: What the module sees of the trajectory, by column; may be declared in a subclass, or added to a module.
     """
 
     action_dist_cls: DistributionClass | None = None
+    views: Mapping[str, object] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,6 +58,7 @@ class RLModule:
         self.inference_only = inference_only
         self.learner_only = learner_only
         self.model_config = {} if model_config is None else model_config
+        self.views = dict(type(self).views)
         self.setup()
 
     def setup(self) -> None:

@@ -81,6 +81,8 @@ class Training:
     ) -> None:
         check_parts(runner, learner, recipe, setup)
         check_threads(torch_threads)
+        if isinstance(runner, EnvRunner):
+            runner.require_lookback(learner.pipeline.lookback)
         self.runner: Any = runner  # which has one module, or several
         self.learner = learner
         self.recipe = recipe

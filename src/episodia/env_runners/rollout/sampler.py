@@ -31,18 +31,19 @@ class Sampler:
         self._last_mode: SampleMode | None = None
         self._is_settled = True  # whether the last call has come to its end
 
-    def sample(self, goal: Goal, mode: SampleMode, *, force_reset: bool) -> EpisodeList:
+    def sample(self, goal: Goal, mode: SampleMode, *, lookback: int, force_reset: bool) -> EpisodeList:
         """Play until `goal` is reached, and return what was wanted.
 
         Args:
             goal: How many steps or episodes.
             mode: How to act.
+            lookback: How many earlier steps a chunk carries at least.
             force_reset: Whether to begin new episodes everywhere.
         """
         if not self._is_settled:
             self._recover()
         self._is_settled = False
-        self._prepare(goal, mode, force_reset)
+        self._prepare(goal, mode, lookback, force_reset)
         self._loop.play(goal, mode, self._hand_out.steps_waiting, self._commit)
         self._wait_for_rewards(goal, mode)
         return self._handed_out(goal)
@@ -61,7 +62,7 @@ class Sampler:
             loop.order.begin_with([id_])
             loop.order.end(id_)
 
-    def _prepare(self, goal: Goal, mode: SampleMode, force_reset: bool) -> None:
+    def _prepare(self, goal: Goal, mode: SampleMode, lookback: int, force_reset: bool) -> None:
         """Reset lanes if the pipelines or the sampling mode changed."""
         loop, actor = self._loop, self._loop.actor
         if goal.episodes is not None or len(loop.order):
@@ -70,10 +71,9 @@ class Sampler:
             # Episodes that were left and never end.
             self._totals.keep_only([*self._hand_out.ids(), *loop.running_episodes()])
         actor.shapers = shapers_of(actor.env_to_module)
-        needed = max(actor.env_to_module.lookback, actor.module_to_env.lookback)
-        if needed > loop.recorder.lookback:
-            # A pipeline was changed, and running episodes have dropped the steps that it looks back to.
-            loop.recorder.lookback = needed
+        if lookback > loop.recorder.lookback:
+            # Running episodes have dropped the steps that a changed pipeline, or a learner, looks back to.
+            loop.recorder.lookback = lookback
             force_reset = True
         if force_reset:
             loop.needs_reset = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gymnasium import Space
@@ -25,15 +27,23 @@ class ActingNetwork(nn.Module, ABC):
         action_space: The space of the actions.
         distribution: What makes actions of `action_dist_inputs`.
 
+    Attributes:
+        views: What the module sees of the trajectory, by column: `View`s. Pipelines that are built with the module add them;
+            they may be declared in a subclass, or added to a module.
+
     Raises:
         ModuleError: If the action space has no elements.
     """
+
+    views: Mapping[str, object] = MappingProxyType({})
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], distribution: DistributionSpec) -> None:
         super().__init__()
         self.observation_space = observation_space
         self.action_space = action_space
         self.distribution = distribution
+        # Own views, which can be added to.
+        self.views = dict(type(self).views)
         if not distribution.num_inputs:
             raise ModuleError(
                 f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "
