@@ -3,6 +3,7 @@
 from episodia.connectors import defaults
 from episodia.connectors.batches.batch_columns import add_column, change_column, change_observations
 from episodia.connectors.batches.batch_items import BatchedNdArray, as_ragged
+from episodia.connectors.batches.batch_view import BatchView
 from episodia.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from episodia.connectors.common.add_states_from_episodes_to_batch import AddStatesFromEpisodesToBatch
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import AddTimeDimToBatchAndZeroPad
@@ -73,6 +74,7 @@ __all__ = [
     "AddViews",
     "AgentToModuleMapping",
     "BatchIndividualItems",
+    "BatchView",
     "BatchedNdArray",
     "ClipRewards",
     "ColumnReport",
