@@ -4,11 +4,17 @@ from episodia.connectors.learner.add_action_masks_from_episodes import AddAction
 from episodia.learners.algorithms.a2c import A2CConfig
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import Adaptive, AdaptiveKL
+from episodia.learners.algorithms.ddpg import DDPGConfig
+from episodia.learners.algorithms.discrete_sac import DiscreteSACConfig
+from episodia.learners.algorithms.dqn import DQNConfig
 from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
+from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.ppo import PPOConfig
 from episodia.learners.algorithms.reinforce import ReinforceConfig
+from episodia.learners.algorithms.sac import SACConfig
 from episodia.learners.algorithms.target import Target
+from episodia.learners.algorithms.td3 import TD3Config
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
 from episodia.learners.gradients.gradient_function import GradientFunction
@@ -29,6 +35,9 @@ __all__ = [
     "ClipByGlobalNorm",
     "ClipByNorm",
     "ClipByValue",
+    "DDPGConfig",
+    "DQNConfig",
+    "DiscreteSACConfig",
     "EvaluatedSteps",
     "GradientFunction",
     "GradientProcessor",
@@ -38,9 +47,13 @@ __all__ = [
     "MeasuredGradients",
     "Metrics",
     "Minibatch",
+    "OffPolicyConfig",
     "OptimizerConfig",
     "PPOConfig",
     "ReinforceConfig",
+    "ReplayedSteps",
+    "SACConfig",
+    "TD3Config",
     "Target",
     "UpdateMetrics",
     "default_pipeline",

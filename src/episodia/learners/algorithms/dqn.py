@@ -1,0 +1,115 @@
+"""DQN: values of actions, learned from replay; with its extensions, each of which is a setting of config or network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
+from episodia.arguments import checked_flag, checked_whole
+from episodia.columns import Columns
+from episodia.connectors import Schedule
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.coefficients import Coefficient, check_positive, check_within
+from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
+from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
+from episodia.learners.algorithms.q_targets import (
+    best_actions,
+    chosen,
+    projected,
+    quantile_errors,
+    squashed,
+    unsquashed,
+)
+from episodia.learners.algorithms.target import Target
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.types import Batch
+
+TARGET = "target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(OffPolicyConfig):
+    """Q-learning for a `QNetwork`: dueling, distributional, noisy and recurrent networks learn by the same loss.
+
+    Args:
+        double: Whether the module chooses the next action, and the target network only values it.
+        target_every: The number of gradient steps between two copies to the target network.
+        tau: The part of the way that the target network takes then; 1 copies.
+        rescales_values: Whether values are learned on a scale on which large ones grow like roots, for rewards of very
+            different sizes.
+
+    >>> DQNConfig(n_step=3).draw()
+    Transitions(n_step=3, gamma=0.99)
+    """
+
+    learning_rate: float | Schedule = 1e-3
+    gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(10.0),)
+    double: bool = True
+    target_every: int = 500
+    tau: float = 1.0
+    rescales_values: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = type(self).__name__
+        checked_flag(LearnerError, where, "double", self.double)
+        checked_flag(LearnerError, where, "rescales_values", self.rescales_values)
+        checked_whole(LearnerError, where, "target_every", self.target_every, 1)
+        check_positive(where, "tau", self.tau)
+        check_within(where, "tau", self.tau, 0.0, 1.0)
+
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Return no coefficients."""
+        return {}
+
+    def target_networks(self) -> Mapping[str, Target]:
+        """Return the rule of the target network."""
+        return {TARGET: Target(tau=self.tau, every=self.target_every)}
+
+    def loss(self, inputs: LossInputs) -> LossOutputs:
+        """Return the mean error of Q(s, a) compared with r + γ · Q'(s', a*); the size of each row's error is `td_error`."""
+        module: Any = inputs.module
+        steps = ReplayedSteps(inputs, self.gamma)
+        outputs = module.forward_train(inputs.batch)
+        actions = inputs.batch[Columns.ACTIONS] - int(getattr(module.action_space, "start", 0))
+        with torch.no_grad():
+            following = steps.next_outputs(inputs.target_networks[TARGET])
+            values = steps.next_outputs(module)[Columns.Q_VALUES] if self.double else following[Columns.Q_VALUES]
+            best = best_actions(values, following.get(Columns.ACTION_MASK))
+        errors, sizes = self._errors(module, steps, (outputs, actions), (following, best))
+        mean_value = steps.mean(chosen(outputs[Columns.Q_VALUES].detach(), actions))
+        return LossOutputs(
+            {LOSS: steps.mean(errors)},
+            {"q_value": mean_value, "td_error": steps.mean(sizes)},
+            {"td_error": steps.priorities(sizes)},
+        )
+
+    def _errors(
+        self, module: Any, steps: ReplayedSteps, now: tuple[Batch, Tensor], following: tuple[Batch, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of each step, and the size of its error, which becomes its priority."""
+        (outputs, actions), (later, best) = now, following
+        if Columns.Q_ATOMS not in outputs:
+            values = chosen(outputs[Columns.Q_VALUES], actions)
+            targets = self._targets(steps, chosen(later[Columns.Q_VALUES], best))
+            return smooth_l1_loss(values, targets, reduction="none"), (values - targets).detach().abs()
+        atoms, later_atoms = chosen(outputs[Columns.Q_ATOMS], actions), chosen(later[Columns.Q_ATOMS], best)
+        rewards, discounts = steps.rewards.unsqueeze(-1), steps.discounts.unsqueeze(-1)
+        returns = module.returns
+        if returns is None:
+            errors = quantile_errors(atoms, rewards + discounts * later_atoms)
+            means = steps.targets(later_atoms.mean(-1))
+            return errors, (atoms.mean(-1) - means).detach().abs()
+        wanted = projected(returns, rewards + discounts * returns, later_atoms.softmax(-1))
+        errors = -(wanted * atoms.log_softmax(-1)).sum(-1)
+        return errors, errors.detach()
+
+    def _targets(self, steps: ReplayedSteps, next_values: Tensor) -> Tensor:
+        if not self.rescales_values:
+            return steps.targets(next_values)
+        return squashed(steps.targets(unsquashed(next_values)))

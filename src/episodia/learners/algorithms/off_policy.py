@@ -1,0 +1,171 @@
+"""The base of algorithms that learn from replay, and what their losses have in common."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from episodia.arguments import checked_whole
+from episodia.columns import Columns
+from episodia.connectors import ConnectorV2
+from episodia.connectors.batches.batch_descriptions import describe_column
+from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+)
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.algorithm import AlgorithmConfig
+from episodia.learners.algorithms.loss import LossInputs
+from episodia.replay import Draw, Transitions
+from episodia.trees import map_batch
+from episodia.types import Batch, Item
+
+# The key of the mask of allowed actions in observations.
+_MASK_KEY = "action_mask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(AlgorithmConfig, ABC):
+    """The settings of all algorithms that learn from replay.
+
+    Args:
+        n_step: The number of steps whose rewards a target adds up before it takes the value of an observation.
+    """
+
+    n_step: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_whole(LearnerError, type(self).__name__, "n_step", self.n_step, 1)
+        if self.n_step > 1 and self.max_seq_len is not None:
+            raise LearnerError(
+                f"{type(self).__name__}: found `n_step={self.n_step}` and `max_seq_len={self.max_seq_len}`, expected single "
+                "steps in sequences. Leave one of them out."
+            )
+
+    def draw(self) -> Draw:
+        """Return what a sample of the replay buffer is made of."""
+        return Transitions(n_step=self.n_step, gamma=self.gamma)
+
+    def targets(self, device: torch.device) -> list[ConnectorV2]:
+        """Return the piece that adds the observation after each step."""
+        return [AddNextObservationsFromEpisodesToTrainBatch()]
+
+
+@final
+class ReplayedSteps:
+    """Sampled steps: rewards, discounts of what follows, and the weights that correct how they were chosen.
+
+    Args:
+        inputs: What the loss works on.
+        gamma: The discount of steps that have no column `discounts`, which n-step transitions have.
+
+    Raises:
+        LearnerError: If a column is missing, or has another shape than the rewards.
+
+    >>> batch = {"rewards": torch.tensor([1.0, 2.0]), "terminateds": torch.tensor([False, True])}
+    >>> batch["weights"] = torch.tensor([1.0, 3.0])
+    >>> steps = ReplayedSteps(LossInputs(None, batch, {}), gamma=0.5)
+    >>> steps.discounts, steps.mean(torch.tensor([1.0, 1.0]))
+    (tensor([0.5000, 0.0000]), tensor(2.))
+    """
+
+    def __init__(self, inputs: LossInputs, gamma: float) -> None:
+        self._batch = inputs.batch
+        self.rewards = self._column(Columns.REWARDS, "`AddColumnsFromEpisodesToTrainBatch`").float()
+        if Columns.DISCOUNTS in self._batch:
+            self.discounts = self._numbers(Columns.DISCOUNTS)
+        else:
+            self.discounts = gamma * (1.0 - self._numbers(Columns.TERMINATEDS))
+        self._mask = self._numbers(Columns.LOSS_MASK) if Columns.LOSS_MASK in self._batch else None
+        self._weights = self._numbers(Columns.WEIGHTS) if Columns.WEIGHTS in self._batch else None
+
+    def next_batch(self) -> Batch:
+        """Return the observation after each step as a batch of its own, with the mask of actions allowed there."""
+        observations = self._column(Columns.NEXT_OBS, "`AddNextObservationsFromEpisodesToTrainBatch`")
+        return {Columns.OBS: observations, **_mask_of(observations)}
+
+    def next_outputs(self, network: Any) -> Batch:
+        """Return what `network.forward_train` returns for the observation after each step.
+
+        A recurrent network first sees the first observation of each sequence, with its stored state.
+        """
+        following = self.next_batch()
+        if Columns.STATE_IN not in self._batch:
+            outputs: Batch = network.forward_train(following)
+            return {**outputs, **_without(following, Columns.OBS)}
+        whole = map_batch(
+            lambda first, others: torch.cat([first[:, :1], others], 1), self._batch[Columns.OBS], following[Columns.OBS]
+        )
+        columns = {Columns.OBS: whole, Columns.STATE_IN: self._batch[Columns.STATE_IN]}
+        if Columns.SEQ_LENS in self._batch:
+            columns[Columns.SEQ_LENS] = self._batch[Columns.SEQ_LENS] + 1
+        found = _without(network.forward_train(columns), Columns.STATE_OUT)
+        return {**{name: value[:, 1:] for name, value in found.items()}, **_without(following, Columns.OBS)}
+
+    def targets(self, next_values: Tensor) -> Tensor:
+        """Return rewards plus discounted values of what follows."""
+        found: Tensor = self.rewards + self.discounts * self.one_each(next_values, "values of the next observations")
+        return found
+
+    def mean(self, errors: Tensor) -> Tensor:
+        """Return the weighted mean of one number for each step, over the steps that count."""
+        errors = self.one_each(errors, "errors")
+        if self._weights is not None:
+            errors = errors * self._weights
+        return errors.mean() if self._mask is None else (errors * self._mask).sum() / self._mask.sum()
+
+    def priorities(self, errors: Tensor, share_of_largest: float = 0.9) -> Tensor:
+        """Return one number for each row: the size of its error; of a sequence, a mix of the largest and the mean size."""
+        sizes = self.one_each(errors, "errors").detach().abs()
+        if sizes.dim() == 1:
+            return sizes
+        counted = torch.ones_like(sizes) if self._mask is None else self._mask
+        means = (sizes * counted).sum(1) / counted.sum(1)
+        mixed: Tensor = share_of_largest * (sizes * counted).amax(1) + (1.0 - share_of_largest) * means
+        return mixed
+
+    def one_each(self, found: Tensor, what: str) -> Tensor:
+        """Return `found` if it has one number for each step: torch would broadcast other shapes without an error.
+
+        Raises:
+            LearnerError: If it has another shape.
+        """
+        if found.shape != self.rewards.shape:
+            raise LearnerError(
+                f"loss: found {what} {describe_column(found)}, expected one number for each step, {list(self.rewards.shape)}. "
+                "Remove surplus axes where they are computed, for example by `.squeeze(-1)`."
+            )
+        return found
+
+    def _numbers(self, name: str) -> Tensor:
+        found = self._column(name, "the episodes or the draw of the replay buffer")
+        return self.one_each(found, f"the column {name!r}").float()
+
+    def _column(self, name: str, writer: str) -> Any:
+        if name not in self._batch:
+            raise LearnerError(
+                f"loss: found no column {name!r}, only {sorted(map(str, self._batch))}; expected it from {writer}. Add it to "
+                "the learner pipeline."
+            )
+        return self._batch[name]
+
+
+def action_mask(batch: Batch) -> Item:
+    """Return the mask of the actions that are allowed at each step of a batch, None without one."""
+    if Columns.ACTION_MASK in batch:
+        return batch[Columns.ACTION_MASK]
+    return _mask_of(batch[Columns.OBS]).get(Columns.ACTION_MASK)
+
+
+def _mask_of(observations: Item) -> Batch:
+    if isinstance(observations, dict) and _MASK_KEY in observations:
+        return {Columns.ACTION_MASK: observations[_MASK_KEY]}
+    return {}
+
+
+def _without(columns: Batch, name: str) -> Batch:
+    return {key: value for key, value in columns.items() if key != name}

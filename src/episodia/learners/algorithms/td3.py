@@ -1,0 +1,19 @@
+"""TD3: DDPG with two critics, a slower actor, and noise on target actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from episodia.learners.algorithms.ddpg import DDPGConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(DDPGConfig):
+    """Twin delayed deterministic policy gradients: `DDPGConfig` with other defaults.
+
+    >>> TD3Config().policy_every
+    2
+    """
+
+    policy_every: int = 2
+    target_noise: float = 0.2

@@ -1,0 +1,245 @@
+"""Losses of algorithms that learn from replay, compared with plain arithmetic."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from episodia import SingleAgentEpisode
+from episodia.errors import LearnerError
+from episodia.learners import (
+    DDPGConfig,
+    DiscreteSACConfig,
+    DQNConfig,
+    Learner,
+    LossInputs,
+    SACConfig,
+    TD3Config,
+)
+from episodia.modules import ActorWithCritics, QNetwork
+from episodia.replay import ReplayBuffer
+
+BOX, TWO, REACH = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,))
+SEED = 0
+
+
+def seeded():
+    return torch.Generator().manual_seed(SEED)
+
+
+def rows(actions):
+    """Three steps, of which the last one ends its episode."""
+    obs = torch.rand(4, 2, generator=seeded())
+    return {
+        "obs": obs[:3],
+        "new_obs": obs[1:],
+        "actions": torch.as_tensor(actions),
+        "rewards": torch.tensor([1.0, -1.0, 2.0]),
+        "terminateds": torch.tensor([False, False, True]),
+    }
+
+
+def outputs_of(config, module, batch, **changes):
+    """Return the outputs of the loss, with a target network of weights that are half as large."""
+    learner = Learner(module, config)
+    target = learner.target_networks["default_policy"]["target"]
+    with torch.no_grad():
+        for name, weight in target.state_dict().items():
+            if config.target_networks()["target"].of is None or name.startswith("critics"):
+                weight.mul_(0.5)
+    due = frozenset(optimizer.loss for optimizer in config.optimizers)
+    given = {**batch, **changes}
+    return config.loss(LossInputs(module, given, {}, {"target": target}, due)), target
+
+
+def huber(error):
+    return 0.5 * error**2 if abs(error) <= 1.0 else abs(error) - 0.5
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_q_learning_compares_with_the_discounted_value_of_the_best_next_action(double):
+    module, batch = QNetwork(BOX, TWO, hidden=(8,), generator=seeded()), rows([3, 4, 3])
+    found, target = outputs_of(DQNConfig(gamma=0.9, double=double), module, batch)
+
+    values, later = module.get_q_values(batch).tolist(), target.get_q_values({"obs": batch["new_obs"]}).tolist()
+    choosing = module.get_q_values({"obs": batch["new_obs"]}).tolist() if double else later
+    errors = []
+    for step, (action, reward, gamma) in enumerate([(0, 1.0, 0.9), (1, -1.0, 0.9), (0, 2.0, 0.0)]):
+        best = int(np.argmax(choosing[step]))
+        errors.append(values[step][action] - (reward + gamma * later[step][best]))
+    assert found.losses["loss"].item() == pytest.approx(np.mean([huber(error) for error in errors]), rel=1e-5)
+    assert found.rows["td_error"].tolist() == pytest.approx([abs(error) for error in errors], rel=1e-5)
+
+
+def test_weights_scale_the_errors_of_their_rows():
+    module, batch = QNetwork(BOX, TWO, hidden=(8,), generator=seeded()), rows([3, 4, 3])
+    plain, _ = outputs_of(DQNConfig(), module, batch)
+    first, _ = outputs_of(DQNConfig(), module, batch, weights=torch.tensor([3.0, 0.0, 0.0]))
+
+    assert first.losses["loss"].item() == pytest.approx(huber(plain.rows["td_error"][0].item()), rel=1e-5)
+
+
+def test_discounts_of_n_steps_replace_gamma():
+    module, batch = QNetwork(BOX, TWO, hidden=(8,), generator=seeded()), rows([3, 4, 3])
+
+    found, _ = outputs_of(DQNConfig(gamma=0.5), module, batch, discounts=torch.tensor([0.9, 0.9, 0.0]))
+    same, _ = outputs_of(DQNConfig(gamma=0.9), module, batch)
+
+    torch.testing.assert_close(found.losses["loss"], same.losses["loss"])
+
+
+def test_a_mask_in_the_next_observation_rules_out_its_best_action():
+    space = spaces.Dict({"observations": BOX, "action_mask": spaces.MultiBinary(2)})
+    module = QNetwork(space, TWO, hidden=(8,), generator=seeded())
+    batch = rows([3, 4, 3])
+    masks = torch.tensor([[1, 0], [0, 1], [1, 1]])
+    nested = {
+        **batch,
+        "obs": {"observations": batch["obs"], "action_mask": torch.ones(3, 2)},
+        "new_obs": {"observations": batch["new_obs"], "action_mask": masks},
+    }
+
+    found, target = outputs_of(DQNConfig(gamma=1.0, double=False), module, nested)
+
+    values, later = module.get_q_values(nested).tolist(), target.get_q_values({"obs": nested["new_obs"]}).tolist()
+    expected = [abs(values[0][0] - (1.0 + later[0][0])), abs(values[1][1] - (-1.0 + later[1][1]))]
+    assert found.rows["td_error"][:2].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_categorical_network_learns_the_cross_entropy_to_the_projected_returns():
+    module = QNetwork(BOX, TWO, hidden=(8,), atoms=3, value_range=(-1.0, 1.0), generator=seeded())
+    batch = rows([3, 4, 3])
+
+    found, _ = outputs_of(DQNConfig(gamma=0.9), module, batch)
+
+    # The last step ends with reward 2, above the range: all probability is on the largest return.
+    log_probabilities = module.forward(batch)["q_atoms"][2, 0].log_softmax(-1)
+    assert found.rows["td_error"][2].item() == pytest.approx(-log_probabilities[2].item(), rel=1e-5)
+
+
+def test_quantile_networks_learn():
+    module = QNetwork(BOX, TWO, hidden=(8,), atoms=4, dueling=True, noisy=True, generator=seeded())
+
+    found, _ = outputs_of(DQNConfig(), module, rows([3, 4, 3]))
+
+    assert found.losses["loss"].item() > 0.0
+    assert found.rows["td_error"].shape == (3,)
+
+
+def test_ddpg_compares_with_the_value_of_the_target_networks_action():
+    module = ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,), num_critics=1, generator=seeded())
+    batch = rows([[0.1], [-0.2], [0.3]])
+    found, target = outputs_of(DDPGConfig(gamma=0.9), module, batch)
+
+    following = {"obs": batch["new_obs"]}
+    later = target.get_q_values(following, target.get_policy(following))[0].tolist()
+    values = module.get_q_values(batch)[0].tolist()
+    errors = [
+        value - (reward + gamma * next_value)
+        for value, reward, gamma, next_value in zip(values, [1.0, -1.0, 2.0], [0.9, 0.9, 0.0], later, strict=True)
+    ]
+    assert found.losses["critic"].item() == pytest.approx(np.mean([0.5 * error**2 for error in errors]), rel=1e-5)
+    climbed = module.get_q_values(batch, module.get_policy(batch))[0].mean().item()
+    assert found.losses["actor"].item() == pytest.approx(-climbed, rel=1e-5)
+
+
+def test_sac_adds_entropy_to_values():
+    module = ActorWithCritics(BOX, REACH, hidden=(8,), generator=seeded())
+    nn.init.constant_(module.log_temperature, math.log(0.5))
+    batch = rows([[0.1], [-0.2], [0.3]])
+    torch.manual_seed(0)
+    found, target = outputs_of(SACConfig(gamma=0.9), module, batch)
+
+    torch.manual_seed(0)
+    following = {"obs": batch["new_obs"]}
+    drawn, logp = module.distribution.from_logits(module.get_policy(following)).rsample_with_logp()
+    soft = target.get_q_values(following, drawn).amin(0) - 0.5 * logp
+    targets = batch["rewards"] + torch.tensor([0.9, 0.9, 0.0]) * soft
+    errors = module.get_q_values(batch) - targets
+    torch.testing.assert_close(found.losses["critic"], 0.5 * errors.square().sum(0).mean())
+    entropy = found.metrics["entropy"].item()
+    assert found.losses["temperature"].item() == pytest.approx(math.log(0.5) * (entropy + 1.0), rel=1e-5)
+
+
+def test_discrete_sac_takes_means_over_allowed_actions():
+    module = ActorWithCritics(BOX, TWO, hidden=(8,), generator=seeded())
+    batch = rows([3, 4, 3])
+    found, target = outputs_of(DiscreteSACConfig(gamma=0.9), module, batch)
+
+    following = {"obs": batch["new_obs"]}
+    p = module.get_policy(following).softmax(-1)
+    soft = (p * (target.get_q_values(following).amin(0) - p.log())).sum(-1)
+    targets = batch["rewards"] + torch.tensor([0.9, 0.9, 0.0]) * soft
+    taken = module.get_q_values(batch)[:, range(3), [0, 1, 0]]
+    torch.testing.assert_close(found.losses["critic"], 0.5 * (taken - targets).square().sum(0).mean())
+
+
+CASES = {
+    "dqn": (DQNConfig(), lambda: QNetwork(BOX, TWO, hidden=(8,)), [3, 4, 3]),
+    "ddpg": (DDPGConfig(), lambda: ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,)), [[0.1]] * 3),
+    "td3": (TD3Config(), lambda: ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,)), [[0.1]] * 3),
+    "sac": (SACConfig(), lambda: ActorWithCritics(BOX, REACH, hidden=(8,)), [[0.1]] * 3),
+    "discrete sac": (DiscreteSACConfig(), lambda: ActorWithCritics(BOX, TWO, hidden=(8,)), [3, 4, 3]),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "dqn"])
+def test_the_gradients_of_critics_are_those_of_their_own_loss_alone(name):
+    config, make, actions = CASES[name]
+    learner, batch = Learner(make(), config), rows(actions)
+    module = learner.modules["default_policy"]
+    inputs = LossInputs(module, batch, {}, learner.target_networks["default_policy"], frozenset({"critic"}))
+
+    gradients = learner.compute_gradients({"default_policy": batch})
+
+    # The learner draws noise from this seed before its first update.
+    torch.manual_seed(0)
+    weights = dict(module.critics.named_parameters())
+    expected = torch.autograd.grad(config.loss(inputs).losses["critic"], list(weights.values()))
+    for weight, gradient in zip(weights, expected, strict=True):
+        torch.testing.assert_close(gradients[f"critics.{weight}"], gradient)
+    assert any(key.startswith("actor.") for key in gradients)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_samples_of_a_buffer_are_learned_from(name):
+    config, make, actions = CASES[name]
+    module = make()
+    episode = SingleAgentEpisode(
+        observations=list(np.random.default_rng(0).random((4, 2)).astype(np.float32)),
+        actions=[np.asarray(action, module.action_space.dtype) for action in actions],
+        rewards=[1.0, -1.0, 2.0],
+        terminated=True,
+        observation_space=BOX,
+        action_space=module.action_space,
+        len_lookback_buffer=0,
+    )
+    buffer = ReplayBuffer(100, seed=0)
+    buffer.add([episode])
+    learner = Learner(module, config, observation_space=BOX, action_space=module.action_space, seed=0)
+    before = {name: weight.clone() for name, weight in module.state_dict().items()}
+
+    found = [learner.update(buffer.sample(8, config.draw()), env_steps=3) for _ in range(2)]
+
+    assert found[1].rows["default_policy"]["td_error"].shape == (8,)
+    changed = {key.split(".")[0] for key, weight in module.state_dict().items() if not torch.equal(weight, before[key])}
+    wanted = {"dqn": {"trunk", "advantage_head"}, "ddpg": {"actor", "critics"}, "td3": {"actor", "critics"}}
+    assert changed == wanted.get(name, {"actor", "critics", "log_temperature"})
+
+
+def test_a_missing_column_is_named_with_the_piece_that_adds_it():
+    batch = rows([3, 4, 3])
+    del batch["new_obs"]
+
+    with pytest.raises(LearnerError, match="AddNextObservationsFromEpisodesToTrainBatch"):
+        Learner(QNetwork(BOX, TWO), DQNConfig()).update_batch({"default_policy": batch})
+
+
+def test_rewards_with_a_surplus_axis_are_rejected():
+    batch = {**rows([3, 4, 3]), "rewards": torch.ones(3, 1)}
+
+    with pytest.raises(LearnerError, match="expected one number for each step"):
+        Learner(QNetwork(BOX, TWO), DQNConfig()).update_batch({"default_policy": batch})
