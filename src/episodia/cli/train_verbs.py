@@ -42,6 +42,8 @@ OPTIONS = {
     "connectors": "--connector",
 }
 NUM_STEPS = 100_000
+# Often enough that a kill loses minutes, and rarely enough that the episodes that it begins do not matter.
+CHECKPOINT_EVERY = 20_000
 NUM_EPISODES = 100  # of an evaluation
 LONGEST_NAME = 100
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
@@ -66,7 +68,8 @@ def add_verbs_to(verbs: Verbs) -> None:
     train.add_argument("--seed", type=natural, metavar="N", help="seed of all randomness; 0 by default")
     train.add_argument("--out", metavar="DIR", help="new folder for the run; by default one in runs/")
     train.add_argument("--resume", metavar="DIR", help="continue the run in this folder")
-    train.add_argument("--checkpoint-every", type=positive, metavar="N", help="also save a checkpoint every N steps")
+    help_on_every = f"also save a checkpoint every N steps; {CHECKPOINT_EVERY} by default"
+    train.add_argument("--checkpoint-every", type=positive, metavar="N", help=help_on_every)
     train.add_argument("--tensorboard", action="store_true", default=None, help="also write metrics for TensorBoard")
     train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
@@ -164,7 +167,8 @@ def _train(options: argparse.Namespace) -> int:
         out = Path(options.resume)
         training = resume(out, **given)
     else:
-        settings = {"steps": NUM_STEPS, "seed": 0, **_settings(options.config, options.set), **given}
+        defaults = {"steps": NUM_STEPS, "seed": 0, "checkpoint_every": CHECKPOINT_EVERY}
+        settings = {**defaults, **_settings(options.config, options.set), **given}
         out = _out_of(settings)
         training = train(**{**settings, "connectors": _pieces(settings.get("connectors", [])), "out": out})
     with training:

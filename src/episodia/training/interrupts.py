@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of an update."""
+"""Ctrl-C and SIGTERM that wait for the end of an update."""
 
 from __future__ import annotations
 
@@ -8,31 +8,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
+from typing import final
 
 # A second signal within this time is the same Ctrl-C: a program that starts others also sends them the signal that the
 # terminal has already sent.
 PAUSE_S = 0.5
 
+# What a shell reports for a program that SIGTERM has ended.
+TERMINATED = 128 + signal.SIGTERM
+
+
+@final
+class Interrupted(threading.Event):
+    """An event that is set by the first signal.
+
+    Attributes:
+        is_terminated: Whether one of the signals was SIGTERM.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_terminated = False
+
+
 # The event of the active handler, if there is one.
-_active: list[threading.Event] = []
+_active: list[Interrupted] = []
 
 
 @contextmanager
-def deferred_interrupts() -> Iterator[threading.Event]:
+def deferred_interrupts() -> Iterator[Interrupted]:
     """Let the first Ctrl-C set the event that is returned, and the second one raise a KeyboardInterrupt.
 
     A run checks the event between two updates, because half an update cannot be saved exactly. The event is never set
-    outside of the main thread, or if the process ignores Ctrl-C, as programs in the background do.
+    outside of the main thread.
+
+    SIGTERM does the same, and ends the program by a SystemExit at the end of the context. A signal that the process ignores,
+    as programs in the background do with Ctrl-C, stays ignored; SIGTERM is left to a handler that the program has for it.
 
     >>> with deferred_interrupts() as interrupted:
     ...     signal.raise_signal(signal.SIGINT)
     ...     interrupted.is_set()
     True
     """
-    interrupted = threading.Event()
-    before = signal.getsignal(signal.SIGINT)
-    # None: the handler was not installed by Python and could not be restored.
-    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
+    interrupted = Interrupted()
+    if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
     if _active:
@@ -41,18 +60,28 @@ def deferred_interrupts() -> Iterator[threading.Event]:
         return
     first_s = 0.0
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal first_s
+        interrupted.is_terminated |= number == signal.SIGTERM
         if not interrupted.is_set():
             first_s = monotonic()
             interrupted.set()
         elif monotonic() - first_s >= PAUSE_S:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handle)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # None: the handler was not installed by Python and could not be restored.
+    replaced = {signal.SIGINT} if before[signal.SIGINT] not in (None, signal.SIG_IGN) else set()
+    if before[signal.SIGTERM] is signal.SIG_DFL:
+        replaced.add(signal.SIGTERM)
+    for number in replaced:
+        signal.signal(number, handle)
     _active.append(interrupted)
     try:
         yield interrupted
     finally:
         _active.remove(interrupted)
-        signal.signal(signal.SIGINT, before)
+        for number in replaced:
+            signal.signal(number, before[number])
+    if interrupted.is_terminated:
+        raise SystemExit(TERMINATED)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import zlib
 from pathlib import Path
 from typing import final
 
@@ -19,6 +21,8 @@ _WHOLE = ("iteration", "steps")
 class MetricsFile:
     r"""Appends records to a file; other processes can read a record as soon as the call returns.
 
+    Each line ends with a checksum of itself, which is not part of the record.
+
     Args:
         path: The file; the first record creates it.
 
@@ -27,7 +31,7 @@ class MetricsFile:
     ...     file = MetricsFile(Path(folder) / "metrics.jsonl")
     ...     file({"iteration": 1, "return_mean": math.nan})
     ...     file.path.read_text()
-    '{"iteration": 1, "return_mean": null}\n'
+    '{"iteration": 1, "return_mean": null, "crc32": "0c95c2e5"}\n'
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +79,7 @@ class MetricsFile:
 
     def _record(self, number: int, line: bytes) -> Record:
         try:
-            found = {name: _number(value) for name, value in json.loads(line).items()}
+            found = {name: _number(value) for name, value in json.loads(_checked(line)).items()}
             whole = {name: int(found[name]) for name in _WHOLE}
             return found | whole | {"return_mean": found["return_mean"]}
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -99,6 +103,24 @@ def _number(value: object) -> float:
     return value
 
 
+_CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"}\n')
+
+
 def _line(record: Record) -> str:
-    numbers = {name: value if math.isfinite(value) else None for name, value in record.items()}
-    return json.dumps(numbers) + "\n"
+    text = json.dumps({name: value if math.isfinite(value) else None for name, value in record.items()})
+    return f'{text[:-1]}, "crc32": "{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def _checked(line: bytes) -> bytes:
+    """Return a line without its checksum; lines of earlier versions have none.
+
+    Raises:
+        ValueError: If the checksum is that of another line.
+    """
+    found = _CHECKSUM.search(line)
+    if found is None:
+        return line
+    text = line[: found.start()] + b"}"
+    if found.end() != len(line) or int(found[1], 16) != zlib.crc32(text):
+        raise ValueError("its checksum is that of another line")
+    return text

@@ -13,6 +13,7 @@ from episodia.training.learning_curve import save_learning_curve
 from episodia.training.metrics_file import MetricsFile
 from episodia.training.progress import say
 from episodia.training.run_limits import Limits
+from episodia.training.run_lock import RunLock
 from episodia.training.training import Training
 from episodia.training.training_checkpoints import save_training
 
@@ -34,27 +35,19 @@ class RunDirectory:
         self.path = path
         self.metrics = MetricsFile(path / METRICS_NAME)
         self.tensorboard = path / TENSORBOARD_NAME
+        self._lock = RunLock(path)
         self._can_save = True
         self._saved_at: int | None = None  # the iteration
 
     @classmethod
     def new(cls, path: Path) -> RunDirectory:
-        """Return the directory `path` for a new run; it is created if it does not exist.
+        """Return the directory `path` for a new run, locked; it is created if it does not exist.
 
         Raises:
             TrainingError: If it already holds a run, or if it cannot be created.
         """
         run = cls(path)
-        if run.has_checkpoint:
-            raise TrainingError(
-                f"{path}: found a run, expected a directory for a new one. Continue it with `resume` (`--resume {path}`), or "
-                "choose another directory."
-            )
-        if run.metrics.path.exists():
-            raise TrainingError(
-                f"{path}: found the metrics of a run without a checkpoint, which cannot be resumed; expected a directory for a "
-                "new run. Remove it, or choose another directory."
-            )
+        run._check_unused()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -62,15 +55,35 @@ class RunDirectory:
                 f"{path}: found that it cannot be created ({error}), expected a directory with write permission. Choose "
                 "another one."
             ) from error
+        run._lock.take()
+        try:
+            # Another process may have been faster.
+            run._check_unused()
+        except BaseException:
+            run.release()
+            raise
         return run
+
+    def _check_unused(self) -> None:
+        path = self.path
+        if self.has_checkpoint:
+            raise TrainingError(
+                f"{path}: found a run, expected a directory for a new one. Continue it with `resume` (`--resume {path}`), or "
+                "choose another directory."
+            )
+        if self.metrics.path.exists():
+            raise TrainingError(
+                f"{path}: found the metrics of a run without a checkpoint, which cannot be resumed; expected a directory for a "
+                "new run. Remove it, or choose another directory."
+            )
 
     @classmethod
     def existing(cls, path: Path) -> RunDirectory:
-        """Return the directory `path` of a run.
+        """Return the directory `path` of a run, locked.
 
         Raises:
             CheckpointError: If `path` is not a path.
-            TrainingError: If there is no run in it.
+            TrainingError: If there is no run in it, or another process is writing it.
         """
         run = cls(path)
         if checkpoint_directory(path) == path and (path / MANIFEST_NAME).exists():
@@ -83,7 +96,12 @@ class RunDirectory:
                 f"{path}: found no checkpoint, expected the directory of a run, which has one. Pass the `out` that `train` was "
                 "given."
             )
+        run._lock.take()
         return run
+
+    def release(self) -> None:
+        """Let other processes write this run; a second call does nothing."""
+        self._lock.release()
 
     @property
     def has_checkpoint(self) -> bool:
@@ -103,6 +121,7 @@ class RunDirectory:
         except BaseException:
             if not self.has_checkpoint:
                 self.limits_path.unlink()
+                self.release()
                 with suppress(OSError):  # There may be other files in it.
                     self.path.rmdir()
             raise
@@ -112,7 +131,14 @@ class RunDirectory:
 
         Raises:
             CheckpointError: If it cannot be written.
+            TrainingError: If the directory was removed or replaced meanwhile.
         """
+        if self._lock.is_lost:
+            self._saved_at = None
+            raise TrainingError(
+                f"{self.path}: found that the directory was removed or replaced while the run was going on, expected it to "
+                "stay. The run is not saved."
+            )
         if not self._can_save or self._saved_at == training.iteration:
             return
         try:
@@ -130,9 +156,13 @@ class RunDirectory:
                 self.save(training)
         except Exception as other:  # noqa: BLE001  # the first error is reported
             error.add_note(f"The training could not be saved either: {other}")
-        if self._saved_at is not None:
+        self.say_saved(type(error).__name__)
+
+    def say_saved(self, stopped_by: str) -> None:
+        """Say how to resume the run, if it is saved."""
+        if self._saved_at is not None and not self._lock.is_lost and self.has_checkpoint:
             say(
-                f"Stopped by {type(error).__name__}. The run is saved as it was after {self._saved_at} updates. Continue it "
+                f"Stopped by {stopped_by}. The run is saved as it was after {self._saved_at} updates. Continue it "
                 f"with `resume` (`--resume {self.path}`)."
             )
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeGuard, final
 
 from episodia.arguments import checked_flag, checked_number, checked_whole
 from episodia.checkpoints.safe_files import read_plain, write_durably
 from episodia.errors import CheckpointError, TrainingError
 from episodia.training.training_checks import check_limits
 
-_FORMAT = "episodia run 1"
+_FORMAT = "episodia run 2"
+# Without a checksum.
+_FIRST_FORMAT = "episodia run 1"
 _MOST_BYTES = 10_000
 _LOWEST = -sys.float_info.max
 
@@ -72,7 +75,9 @@ class Limits:
             TrainingError: If the file cannot be written.
         """
         try:
-            write_durably(path, (json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode())
+            values = asdict(self)
+            data = {"format": _FORMAT, **values, "crc32": _checksum(values)}
+            write_durably(path, (json.dumps(data, indent=1) + "\n").encode())
         except OSError as error:
             raise TrainingError(
                 f"{path}: found that it cannot be written ({error}), expected a directory with free space and write "
@@ -93,9 +98,24 @@ class Limits:
                 f"{path}: found that it cannot be read ({error}), expected the limits of a run. Pass the directory of a run."
             ) from error
         names = {each.name for each in fields(cls)}
-        if not isinstance(data, Mapping) or data.get("format") != _FORMAT or set(data) != {"format", *names}:
+        if not _is_whole(data, names):
             raise TrainingError(
-                f"{path}: found {repr(data)[:80]}, expected the limits of a run, {sorted(names)}. Another program "
-                "wrote this file; pass the directory of a run."
+                f"{path}: found {repr(data)[:80]}, expected the limits of a run, {sorted(names)}, with their checksum. The "
+                "file is damaged, or another program wrote it; pass the directory of a run."
             )
         return cls(**{name: data[name] for name in names})
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(dict(sorted(values.items()))).encode()):08x}"
+
+
+def _is_whole(data: object, names: set[str]) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether these are limits, as they were written."""
+    if not isinstance(data, Mapping):
+        return False
+    if data.get("format") == _FIRST_FORMAT:
+        return set(data) == {"format", *names}
+    if data.get("format") != _FORMAT or set(data) != {"format", "crc32", *names}:
+        return False
+    return bool(data["crc32"] == _checksum({name: data[name] for name in names}))

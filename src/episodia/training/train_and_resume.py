@@ -50,7 +50,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
         **options: See `Setup.of`.
 
     Raises:
-        TrainingError: If an argument is invalid, or if `out` already holds a run.
+        TrainingError: If an argument is invalid, if `out` already holds a run, or if it was removed meanwhile.
         MissingExtraError: If `tensorboard` is True and TensorBoard is not installed.
 
     >>> training = train("ppo", "CartPole-v1", steps=256, progress=False, num_timesteps=128)
@@ -70,8 +70,11 @@ def train(  # noqa: PLR0913  # each is an independent choice
     setup = Setup.of(algorithm, env, seed=seed, **options)
     training = Training.of(setup, torch_threads=torch_threads)
     try:
-        run = None if directory is None else RunDirectory.new(directory)
-        _run(training, run, limits, progress)
+        with ExitStack() as stack:
+            run = None if directory is None else RunDirectory.new(directory)
+            if run is not None:
+                stack.callback(run.release)
+            _run(training, run, limits, progress)
     except BaseException:
         training.close()
         raise
@@ -108,31 +111,38 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
-        TrainingError: If `out` holds no run, if `setup` differs from that of the run, or if an argument is invalid.
+        TrainingError: If `out` holds no run, if another process is writing it, if `setup` differs from that of the run, or if
+            an argument is invalid.
     """
     checked_flag(TrainingError, "resume", "progress", progress)
     run = RunDirectory.existing(checked_path(TrainingError, "resume", "out", out))
-    limits = Limits.load(run.limits_path).changed(
-        steps=steps, target=target, checkpoint_every=checkpoint_every, tensorboard=tensorboard
-    )
-    if limits.tensorboard:
-        check_installed()
-    training = load_training(run.path, setup=setup, device=device, torch_threads=torch_threads)
-    try:
-        training.history = run.metrics.keep_until(training.iteration)
-        before = training.iteration
-        if len(training.history) < before:
-            say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing.")
-        _run(training, run, limits, progress)
-        if training.iteration == before and training.stopped_by is not StoppedBy.INTERRUPT:
-            say(
-                f"{run.path}: the run is finished after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
-                f"target of {limits.target}. To continue it, pass a larger `steps=` (`--steps N`)."
-            )
-    except BaseException:
-        training.close()
-        raise
+    with ExitStack() as stack:
+        stack.callback(run.release)
+        limits = Limits.load(run.limits_path).changed(
+            steps=steps, target=target, checkpoint_every=checkpoint_every, tensorboard=tensorboard
+        )
+        if limits.tensorboard:
+            check_installed()
+        training = load_training(run.path, setup=setup, device=device, torch_threads=torch_threads)
+        try:
+            _continue(training, run, limits, progress)
+        except BaseException:
+            training.close()
+            raise
     return training
+
+
+def _continue(training: Training, run: RunDirectory, limits: Limits, shows_progress: bool) -> None:
+    training.history = run.metrics.keep_until(training.iteration)
+    before = training.iteration
+    if len(training.history) < before:
+        say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing.")
+    _run(training, run, limits, shows_progress)
+    if training.iteration == before and training.stopped_by is not StoppedBy.INTERRUPT:
+        say(
+            f"{run.path}: the run is finished after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
+            f"target of {limits.target}. To continue it, pass a larger `steps=` (`--steps N`)."
+        )
 
 
 def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool) -> None:
@@ -155,6 +165,8 @@ def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_pro
         if run is not None:
             run.save(training)
             run.draw(training, limits.target)
+            if interrupted.is_terminated:
+                run.say_saved("SIGTERM")
         if interrupted.is_set():
             training.stopped_by = StoppedBy.INTERRUPT
 
