@@ -39,6 +39,7 @@ from episodia.connectors.learner.reward_transforms import ClipRewards, ScaleRewa
 from episodia.connectors.learner.standardize import Standardize
 from episodia.connectors.module_to_env.action_decoder import ActionDecoder
 from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
+from episodia.connectors.module_to_env.drop_module_outputs import DropModuleOutputs
 from episodia.connectors.module_to_env.epsilon_greedy import EpsilonGreedy
 from episodia.connectors.module_to_env.get_actions import GetActions
 from episodia.connectors.module_to_env.module_to_agent_unmapping import ModuleToAgentUnmapping
@@ -58,8 +59,9 @@ from episodia.connectors.pipelines.pipeline_state import check_state
 from episodia.connectors.plugins.connector_registry import load_connector
 from episodia.connectors.plugins.piece_codec import register_connector
 from episodia.connectors.views.add_views import AddViews
+from episodia.connectors.views.column_report import ColumnReport
 from episodia.connectors.views.view import View, ViewRequirement
-from episodia.connectors.views.view_detection import ColumnReport, detect_columns
+from episodia.connectors.views.view_detection import detect_columns
 from episodia.schedules import ConstantSchedule, ExponentialSchedule, PiecewiseLinearSchedule, Schedule
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "ConnectorPipelineV2",
     "ConnectorV2",
     "ConstantSchedule",
+    "DropModuleOutputs",
     "EnvToModulePipeline",
     "EpsilonGreedy",
     "Explanation",
