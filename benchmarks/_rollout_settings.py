@@ -18,7 +18,7 @@ CELL_SIZE = 64
 SEED = 7
 # How environments are stepped: one by one in one process, or in the form that steps all of them as arrays.
 KINDS = ("sync", "vectorised")
-# How many environments there are, and for how many steps each of them is played before data is handed out.
+# How many environments there are, and for how many steps each of them is played before data is returned.
 FRAGMENTS = {1: 512, 16: 128, 64: 64, 256: 32}
 RECURRENT_ENVS = 16
 # How many environments are played with a piece in front of the module.
@@ -36,7 +36,7 @@ def single_row(kind: str, num_envs: int, added: str = "") -> str:
 
 def team_row(team: type[Team], num_agents: int, num_envs: int, added: str = "") -> str:
     """Return the name of a row with several agents in each environment."""
-    return f"rollout multi-agent {num_agents} agents x {num_envs} envs{team.manner}{added and ', '}{added}"
+    return f"rollout multi-agent {num_agents} agents x {num_envs} envs{team.mode}{added and ', '}{added}"
 
 
 class Team:
@@ -45,7 +45,7 @@ class Team:
     Actions and the shape of observations are those of a CartPole, so that networks are the same in all rows.
     """
 
-    manner = ""
+    mode = ""
     observation_space: spaces.Box
 
     def __init__(self, num_agents: int) -> None:
@@ -83,7 +83,7 @@ class Walkers(Team):
 class CartPoles(Team):
     """One cart for each agent. Agents leave as their poles fall; the episode ends with the last of them."""
 
-    manner = ", leaving one by one"
+    mode = ", leaving one by one"
     observation_space = gym.make(ENV).observation_space
 
     def __init__(self, num_agents: int) -> None:

@@ -1,4 +1,4 @@
-"""Settings: what is a number within its limits, a flag, one of a few words; and what is refused, with whose error."""
+"""Settings: what is a number within its limits, a flag, one of a few words; and what is rejected, with whose error."""
 
 import math
 
@@ -17,7 +17,7 @@ LISTS = {"a ragged list", "an empty list", "a tuple", "an empty tuple"}
 
 
 def accepted(check):
-    """Return which junk `check` takes, by name; all else has to be refused well."""
+    """Return which junk `check` takes, by name; all else has to be rejected well."""
     results = {name: problem_with(lambda junk=junk: check(junk)) for name, junk in JUNK.items()}
     assert {name: problem for name, (problem, _) in results.items() if problem} == {}
     return {name for name, (_, was_refused) in results.items() if not was_refused}
@@ -52,7 +52,7 @@ def test_an_integer_that_no_float_can_hold_is_no_number():
         arguments.checked_number(LearnerError, "it", "n", 10**400)
 
 
-def test_a_refusal_names_who_was_given_what():
+def test_a_rejection_names_who_was_given_what():
     with pytest.raises(
         LearnerError, match=r"^update: found `num_epochs=0`, expected an integer of at least 1\. Correct"
     ):

@@ -106,7 +106,7 @@ def test_an_unknown_environment_is_one_line_and_exit_code_2(env, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--episodes", "0"], ["--episodes", "x"], ["--seed", "-1"]])
-def test_bad_numbers_are_refused_with_exit_code_2(arguments, capsys):
+def test_bad_numbers_are_rejected_with_exit_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["collect", *arguments])
 
@@ -253,7 +253,7 @@ def test_ctrl_c_saves_the_run_and_is_exit_code_130(folder, registered, capsys):
     assert (limits["steps"], limits["target"]) == (9000, 5000.0)
 
 
-def test_without_a_checkpoint_nobody_is_told_to_go_on(folder, registered, monkeypatch, capsys):
+def test_without_a_checkpoint_the_message_does_not_advise_to_resume(folder, registered, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     monkeypatch.setattr(_Impatient, "was_pressed", False)
     name = registered("Impatient-v1", entry_point=_Impatient)
@@ -291,7 +291,7 @@ def test_the_folder_of_a_run_has_a_name_that_all_systems_allow(env):
     assert set(name) <= set(string.ascii_letters + string.digits + "._-")
 
 
-def test_a_long_name_of_an_environment_that_is_none_is_one_line(folder, capsys):
+def test_a_long_unknown_environment_name_is_reported_in_one_line(folder, capsys):
     (folder / "runs").mkdir()
 
     assert cli.main(["train", "ppo", "x" * 300]) == 2
@@ -321,7 +321,7 @@ class _Broken(gym.Wrapper):
         raise ValueError("out of order")
 
 
-def test_eval_refuses_an_environment_with_other_spaces_and_names_one_that_fails(folder, registered, capsys):
+def test_eval_rejects_an_environment_with_other_spaces_and_names_one_that_fails(folder, registered, capsys):
     cli.main(["train", "ppo", "CartPole-v1", "--steps", "40", "--out", "run", *SMALL])
     other = registered("Three-v0", entry_point=_Three)
     broken = registered("Broken-v0", entry_point=lambda: _Broken(gym.make("CartPole-v1").unwrapped))

@@ -67,7 +67,7 @@ def test_no_step_leaves_the_extremes(schedule):
 @pytest.mark.parametrize(
     "points", [[], [(5, 1.0), (5, 2.0)], [(5, 1.0), (4, 2.0)], [(0, math.nan)], [(0, True)], 3, [3], None]
 )
-def test_points_that_are_not_in_order_or_no_numbers_are_refused(points):
+def test_points_that_are_not_in_order_or_no_numbers_are_rejected(points):
     with pytest.raises(EpisodiaError, match="points"):
         PiecewiseLinearSchedule(points)
 
@@ -79,7 +79,7 @@ def test_a_half_life_is_positive(half_life):
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, PiecewiseLinearSchedule([(0, 0.5), (9, 1.2)]), "much"])
-def test_a_parameter_outside_of_its_range_is_refused(value):
+def test_a_parameter_outside_of_its_range_is_rejected(value):
     with pytest.raises(EpisodiaError, match="expected"):
         schedule_within("epsilon", value, 0.0, 1.0)
 

@@ -203,7 +203,7 @@ def reject_unknown(where: str, given: Collection[str], terminated: str, truncate
 
     Args:
         where: The method.
-        given: Its unknown keywords; if there are none, nothing happens.
+        given: Its unknown keywords; without unknown keywords, nothing happens.
         terminated: Its argument for episodes that ended by the rules of the environment.
         truncated: Its argument for episodes that were stopped from outside.
 

@@ -101,9 +101,7 @@ def test_what_cannot_be_removed_does_not_make_a_save_fail(tmp_path):
 
 
 @pytest.mark.parametrize("there_before", [False, True])
-def test_what_killed_saves_have_left_beside_a_checkpoint_is_removed_when_nobody_can_be_writing_it(
-    tmp_path, there_before
-):
+def test_leftovers_of_killed_saves_are_removed_when_no_process_can_be_writing_them(tmp_path, there_before):
     if there_before:
         save_state(tmp_path / "saved", {"x": 1})
     ages = {".saved.0123456789abcdef.part": 2 * 3600, ".saved.fedcba9876543210.part": 60}
@@ -191,7 +189,7 @@ def test_every_file_and_directory_reaches_the_disk_before_it_counts(tmp_path, mo
     assert len(synced) == 7
 
 
-def test_a_reader_meets_only_whole_states_while_somebody_saves(tmp_path, monkeypatch):
+def test_a_reader_meets_only_whole_states_during_a_save(tmp_path, monkeypatch):
     path = tmp_path / "saved"
     save_state(path, {"steps": 1})
     real = directories._read

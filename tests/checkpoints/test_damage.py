@@ -119,13 +119,13 @@ def test_nothing_there_is_said_so(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["half \ud800", "zero \0", ""])
-def test_what_is_no_name_of_a_directory_is_refused(path):
+def test_what_is_no_name_of_a_directory_is_rejected(path):
     for call in (load_state, lambda path: save_state(path, {"x": 1})):
         with pytest.raises(CheckpointError, match=r"found `path=.*`, expected a path"):
             call(path)
 
 
-def test_a_directory_of_something_else_is_refused(tmp_path):
+def test_a_directory_of_something_else_is_rejected(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"PK")
 
     refused(tmp_path, tmp_path, r"found no 'manifest.json' in it")
@@ -134,14 +134,14 @@ def test_a_directory_of_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b"null", b'{"format": "zarr"}', b"\xff\xfe", b"[" * 50_000, b"PK\x03\x04"], ids=repr
 )
-def test_a_foreign_manifest_is_refused(tmp_path, content):
+def test_a_foreign_manifest_is_rejected(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
 
     refused(tmp_path, tmp_path / "manifest.json", "expected the manifest of a checkpoint")
 
 
 @pytest.mark.parametrize("version", [2, 1000, "1", None, 1.5])
-def test_a_version_from_the_future_is_refused_with_advice(saved, version):
+def test_a_version_from_the_future_is_rejected_with_advice(saved, version):
     file = saved / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "version": version}))
 
@@ -149,7 +149,7 @@ def test_a_version_from_the_future_is_refused_with_advice(saved, version):
 
 
 def forged(directory, state=None, tensors=None):
-    """Replace contents, and make all checksums fit, as somebody would who means harm."""
+    """Replace contents, and make all checksums fit, as an attacker would."""
     found = {"state": state, "tensors": tensors}
     manifest = json.loads((directory / "manifest.json").read_text())
     for part, content in found.items():
@@ -202,7 +202,7 @@ class Harmful:
     ],
     ids=lambda content: repr(content[:60]),
 )
-def test_forged_states_are_refused_and_run_nothing(saved, content, monkeypatch):
+def test_forged_states_are_rejected_and_run_nothing(saved, content, monkeypatch):
     monkeypatch.chdir(saved)
     forged(saved, state=content)
 
@@ -223,7 +223,7 @@ LENIENT = {
 
 
 @pytest.mark.parametrize("content", LENIENT.values(), ids=LENIENT)
-def test_json_that_no_checkpoint_has_is_refused(saved, content):
+def test_json_that_no_checkpoint_has_is_rejected(saved, content):
     forged(saved, state=content, tensors=safetensors.torch.save({}))
 
     refused(saved, file_of(saved, "state"), "found invalid or too deeply nested JSON")
@@ -246,7 +246,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_tensors_that_no_checkpoint_has_are_refused(saved, name):
+def test_tensors_that_no_checkpoint_has_are_rejected(saved, name):
     entry, tensor = LEAVES[name]
     forged(saved, state=json.dumps({"a": entry}).encode(), tensors=safetensors.torch.save({"x": tensor}))
 
@@ -269,7 +269,7 @@ HUGE = len(HEADER).to_bytes(8, "little") + HEADER
     ],
     ids=lambda content: repr(content[:30]),
 )
-def test_forged_tensors_are_refused_and_run_nothing(saved, content, monkeypatch):
+def test_forged_tensors_are_rejected_and_run_nothing(saved, content, monkeypatch):
     monkeypatch.chdir(saved)
     forged(saved, tensors=content)
 
@@ -296,7 +296,7 @@ def test_a_pipe_is_not_waited_for(saved, part):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_directory_in_the_place_of_a_file_is_refused(saved, part):
+def test_a_directory_in_the_place_of_a_file_is_rejected(saved, part):
     file = file_of(saved, part)
     file.unlink()
     file.mkdir()
@@ -310,7 +310,7 @@ def test_sizes_have_a_limit(saved):
 
 
 @pytest.mark.parametrize("limit", [None, "1", 1.5, -1, True])
-def test_a_limit_that_is_none_is_refused(saved, limit):
+def test_an_invalid_limit_is_rejected(saved, limit):
     with pytest.raises(CheckpointError, match=r"load_state: found `max_bytes=.*`, expected an integer of at least 0"):
         load_state(saved, max_bytes=limit)
 

@@ -58,19 +58,19 @@ def test_a_module_is_a_policy():
     assert "action_logp" in episodes[0].extra_model_outputs
 
 
-def test_both_numbers_are_refused():
+def test_both_numbers_are_rejected():
     with pytest.raises(EnvRunnerError, match="expected one of them"):
         episodia.collect("CartPole-v1", episodes=1, timesteps=1)
 
 
 @pytest.mark.parametrize("policy", [3, "random", []])
-def test_what_is_no_policy_is_refused(policy):
+def test_what_is_no_policy_is_rejected(policy):
     with pytest.raises(EnvRunnerError, match="as the policy, expected a module, a function"):
         episodia.collect("CartPole-v1", policy)
 
 
 @pytest.mark.parametrize("name", ["num_episodes", "num_timesteps", "module", "tea"])
-def test_settings_that_there_are_not_are_refused_by_name(name):
+def test_settings_that_there_are_not_are_rejected_by_name(name):
     with pytest.raises(EnvRunnerError, match=rf"found the settings \['{name}'\], expected `episodes=`"):
         episodia.collect("CartPole-v1", **{name: 3})
 
@@ -101,7 +101,7 @@ def test_progress_towards_a_number_of_steps_is_shown_too(monkeypatch):
     assert re.search(r"\r\[#*\.*\] \d+ episodes, \d+ of 30 steps", sys.stderr.getvalue())
 
 
-def test_nothing_is_shown_where_nobody_watches(capsys):
+def test_nothing_is_shown_without_a_terminal(capsys):
     episodia.collect("CartPole-v1", episodes=2)
 
     assert capsys.readouterr() == ("", "")

@@ -34,7 +34,7 @@ def test_a_flag_of_another_name_raises_with_the_names_of_ours(call, words):
     assert isinstance(error.value, EpisodiaError)
 
 
-def test_a_step_that_is_refused_is_not_recorded():
+def test_a_step_that_is_rejected_is_not_recorded():
     episode = walk()
     with pytest.raises(UnknownArgumentError):
         episode.add_env_step(1, 0, 0.0, done=True)

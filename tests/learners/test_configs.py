@@ -55,7 +55,7 @@ def test_a_setting_that_may_change_asks_for_a_number_or_a_schedule(config, value
     ("config", "name"),
     [(PPOConfig, "gamma"), (PPOConfig, "lambda_"), (AdaptiveKL, "initial"), (ClipByNorm, "limit")],
 )
-def test_a_setting_that_cannot_change_refuses_a_schedule(config, name):
+def test_a_setting_that_cannot_change_rejects_a_schedule(config, name):
     with pytest.raises(LearnerError, match=rf"{config.__name__}: found `{name}=.*expected a number"):
         config(**{name: PiecewiseLinearSchedule([(0, 0.5), (10, 0.9)])})
 

@@ -59,7 +59,7 @@ def test_the_given_gradients_are_not_changed(clip):
 
 @pytest.mark.parametrize("clip", [ClipByValue, ClipByNorm, ClipByGlobalNorm])
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf"), "1"])
-def test_a_limit_that_is_no_positive_number_is_an_error(clip, limit):
+def test_a_limit_that_is_not_positive_number_is_an_error(clip, limit):
     with pytest.raises(LearnerError, match="limit"):
         clip(limit)
 

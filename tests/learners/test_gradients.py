@@ -151,7 +151,7 @@ def test_each_module_is_averaged_over_the_places_that_have_steps_of_it():
     assert found == {"left": {"left.w": torch.tensor(3.0)}, "right": {"right.w": torch.tensor(2.0)}}
 
 
-def test_one_number_for_several_modules_is_refused():
+def test_one_number_for_several_modules_is_rejected():
     places = [{"left": {"left.w": torch.tensor(1.0)}, "right": {"right.w": torch.tensor(2.0)}}]
 
     with pytest.raises(LearnerError, match=r"the weight 3 for the modules \['left', 'right'\] together"):
@@ -304,7 +304,7 @@ def test_coefficients_adapt_to_what_gradients_were_measured_with_as_they_do_in_a
 @pytest.mark.parametrize(
     "metrics", [None, 3, {"defualt_policy": {"kl": 1.0}}, {"default_policy": {"kl": "1"}}, {"x": 1}]
 )
-def test_metrics_that_are_none_change_no_coefficient(metrics):
+def test_non_finite_metrics_change_no_coefficient(metrics):
     learner = Learner(mlp(), PPOConfig(kl_coefficient=AdaptiveKL()))
 
     with pytest.raises(LearnerError, match="metrics: found"):
@@ -326,7 +326,7 @@ def test_the_stateless_function_leaves_state_and_modules_alone_and_can_be_sent_a
     assert torch.equal(found["actor_head.weight"], learner.compute_gradients(batch)["actor_head.weight"])
 
 
-def test_the_stateless_function_refuses_the_state_of_other_modules():
+def test_the_stateless_function_rejects_the_state_of_other_modules():
     function = GradientFunction(mlp(), A2CConfig())
     other = Learner(Table([[0.0, 0.0]]), A2CConfig())
 

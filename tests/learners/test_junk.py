@@ -187,19 +187,19 @@ MAKING_CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_learner_takes_it_or_refuses_it_and_stays_as_it_was(call):
+def test_a_learner_takes_it_or_rejects_it_and_stays_as_it_was(call):
     assert problems(learner, call, snapshot) == {}
 
 
 @pytest.mark.parametrize("call", GRADIENT_CALLS.values(), ids=GRADIENT_CALLS)
-def test_gradients_are_computed_of_it_or_it_is_refused(call):
+def test_gradients_are_computed_of_it_or_it_is_rejected(call):
     function = GradientFunction(module(), CONFIG)
 
     assert problems_of_making(lambda junk: call(function, junk)) == {}
 
 
 @pytest.mark.parametrize("call", MAKING_CALLS.values(), ids=MAKING_CALLS)
-def test_nothing_is_made_of_it_or_it_is_refused(call):
+def test_nothing_is_made_of_it_or_it_is_rejected(call):
     assert problems_of_making(call) == {}
 
 
@@ -225,7 +225,7 @@ LIKELY = {
 
 
 @pytest.mark.parametrize("call", LIKELY.values(), ids=LIKELY)
-def test_the_junk_that_is_most_likely_is_refused(call):
+def test_the_junk_that_is_most_likely_is_rejected(call):
     """So that the tests above, which allow what works, cannot pass by refusing nothing."""
     target = learner()
     before = snapshot(target)

@@ -1,4 +1,4 @@
-"""Updates: what is reported, what is skipped, what is refused."""
+"""Updates: what is reported, what is skipped, what is rejected."""
 
 from __future__ import annotations
 
@@ -287,11 +287,11 @@ def test_what_a_gradient_processor_spoils_is_an_error_by_choice():
     assert weights(learner)["logits"].tolist() == [[0.0, 0.0]]
 
 
-# --- What is refused ------------------------------------------------------------------------------------------------
+# --- What is rejected ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ids", [("left", "left.arm"), ("a.b.c", "x", "a.b")])
-def test_ids_that_would_not_tell_parameters_apart_are_refused(ids):
+def test_ids_that_would_not_tell_parameters_apart_are_rejected(ids):
     with pytest.raises(LearnerError, match="do not begin with another id and a dot"):
         Learner({module_id: Table([[0.0, 0.0]]) for module_id in ids}, ReinforceConfig())
 
@@ -305,7 +305,7 @@ def test_ids_may_have_dots_as_long_as_they_tell_parameters_apart():
 
 
 @pytest.mark.parametrize("arguments", [{"num_epochs": 0}, {"minibatch_size": 0}, {"num_epochs": 1.5}])
-def test_counts_that_are_none_are_refused(arguments):
+def test_invalid_counts_are_rejected(arguments):
     learner = Learner(mlp(), A2CConfig())
     before = weights(learner)
 
@@ -315,12 +315,12 @@ def test_counts_that_are_none_are_refused(arguments):
     assert same_weights(weights(learner), before)
 
 
-def test_columns_of_other_modules_only_are_refused():
+def test_columns_of_other_modules_only_are_rejected():
     with pytest.raises(LearnerError, match=r"found columns of \['left'\], expected .*\['default_policy'\]"):
         Learner(mlp(), A2CConfig()).update_batch({"left": {}})
 
 
-def test_something_that_is_no_module_is_refused():
+def test_something_that_is_not_module_is_rejected():
     with pytest.raises(ModuleError, match="found str"):
         Learner("module", A2CConfig())
 

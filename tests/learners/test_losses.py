@@ -238,7 +238,7 @@ ONE_EACH = {
     ("name", "config"), [(name, config) for name, configs in ONE_EACH.items() for config in configs]
 )
 @pytest.mark.parametrize("shape", [(3, 1), (1, 3), (1,), (3, 2)])
-def test_a_column_with_another_shape_than_one_number_for_each_step_is_refused(name, config, shape):
+def test_a_column_with_another_shape_than_one_number_for_each_step_is_rejected(name, config, shape):
     # torch would stretch [3] and [3, 1] to [3, 3], and take the mean of that.
     columns = batch(action_logp=torch.zeros(3)) | {name: torch.ones(shape)}
 
@@ -249,7 +249,7 @@ def test_a_column_with_another_shape_than_one_number_for_each_step_is_refused(na
 
 
 @pytest.mark.parametrize("config", [A2CConfig(), PPOConfig()], ids=type)
-def test_values_with_an_axis_too_many_are_refused(config):
+def test_values_with_an_axis_too_many_are_rejected(config):
     class Columned(Table):
         def forward_train(self, batch):
             outputs = super().forward_train(batch)
@@ -262,7 +262,7 @@ def test_values_with_an_axis_too_many_are_refused(config):
 
 
 @pytest.mark.parametrize("method", ["logp", "entropy"])
-def test_a_distribution_that_answers_with_an_axis_too_many_is_refused(method):
+def test_a_distribution_that_answers_with_an_axis_too_many_is_rejected(method):
     class Wide:
         def __init__(self, inner):
             self._inner = inner
@@ -287,7 +287,7 @@ def test_a_distribution_that_answers_with_an_axis_too_many_is_refused(method):
 
 
 @pytest.mark.parametrize("part", ["loss", "metric"])
-def test_a_loss_or_a_metric_with_axes_is_refused(part):
+def test_a_loss_or_a_metric_with_axes_is_rejected(part):
     @dataclass(frozen=True, kw_only=True)
     class Wide(AlgorithmConfig):
         def targets(self, device):

@@ -1,4 +1,4 @@
-"""Networks act in one mode and learn in the other, and are left in the mode that somebody gave them."""
+"""Networks act in one mode and learn in the other, and return to the mode that they had before."""
 
 from __future__ import annotations
 

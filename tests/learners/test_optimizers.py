@@ -168,7 +168,7 @@ def test_optimizers_go_on_with_what_they_remember(config):
 
 
 @pytest.mark.parametrize("config", REMEMBERING.values(), ids=REMEMBERING)
-def test_a_memory_that_lacks_something_is_refused_and_changes_nothing(config):
+def test_a_memory_that_lacks_something_is_rejected_and_changes_nothing(config):
     made, other = resumed_and_not(config)
     other.update([drive(3)])
     state, before = other.get_state(), str(made.get_state())

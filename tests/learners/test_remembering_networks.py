@@ -100,7 +100,7 @@ def test_the_same_state_and_batch_give_the_same_gradients_with_dropout():
 def test_learning_draws_no_random_numbers_of_others(monkeypatch):
     learner = Learner(net(dropout=0.5), A2CConfig(), seed=0)
     before, seeded = torch.get_rng_state(), []
-    # What would seed devices that nobody asked about.
+    # Functions that would seed devices which are not in use.
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
 
     learner.update([drive(6)], num_epochs=2)

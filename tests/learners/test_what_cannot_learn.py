@@ -49,7 +49,7 @@ def same(one, other):
     return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_gradients_that_somebody_has_left_are_not_learned_from():
+def test_gradients_left_by_other_code_are_not_applied():
     probed, plain = Learner(mlp(), ReinforceConfig(), seed=0), Learner(mlp(), ReinforceConfig(), seed=0)
     probed.modules["default_policy"].compute_values({"obs": torch.ones(1, 2)}).sum().backward()
 
@@ -69,7 +69,7 @@ def test_learning_works_where_gradients_are_switched_off():
     assert same(weights(quiet), weights(plain))
 
 
-def test_inference_mode_is_refused():
+def test_inference_mode_is_rejected():
     learner = Learner(mlp(), PPOConfig(), seed=0)
 
     batch = learner.batch_of([drive(5)])
@@ -200,7 +200,7 @@ def test_a_class_is_no_gradient_processor():
         ((OptimizerConfig(optimizer=torch.optim.SparseAdam),), "SparseAdam, which needs more than gradients"),
     ],
 )
-def test_optimizers_that_cannot_learn_are_refused(optimizers, problem):
+def test_optimizers_that_cannot_learn_are_rejected(optimizers, problem):
     with pytest.raises(LearnerError, match=problem):
         Learner(mlp(), PPOConfig(optimizers=optimizers))
 
@@ -327,7 +327,7 @@ def test_modules_of_a_learner_that_cannot_be_made_are_not_moved():
     assert not module.moved
 
 
-def test_batches_of_unknown_modules_only_are_refused_everywhere():
+def test_batches_of_unknown_modules_only_are_rejected_everywhere():
     learner, function = Learner(mlp(), PPOConfig()), GradientFunction(mlp(), PPOConfig())
     batch = {"other": learner.batch_of([drive(4)])["default_policy"]}
 

@@ -156,7 +156,7 @@ def test_a_choice_without_any_allowed_class_is_named():
         (NESTED, {"move": (None,)}, "expected a tuple of 2 parts"),
     ],
 )
-def test_a_mask_that_does_not_fit_is_refused(space, mask, words):
+def test_a_mask_that_does_not_fit_is_rejected(space, mask, words):
     spec = dist_for(space)
 
     with pytest.raises(ModuleError, match=words):

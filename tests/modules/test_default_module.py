@@ -87,7 +87,7 @@ def test_every_space_of_observations_has_its_network(name, options):
 
 
 @pytest.mark.parametrize("name", UNFIT_SPACES)
-def test_observations_of_no_size_are_refused(name):
+def test_observations_of_no_size_are_rejected(name):
     with pytest.raises(ModuleError, match="observation_space"):
         module(UNFIT_SPACES[name])
 
@@ -236,7 +236,7 @@ def test_a_memory_goes_through_the_default_pipelines(shared):
     torch.testing.assert_close(ratio, torch.zeros(5), atol=2e-5, rtol=0)
 
 
-def test_an_unknown_kind_of_memory_is_refused_with_those_that_there_are():
+def test_an_unknown_kind_of_memory_is_rejected_with_those_that_there_are():
     with pytest.raises(ModuleError, match=r"found `recurrent='rnn'`, expected one of \['lstm', 'gru'\]"):
         module(recurrent="rnn")
 
@@ -327,7 +327,7 @@ def test_pixels_are_scaled_to_one():
     torch.testing.assert_close(encoder_for(small, seeded())(white), encoder_for(large, seeded())((255 * white).byte()))
 
 
-def test_an_image_of_another_shape_is_refused():
+def test_an_image_of_another_shape_is_rejected():
     with pytest.raises(ModuleError, match=r"observation_space\['eye'\]: found observations uint8\[1, 8, 8, 3\]"):
         encoder_for(spaces.Dict(eye=IMAGES["small image"]))({"eye": torch.zeros(1, 8, 8, 3, dtype=torch.uint8)})
 
@@ -379,6 +379,6 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize(("shown", "actions", "options", "problem"), TOO_LARGE.values(), ids=TOO_LARGE)
-def test_networks_that_no_memory_holds_are_refused_before_it_is_taken(shown, actions, options, problem):
+def test_networks_that_no_memory_holds_are_rejected_before_it_is_taken(shown, actions, options, problem):
     with pytest.raises(ModuleError, match=f"{problem}.*expected at most.*your own module"):
         DefaultActorCritic(shown, actions, **options)

@@ -1,4 +1,4 @@
-"""What a distribution cannot work with is refused, with what was found and what to do."""
+"""What a distribution cannot work with is rejected, with what was found and what to do."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_a_module_error_is_a_value_error():
 
 
 @pytest.mark.parametrize("space", UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
-def test_an_unknown_space_is_refused_with_what_is_supported(space):
+def test_an_unknown_space_is_rejected_with_what_is_supported(space):
     with pytest.raises(
         ModuleError, match=r"action_space: found .* expected Discrete, MultiDiscrete, MultiBinary, a Box of"
     ):
@@ -38,21 +38,21 @@ def test_a_box_of_integers_is_pointed_to_multi_discrete():
 
 
 @pytest.mark.skipif(np.dtype(np.longdouble) == np.float64, reason="longdouble is float64 here")
-def test_a_dtype_that_torch_does_not_have_is_refused():
+def test_a_dtype_that_torch_does_not_have_is_rejected():
     with pytest.raises(ModuleError, match=r"action_space\['x'\]: found .* torch does not have"):
         dist_for(spaces.Dict(x=spaces.Box(0.0, 1.0, (2,), np.longdouble)))
 
 
 @pytest.mark.parametrize("space", [BOX, spaces.Discrete(2)], ids=str)
 @pytest.mark.parametrize("squashed", ["no", None, 1])
-def test_a_flag_that_is_none_is_refused(space, squashed):
+def test_an_invalid_flag_is_rejected(space, squashed):
     with pytest.raises(ModuleError, match=r"found `squashed=.*expected True or False"):
         dist_for(space, squashed=squashed)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("space", WITH_INPUTS.values(), ids=WITH_INPUTS.keys())
-def test_inputs_that_are_not_finite_are_refused(space, value):
+def test_inputs_that_are_not_finite_are_rejected(space, value):
     inputs = torch.zeros(3, 2, dist_for(space).num_inputs)
     inputs[1, 1, 0] = value
 
@@ -77,7 +77,7 @@ def test_large_finite_inputs_are_no_error():
 @pytest.mark.parametrize(
     "inputs", [torch.zeros(2, 4), torch.zeros(()), np.zeros((2, 3)), None], ids=["width", "scalar", "array", "None"]
 )
-def test_inputs_of_another_width_or_kind_are_refused(inputs):
+def test_inputs_of_another_width_or_kind_are_rejected(inputs):
     with pytest.raises(ModuleError, match=r"expected a tensor \[\.\.\., 3\]"):
         dist_for(spaces.Discrete(3)).from_logits(inputs)
 
@@ -93,7 +93,7 @@ def test_inputs_of_another_width_or_kind_are_refused(inputs):
         (spaces.MultiBinary(3), torch.zeros(2, 1, dtype=torch.int8)),
     ],
 )
-def test_actions_that_would_only_broadcast_are_refused(space, actions):
+def test_actions_that_would_only_broadcast_are_rejected(space, actions):
     distribution = dist_for(space).from_logits(torch.zeros(2, dist_for(space).num_inputs))
 
     with pytest.raises(ModuleError, match=r"expected a tensor \[2"):
@@ -110,7 +110,7 @@ def test_actions_that_would_only_broadcast_are_refused(space, actions):
         (spaces.MultiBinary(1), [[0], [2]]),
     ],
 )
-def test_actions_outside_of_the_space_are_refused(space, actions):
+def test_actions_outside_of_the_space_are_rejected(space, actions):
     distribution = dist_for(space).from_logits(torch.zeros(2, dist_for(space).num_inputs))
 
     with pytest.raises(ModuleError, match="outside of the action space"):
@@ -128,7 +128,7 @@ def test_floats_are_no_discrete_actions(space):
 @pytest.mark.parametrize(
     "actions", [torch.zeros(2), {"a": torch.zeros(2)}, (torch.zeros(2),)], ids=["tensor", "dict", "tuple"]
 )
-def test_actions_nested_in_another_way_are_refused(actions):
+def test_actions_nested_in_another_way_are_rejected(actions):
     spec = dist_for(spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(2)))
     distribution = spec.from_logits(torch.zeros(2, 4))
 
@@ -137,7 +137,7 @@ def test_actions_nested_in_another_way_are_refused(actions):
             asked.logp(actions)
 
 
-def test_a_deterministic_distribution_refuses_other_shapes():
+def test_a_deterministic_distribution_rejects_other_shapes():
     point = dist_for(spaces.Discrete(2)).from_logits(torch.zeros(2, 2)).to_deterministic()
 
     with pytest.raises(ModuleError, match=r"found actions int64\[1\], expected int64\[2\]"):

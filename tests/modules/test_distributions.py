@@ -19,7 +19,7 @@ from episodia.trees import map_batch
 every_space = pytest.mark.parametrize("space", ACTION_SPACES.values(), ids=ACTION_SPACES.keys())
 finite_spaces = pytest.mark.parametrize("space", FINITE.values(), ids=FINITE.keys())
 batch_shapes = pytest.mark.parametrize("batch", [(4,), (2, 3), (0,), ()], ids=str)
-# torch.distributions refuses batches without rows.
+# torch.distributions rejects batches without rows.
 filled_batch_shapes = pytest.mark.parametrize("batch", [(4,), (2, 3), ()], ids=str)
 
 
@@ -254,7 +254,7 @@ def test_shorter_ways_draw_what_the_distribution_draws(space, batch):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @finite_spaces
-def test_shorter_ways_refuse_inputs_that_are_not_finite(space, bad):
+def test_shorter_ways_reject_inputs_that_are_not_finite(space, bad):
     spec, inputs = dist_for(space), inputs_for(space, 3)
     inputs[1, 0] = bad
 

@@ -62,7 +62,7 @@ def test_features_are_what_gymnasium_flattens_to(space, batch):
 
 
 @pytest.mark.parametrize("space", [*OTHERS.values(), None], ids=[*OTHERS.keys(), "none"])
-def test_spaces_without_a_fixed_size_are_refused(space):
+def test_spaces_without_a_fixed_size_are_rejected(space):
     with pytest.raises(ModuleError, match=r"^observation_space.*expected Box, Discrete"):
         flat_features(space)
 
@@ -77,13 +77,13 @@ def test_padding_outside_of_a_discrete_space_gives_zeros():
     assert flat_features(spaces.Discrete(3, start=5))(torch.tensor([0, 5])).tolist() == [[0, 0, 0], [1, 0, 0]]
 
 
-def test_one_hot_vectors_in_place_of_classes_are_refused():
+def test_one_hot_vectors_in_place_of_classes_are_rejected():
     with pytest.raises(ModuleError, match="observation space of the pipeline"):
         flat_features(spaces.Discrete(3))(torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3,), ()], ids=str)
-def test_observations_of_another_shape_are_refused(shape):
+def test_observations_of_another_shape_are_rejected(shape):
     with pytest.raises(ModuleError, match=r"expected a tensor \[\.\.\., 2, 3\]"):
         flat_features(spaces.Box(-1.0, 1.0, (2, 3)))(torch.zeros(shape))
 
@@ -101,7 +101,7 @@ NO_TENSORS = {
 @pytest.mark.parametrize(
     "space", [spaces.Box(-1.0, 1.0, (3,)), spaces.Box(-1.0, 1.0, (2, 3)), spaces.Discrete(3)], ids=str
 )
-def test_observations_that_are_no_tensors_are_refused(space, found):
+def test_observations_that_are_not_tensors_are_rejected(space, found):
     with pytest.raises(
         ModuleError, match=r"^observation_space\['x'\]: found observations .*, expected a tensor \[\.\.\., "
     ):
@@ -123,7 +123,7 @@ PAIR = spaces.Tuple([spaces.Box(-1.0, 1.0, (3,)), spaces.Box(-1.0, 1.0, (3,))])
     ],
     ids=["another key", "a tensor", "None", "too few parts", "a tensor of as many rows", "a dict"],
 )
-def test_observations_nested_in_another_way_are_refused(space, found, keys):
+def test_observations_nested_in_another_way_are_rejected(space, found, keys):
     with pytest.raises(ModuleError, match=rf"^observation_space\['x'\]: .*expected a dict or a tuple with {keys}"):
         flat_features(spaces.Dict(x=space))({"x": found})
 

@@ -74,7 +74,7 @@ def test_a_shared_member_learns_under_the_id_that_is_not_frozen():
     alone = mlp(0)
     changed(MultiModule({"left": alone, "right": mlp(1)}, frozen={"right"}))
 
-    # Frozen under one id, it learns as if nobody had acted under that one.
+    # Frozen under one id, it learns as if no agent had acted under that id.
     assert not torch.equal(*weights)
     torch.testing.assert_close(weights[1], torch.nn.utils.parameters_to_vector(alone.parameters()))
 
@@ -87,7 +87,7 @@ def test_frozen_members_are_named():
     assert MultiModule({"left": mlp()}, frozen="left").frozen == {"left"}
 
 
-def test_freezing_what_is_not_there_is_refused():
+def test_freezing_what_is_not_there_is_rejected():
     with pytest.raises(ModuleError, match=r"found \['middle'\] in `frozen`, expected some of \['left'\]"):
         MultiModule({"left": mlp()}, frozen={"middle"})
 

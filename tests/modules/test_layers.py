@@ -1,4 +1,4 @@
-"""Layers that are computed directly give what calling them gives, also where somebody has changed them."""
+"""Layers that are computed directly give what calling them gives, also after user code changed them."""
 
 import pytest
 import torch

@@ -217,7 +217,7 @@ def test_a_saved_module_is_loaded_with_the_same_outputs():
         ({Columns.SEQ_LENS: torch.tensor([3])}, r"seq_lens \[3\], expected 2 numbers"),
     ],
 )
-def test_batches_of_another_form_are_refused(change, words):
+def test_batches_of_another_form_are_rejected(change, words):
     with pytest.raises(ModuleError, match=words):
         module().forward_train({**batch_of(2, 3), **change})
 

@@ -155,7 +155,7 @@ def test_sizes_of_layers_are_positive_integers(size):
         MLPActorCritic(BOX, ACTIONS, (size,))
 
 
-def test_a_batch_without_observations_is_refused():
+def test_a_batch_without_observations_is_rejected():
     with pytest.raises(
         EpisodeKeyError, match=r"no column 'obs' .*only \['rewards'\].*AddObservationsFromEpisodesToBatch"
     ):
@@ -163,6 +163,6 @@ def test_a_batch_without_observations_is_refused():
 
 
 @pytest.mark.parametrize("batch", [None, torch.zeros(2, 3), [torch.zeros(2, 3)]], ids=["None", "tensor", "list"])
-def test_what_is_no_batch_is_refused(batch):
+def test_what_is_no_batch_is_rejected(batch):
     with pytest.raises(ModuleError, match=r"expected a batch: a dict of columns\. Pass `\{'obs': \.\.\.\}`"):
         module().forward_inference(batch)

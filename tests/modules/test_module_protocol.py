@@ -124,18 +124,18 @@ def test_an_unknown_module_is_named_with_those_that_there_are():
         MultiModule({"a": Rule(), "b": Rule()})["c"]
 
 
-def test_no_modules_are_refused():
+def test_no_modules_are_rejected():
     with pytest.raises(ModuleError, match="found no modules"):
         MultiModule({})
 
 
 @pytest.mark.parametrize("modules", [[Rule()], Rule(), None, 3], ids=lambda given: type(given).__name__)
-def test_modules_without_ids_are_refused(modules):
+def test_modules_without_ids_are_rejected(modules):
     with pytest.raises(ModuleError, match=rf"found {type(modules).__name__}, expected modules by their ids"):
         MultiModule(modules)
 
 
-def test_what_is_no_module_is_refused_with_what_it_lacks():
+def test_what_is_no_module_is_rejected_with_what_it_lacks():
     with pytest.raises(
         ModuleError, match=r"found Incomplete as 'a', which lacks \['action_space', 'forward_exploration'"
     ):

@@ -1,4 +1,4 @@
-"""What all networks are made with: spaces, sizes of layers, generators; and what is refused."""
+"""What all networks are made with: spaces, sizes of layers, generators; and what is rejected."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ every_network = pytest.mark.parametrize("make", [MLPActorCritic, LSTMActorCritic
 
 @every_network
 @pytest.mark.parametrize("generator", [0, np.random.default_rng(0), "seed"], ids=["an int", "NumPy's", "a word"])
-def test_a_seed_in_place_of_a_generator_is_refused_with_how_to_make_one(make, generator):
+def test_a_seed_in_place_of_a_generator_is_rejected_with_how_to_make_one(make, generator):
     with pytest.raises(ModuleError, match=r"found `generator=.*Pass `torch\.Generator\(\)\.manual_seed\(0\)`"):
         make(BOX, TWO, generator=generator)
 
@@ -24,7 +24,7 @@ def test_a_seed_in_place_of_a_generator_is_refused_with_how_to_make_one(make, ge
     ("hidden", "remedy"),
     [(8, r"\(8,\)"), (np.array([8, 8]), r"\(64, 64\)"), ("8", r"\(64, 64\)"), (None, r"\(64, 64\)")],
 )
-def test_sizes_that_are_no_tuple_are_refused_with_one(make, hidden, remedy):
+def test_sizes_that_are_not_tuple_are_rejected_with_one(make, hidden, remedy):
     with pytest.raises(
         ModuleError, match=rf"`hidden`: found .*, expected a tuple of sizes.* Pass `{remedy}`, for example"
     ):
@@ -45,13 +45,13 @@ def test_a_cell_size_may_be_an_integer_of_numpy_and_is_kept_as_one_of_python():
 
 @every_network
 @pytest.mark.parametrize("space", [spaces.Dict(), spaces.Tuple([]), spaces.Box(0.0, 1.0, (0,))], ids=str)
-def test_observations_without_elements_are_refused(make, space):
+def test_observations_without_elements_are_rejected(make, space):
     with pytest.raises(ModuleError, match=r"observation_space: found .* no elements"):
         make(space, TWO)
 
 
 @every_network
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([]), spaces.Box(0.0, 1.0, (0,))], ids=str)
-def test_actions_without_elements_are_refused(make, space):
+def test_actions_without_elements_are_rejected(make, space):
     with pytest.raises(ModuleError, match=r"action_space: found .* no elements"):
         make(BOX, space)

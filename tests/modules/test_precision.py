@@ -75,7 +75,7 @@ def test_the_default_dtype_is_that_of_new_networks(make, shown):
 
 
 @every_kind
-def test_more_precision_changes_no_output_by_much_and_none_once_it_is_gone(make):
+def test_more_precision_changes_outputs_little_and_not_at_all_once_it_is_gone(make):
     net = make(SHOWN["nested"], ACTIONS)
     batch = batch_for(net)
     before = net.forward_train(batch)[Columns.VF_PREDS]

@@ -88,33 +88,33 @@ def test_a_rule_has_to_say_something_for_each_row(actions):
         rule.forward_inference({"obs": np.zeros((2, 3))})
 
 
-def test_a_batch_without_observations_is_refused():
+def test_a_batch_without_observations_is_rejected():
     with pytest.raises(EpisodeKeyError, match=r"rule: found no column 'obs' .*only \['rewards'\]"):
         RuleModule(len).forward_inference({"rewards": np.zeros(2)})
 
 
 @pytest.mark.parametrize("batch", [None, np.zeros((2, 3)), [np.zeros(3)]], ids=["None", "an array", "a list"])
-def test_what_is_no_batch_is_refused(batch):
+def test_what_is_no_batch_is_rejected(batch):
     for rule in (RuleModule(len), RandomModule(None, spaces.Discrete(2))):
         with pytest.raises(ModuleError, match=r"expected a batch: a dict of columns\. Pass `\{'obs': \.\.\.\}`"):
             rule.forward_inference(batch)
 
 
 @pytest.mark.parametrize("observations", [{}, None, 3.0, (), {"a": {}}], ids=str)
-def test_observations_without_rows_are_refused(observations):
+def test_observations_without_rows_are_rejected(observations):
     for rule in (RuleModule(each_row(len)), RandomModule(None, spaces.Discrete(2))):
         with pytest.raises(BatchError, match="which has no rows"):
             rule.forward_inference({"obs": observations})
 
 
-def test_actions_of_different_shapes_are_refused():
+def test_actions_of_different_shapes_are_rejected():
     with pytest.raises(EpisodiaError, match="expected rows of one shape"):
         RuleModule(lambda _: [[1], [1, 2]]).forward_inference({"obs": np.zeros(2)})
 
 
 @pytest.mark.parametrize("make", [RuleModule, each_row])
 @pytest.mark.parametrize("function", [3, None, "act"])
-def test_what_is_no_function_is_refused_before_it_is_asked(make, function):
+def test_what_is_no_function_is_rejected_before_it_is_asked(make, function):
     with pytest.raises(ModuleError, match=rf"^{make.__name__}: found {function!r}, expected a function"):
         make(function)
 
@@ -163,19 +163,19 @@ PAIR = {"dict": spaces.Dict(a=TWO, b=TWO), "tuple": spaces.Tuple([TWO, TWO])}
 
 @pytest.mark.parametrize("space", PAIR.values(), ids=PAIR)
 @pytest.mark.parametrize("mask", [np.ones((3, 2)), (np.ones((3, 2)),), {"c": np.ones((3, 2))}, [None, None]], ids=repr)
-def test_masks_nested_in_another_way_are_refused(space, mask):
+def test_masks_nested_in_another_way_are_rejected(space, mask):
     with pytest.raises(BatchError, match="Nest masks as the action space is nested"):
         RandomModule(None, space).forward_inference({"obs": np.zeros(3), "action_mask": mask})
 
 
 @pytest.mark.parametrize("seed", ["x", -1, 1.5, True, 2**64], ids=repr)
-def test_what_is_no_seed_is_refused(seed):
+def test_what_is_no_seed_is_rejected(seed):
     with pytest.raises(ModuleError, match="RandomModule: found `seed="):
         RandomModule(None, TWO, seed=seed)
 
 
 @pytest.mark.parametrize("real_range", [5, (1.0,), (1.0, -1.0), (math.nan, 1.0), (0.0, math.inf), "ab"], ids=repr)
-def test_what_is_no_range_is_refused(real_range):
+def test_what_is_no_range_is_rejected(real_range):
     with pytest.raises(ModuleError, match=r"RandomModule: found `real_range=.*expected two finite numbers"):
         RandomModule(None, TWO, real_range=real_range)
 
@@ -208,7 +208,7 @@ NEGATIVE = RandomModule(None, TWO, seed=1).get_state()["generator"] | {"state": 
     [{}, None, {"generator": {"bit_generator": "MT19937"}}, {"generator": 3}, {"generator": NEGATIVE}],
     ids=["empty", "None", "another generator", "a number", "a negative number inside"],
 )
-def test_a_state_of_something_else_is_refused(state):
+def test_a_state_of_something_else_is_rejected(state):
     module = RandomModule(None, spaces.Discrete(3), seed=1)
     before = module.get_state()
 
@@ -217,6 +217,6 @@ def test_a_state_of_something_else_is_refused(state):
     assert module.get_state() == before
 
 
-def test_spaces_without_random_actions_are_refused():
+def test_spaces_without_random_actions_are_rejected():
     with pytest.raises(BatchError, match="cannot be drawn at random"):
         RandomModule(None, spaces.Text(3)).forward_inference({"obs": np.zeros(2)})

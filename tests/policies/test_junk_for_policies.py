@@ -1,4 +1,4 @@
-"""Policies are given what nobody should pass: they take it, or refuse it and stay as they were."""
+"""Policies get invalid arguments: they accept or reject each argument, and stay unchanged if they reject it."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_policy_takes_it_or_refuses_it_and_stays_as_it_was(call, tmp_path, monkeypatch):
+def test_a_policy_takes_it_or_rejects_it_and_stays_as_it_was(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert problems(several, call, memory_of) == {}
@@ -75,7 +75,7 @@ MAKING_CALLS = {
 
 
 @pytest.mark.parametrize("call", MAKING_CALLS.values(), ids=MAKING_CALLS)
-def test_nothing_is_made_of_it_or_it_is_refused(call):
+def test_nothing_is_made_of_it_or_it_is_rejected(call):
     assert problems_of_making(call) == {}
 
 
@@ -94,7 +94,7 @@ def test_nothing_is_made_of_it_or_it_is_refused(call):
         (lambda _: Policy(network(), explore="no"), PolicyError),
     ],
 )
-def test_the_junk_that_is_most_likely_is_refused(call, error):
+def test_the_junk_that_is_most_likely_is_rejected(call, error):
     policy = several()
     before = memory_of(policy)
 

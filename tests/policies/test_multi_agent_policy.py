@@ -209,7 +209,7 @@ def test_modules_compute_where_the_first_weights_are(ids):
     assert device_of(*map(modules.get, ids)) == torch.device("meta" if "net" in ids else "cpu")
 
 
-def test_a_module_under_an_id_that_the_policy_does_not_have_is_refused(tmp_path):
+def test_a_module_under_an_id_that_the_policy_does_not_have_is_rejected(tmp_path):
     rule = RuleModule(first_number, OBSERVATIONS, ACTIONS)
     MultiAgentPolicy({"c": network(), "d": rule}).save(tmp_path / "saved")
 
@@ -340,7 +340,7 @@ def test_rewards_between_two_calls_add_up():
     assert acted([1.0, 2.5]) == acted([3.5]) == 3.5
 
 
-def test_nobody_acts_where_nobody_is_shown_anything():
+def test_no_agent_acts_where_no_agent_observes():
     policy = MultiAgentPolicy({"a": network(), "b": network()})
 
     assert policy({}) == {}
@@ -360,7 +360,7 @@ def test_who_is_done_gets_no_action_from_the_first_call_on(first):
     assert set(policy({"b": observations["b"], "c": observations["b"]}, dones=["a"])) == {"b", "c"}
 
 
-def test_an_episode_may_begin_with_nobody_but_who_is_done():
+def test_an_episode_may_begin_with_done_agents_only():
     policy = MultiAgentPolicy({"all": network()})
     observation = np.zeros(4, np.int64)
 
@@ -382,7 +382,7 @@ def test_masks_in_infos_hold_for_one_agent_and_for_several(recurrent):
         assert one(observation, infos=infos) == one(observation, action_mask=mask) == 2
 
 
-def test_a_mask_for_some_agents_of_a_module_only_is_refused():
+def test_a_mask_for_some_agents_of_a_module_only_is_rejected():
     policy = MultiAgentPolicy({"all": network()})
     observations = dict.fromkeys("ab", np.zeros(4, np.int64))
 
@@ -403,7 +403,7 @@ def test_each_kind_of_policy_is_loaded_by_its_own_class(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["version", "modules", "ids", "missing", "agent_to_module", "env_to_module", "explore"])
-def test_a_state_with_something_else_in_it_is_refused(key):
+def test_a_state_with_something_else_in_it_is_rejected(key):
     state = MultiAgentPolicy({"a": network()}).get_state()
     # What may be true or false may be anything that counts as such.
     found = problems(lambda: None, lambda _, junk: MultiAgentPolicy.from_state({**state, key: junk}), lambda _: None)

@@ -282,7 +282,7 @@ def test_rewards_between_two_actions_add_up():
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, [1.0, 2.0]])
-def test_what_is_no_reward_is_refused(reward):
+def test_what_is_no_reward_is_rejected(reward):
     policy = Policy(*parts("CartPole-v1"))
     policy(np.zeros(4, np.float32))
 
@@ -290,7 +290,7 @@ def test_what_is_no_reward_is_refused(reward):
         policy.observe(reward)
 
 
-def test_a_reward_before_any_action_is_refused():
+def test_a_reward_before_any_action_is_rejected():
     with pytest.raises(PolicyError, match="found a reward before the first action"):
         Policy(*parts("CartPole-v1")).observe(1.0)
 

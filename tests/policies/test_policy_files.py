@@ -1,4 +1,4 @@
-"""Files of policies: only registered classes are made out of them, of sizes that fit, and everything else is refused."""
+"""Files of policies: only registered classes are made out of them, of sizes that fit, and everything else is rejected."""
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ def test_a_module_that_is_not_registered_is_named_and_nothing_is_written(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_argument_that_is_no_plain_value_is_named(tmp_path):
+def test_an_argument_that_is_not_plain_value_is_named(tmp_path):
     with pytest.raises(PipelineError, match=r"`by` of piece 'Shift': found a builtin_function_or_method"):
         policy([Shift(by=len)]).save(tmp_path / "saved")
 
@@ -254,7 +254,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_an_untrue_file_is_refused_with_its_name(tmp_path, name):
+def test_an_untrue_file_is_rejected_with_its_name(tmp_path, name):
     change, words = CHANGES[name]
     path = changed(tmp_path, change)
 
@@ -272,7 +272,7 @@ def test_every_part_of_a_policy_is_needed(tmp_path):
             Policy.load(tmp_path / "saved")
 
 
-def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+def test_a_checkpoint_of_something_else_is_rejected(tmp_path):
     save_state(tmp_path / "saved", {"learner": {}, "steps": 3})
 
     with pytest.raises(CheckpointError, match=r"checkpoint of \['learner', 'steps'\], expected one with 'policy'"):

@@ -1,4 +1,4 @@
-"""Files of policies that ask for more memory than there is: they are refused before it is taken, and never written."""
+"""Files of policies that ask for more memory than there is: they are rejected before it is taken, and never written."""
 
 import tracemalloc
 
@@ -85,7 +85,7 @@ def assert_refused_without_much_memory(path, words):
 
 @pytest.mark.parametrize("name", HUGE_SPACES)
 @pytest.mark.parametrize("place", PLACES)
-def test_a_space_that_no_memory_holds_is_refused_before_it_is_taken(tmp_path, name, place):
+def test_a_space_that_no_memory_holds_is_rejected_before_it_is_taken(tmp_path, name, place):
     space, words = HUGE_SPACES[name]
     path = changed(tmp_path, lambda state: PLACES[place](state).update(spaces=[space, None]))
 
@@ -94,7 +94,7 @@ def test_a_space_that_no_memory_holds_is_refused_before_it_is_taken(tmp_path, na
 
 @pytest.mark.parametrize("is_nested", [False, True])
 @pytest.mark.parametrize("name", PIECES)
-def test_a_piece_that_no_memory_holds_is_refused_before_it_is_taken(tmp_path, name, is_nested):
+def test_a_piece_that_no_memory_holds_is_rejected_before_it_is_taken(tmp_path, name, is_nested):
     made, arguments, words = PIECES[name]
     piece = {"class": made, "arguments": arguments}
     piece = {"pieces": [piece], "spaces": [box(2), classes(3)]} if is_nested else piece

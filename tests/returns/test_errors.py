@@ -1,4 +1,4 @@
-"""What estimators refuse, and that the messages say what to do."""
+"""What estimators reject, and that the messages say what to do."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def gae(rewards=ONES, values=ONES, bootstrap=(1.0,), terminated=(False,), offset
     [[0, 2], [0, 4], [1, 3], [0, 2, 1, 3], [3], [], [0.0, 3.0], [[0, 3]], 3, [-1, 3]],
     ids=str,
 )
-def test_offsets_that_do_not_describe_the_rows_are_refused(offsets):
+def test_offsets_that_do_not_describe_the_rows_are_rejected(offsets):
     with pytest.raises(ReturnsError, match=r"`offsets`: found .* expected"):
         returns_to_go(ONES, offsets, 0.9)
 
@@ -46,13 +46,13 @@ def test_a_long_list_of_offsets_is_shown_in_short():
     ],
     ids=["returns_to_go", "sums", "sums_per_row", "n_step", "advantages", "lambda"],
 )
-def test_factors_outside_0_to_1_are_refused(estimate, discount):
+def test_factors_outside_0_to_1_are_rejected(estimate, discount):
     with pytest.raises(ReturnsError, match=r"expected .* in \[0, 1\]"):
         estimate(discount)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "3", None], ids=repr)
-def test_windows_of_less_than_one_step_are_refused(n):
+def test_windows_of_less_than_one_step_are_rejected(n):
     with pytest.raises(ReturnsError, match=r"`n`: found .* expected an integer of at least 1"):
         n_step_returns(ONES, [0, 3], [False], n=n, discount=0.9)
 
@@ -71,7 +71,7 @@ def test_windows_of_less_than_one_step_are_refused(n):
     ],
     ids=lambda value: value if isinstance(value, str) else str(np.shape(value)),
 )
-def test_arrays_that_do_not_fit_are_refused_by_name(name, wrong):
+def test_arrays_that_do_not_fit_are_rejected_by_name(name, wrong):
     with pytest.raises(ReturnsError, match=f"`{name}.*: found .* expected"):
         gae(**{name: wrong})
 
@@ -90,6 +90,6 @@ def test_one_bootstrap_may_serve_all_episodes():
     assert returns_to_go(ONES, [0, 1, 3], 0.5, 4.0).tolist() == [3.0, 2.5, 3.0]
 
 
-def test_refusals_are_value_errors_of_the_library():
+def test_rejections_are_value_errors_of_the_library():
     assert issubclass(ReturnsError, EpisodiaError)
     assert issubclass(ReturnsError, ValueError)

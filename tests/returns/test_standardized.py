@@ -74,6 +74,6 @@ def test_differences_below_epsilon_are_not_blown_up():
 
 
 @pytest.mark.parametrize("mask", [[True], [[True, True]], [1, 0], None], ids=["short", "shape", "integers", "epsilon"])
-def test_masks_of_another_kind_and_epsilons_of_zero_are_refused(mask):
+def test_masks_of_another_kind_and_epsilons_of_zero_are_rejected(mask):
     with pytest.raises(ReturnsError, match="expected"):
         standardized([1.0, 2.0], mask, epsilon=0.0 if mask is None else 1e-4)

@@ -183,7 +183,7 @@ BOMBS = {
     "no JSON": forged(b"\x80\x04."),
     "a wrong shape of objects": forged({"$objects": [[2**50], []]}),
     "a graph of nothing": forged({"$graph": []}),
-    "a character that is none": forged({"$letters": 0}, [["<u4", [0]]])[:-1] + b"x",
+    "an invalid character": forged({"$letters": 0}, [["<u4", [0]]])[:-1] + b"x",
 }
 
 

@@ -142,5 +142,5 @@ def settle_the_rest(log, agent, life):
 
 
 def sum_of(rewards):
-    """The sum of some rewards, None if there are none."""
+    """The sum of some rewards, None without rewards."""
     return sum(rewards) if rewards else None

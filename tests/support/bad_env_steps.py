@@ -1,4 +1,4 @@
-"""Environment steps that an episode has to refuse, because of one agent; what they hold for the others is right."""
+"""Environment steps that an episode has to reject, because of one agent; what they hold for the others is right."""
 
 from hypothesis import strategies as st
 

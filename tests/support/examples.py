@@ -10,7 +10,7 @@ PATHS = sorted(FOLDER.glob("*.py"))
 
 
 def example(name):
-    """Return the example of this name, loaded anew."""
+    """Return the example of this name, loaded again."""
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -100,7 +100,7 @@ class NamesAllEpisodesAlike(PlainRunner):
 @breaks("every_step_is_there_once", "of .*environment, episode. in one episode")
 class MixesEpisodesUp(PlainRunner):
     def cut(self):
-        # Who goes on where somebody else was, after as many steps.
+        # A lane that continues the episode of another lane, after as many steps.
         super().cut()
         running = [lane for lane in self.lanes if lane.episode is not None]
         for one, other in itertools.pairwise(running):

@@ -148,7 +148,7 @@ class Twins:
         return [lane for lane, episode in enumerate(self.episodes) if episode is None or episode.is_done]
 
     def take(self):
-        """Return what is handed out by the recorder, and what it should be."""
+        """Return what is returned by the recorder, and what it should be."""
         running = [
             lane for lane, episode in enumerate(self.episodes) if episode and not episode.is_done and len(episode)
         ]

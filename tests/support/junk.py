@@ -1,4 +1,4 @@
-"""Things that nobody should pass, to methods that have to say so; and whether they do."""
+"""Invalid arguments, and checks that methods reject them with a helpful message."""
 
 import numpy as np
 from gymnasium import spaces
@@ -62,7 +62,7 @@ def problem_with(call):
 
 
 def problems(make, call, take_snapshot):
-    """Return what `call(make(), junk)` does wrong, by junk: it may work, or refuse and leave the object as it was."""
+    """Return what `call(make(), junk)` does wrong, by junk: it may work, or reject and leave the object as it was."""
     found = {}
     target = before = None
     for name, junk in JUNK.items():

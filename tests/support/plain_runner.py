@@ -1,4 +1,4 @@
-"""An env runner as somebody else might write it: a plain loop, with the calls that runners have in common."""
+"""An env runner as a user might write it: a plain loop, with the calls that runners have in common."""
 
 import numpy as np
 

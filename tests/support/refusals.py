@@ -1,4 +1,4 @@
-"""For tests of bad input: an episode that uses everything, and a check that refused calls change nothing."""
+"""For tests of bad input: an episode that uses everything, and a check that rejected calls change nothing."""
 
 import copy
 

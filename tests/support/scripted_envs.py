@@ -129,7 +129,7 @@ def assert_every_step_once(chunks: Any, *, longest: int, gaps: bool = False) -> 
     """Check that chunks are made of real steps, in order, and that no step between them is missing.
 
     Args:
-        chunks: Episodes and chunks, as they were handed out.
+        chunks: Episodes and chunks, as they were returned.
         longest: As of the environments.
         gaps: Whether whole episodes, or the ends of episodes, may be missing.
 

@@ -222,12 +222,12 @@ def test_each_check_is_a_test_of_its_own(suite, line):
 
 
 @pytest.mark.parametrize("junk", [3, None, FlattenObservations, "FlattenObservations"])
-def test_what_is_no_connector_is_refused(junk):
+def test_what_is_no_connector_is_rejected(junk):
     with pytest.raises(SubjectError, match="expected an object derived from `ConnectorV2`"):
         check_connector(junk)
 
 
-def test_a_failure_that_is_expected_of_no_law_is_refused_in_test_suites_too():
+def test_a_failure_that_is_expected_of_no_law_is_rejected_in_test_suites_too():
     with pytest.raises(SubjectError, match="it_swims"):
         checks_of([Subject.of(FlattenObservations(), expected_failures={"it_swims": "it is a stone"})])
 

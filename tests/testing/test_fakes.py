@@ -37,7 +37,7 @@ def played(env, seed=0):
         (lambda env: (env.reset(seed=0), env.step(np.float32(0.5))), "the action"),
     ],
 )
-def test_an_environment_refuses_and_notes_what_is_wrong(misuse, problem):
+def test_an_environment_rejects_and_notes_what_is_wrong(misuse, problem):
     problems = []
 
     with pytest.raises(AssertionError, match=problem):
@@ -45,7 +45,7 @@ def test_an_environment_refuses_and_notes_what_is_wrong(misuse, problem):
     assert problem in problems[0]
 
 
-def test_an_environment_of_several_agents_refuses_actions_of_others():
+def test_an_environment_of_several_agents_rejects_actions_of_others():
     env = FakeMultiAgentEnv()
     env.reset(seed=0)
 
@@ -87,7 +87,7 @@ def test_environments_of_one_maker_share_their_problems():
         ({"obs": np.zeros((2, 5), np.float32)}, "same environment"),
     ],
 )
-def test_a_module_refuses_batches_of_other_things(batch, problem):
+def test_a_module_rejects_batches_of_other_things(batch, problem):
     with pytest.raises(AssertionError, match=problem):
         FakeModule().forward_exploration(batch)
 
@@ -119,6 +119,6 @@ def test_a_connector_takes_note_of_every_call():
         ({"batch": {}, "episodes": [], "shared_data": 3}, "`shared_data`"),
     ],
 )
-def test_a_connector_refuses_to_be_called_in_another_way(arguments, problem):
+def test_a_connector_rejects_to_be_called_in_another_way(arguments, problem):
     with pytest.raises(AssertionError, match=problem):
         FakeConnector()(rl_module=None, **arguments)

@@ -60,6 +60,6 @@ def test_spaces_have_to_be_known():
         ModuleSubject.of(Net(None, CHOICES))
 
 
-def test_a_name_among_expected_failures_that_is_no_law_is_refused():
+def test_a_name_among_expected_failures_that_is_not_law_is_rejected():
     with pytest.raises(ValueError, match="it_swims"):
         check_module(Net(BOX, CHOICES), expected_failures={"it_swims": "never"})

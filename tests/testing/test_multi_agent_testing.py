@@ -110,12 +110,12 @@ def test_items_of_a_kind_lie_in_its_space(kind):
 @pytest.mark.parametrize(
     "log", [[], [{"observation": {}}], [{"actions": {"a": 1}}]], ids=["no reset", "unknown name", "action at the reset"]
 )
-def test_a_trajectory_refuses_what_is_no_log(log):
+def test_a_trajectory_rejects_what_is_no_log(log):
     with pytest.raises(ValueError, match="expected a reset"):
         MultiAgentTrajectory(log=log)
 
 
-def test_a_picture_with_rows_of_different_lengths_is_refused():
+def test_a_picture_with_rows_of_different_lengths_is_rejected():
     with pytest.raises(ValueError, match="expected one length"):
         pictured("white: O A", "black: O")
 

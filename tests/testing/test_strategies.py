@@ -60,7 +60,7 @@ def test_fields_that_were_not_asked_for_keep_their_defaults(trajectory):
     assert (trajectory.id_, trajectory.agent_id, trajectory.weights_versions) == ("trajectory", None, {})
 
 
-def test_an_unknown_field_is_refused():
+def test_an_unknown_field_is_rejected():
     with pytest.raises(ValueError, match="custom_data"):
         trajectories(fields=["colour"])
 
@@ -98,7 +98,7 @@ def test_indices_without_reach_point_to_items_that_are_there(index):
 
 
 @pytest.mark.parametrize("wrong", [{"actions": [1]}, {"rewards": [0.5]}, {"infos": []}, {"lookback": 1}])
-def test_a_trajectory_with_lists_of_different_lengths_is_refused(wrong):
+def test_a_trajectory_with_lists_of_different_lengths_is_rejected(wrong):
     with pytest.raises(ValueError, match="expected T"):
         Trajectory(observations=[0], **wrong)
 

@@ -133,17 +133,17 @@ MAKING_CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_training_takes_it_or_refuses_it_and_stays_as_it_was(call):
+def test_a_training_takes_it_or_rejects_it_and_stays_as_it_was(call):
     assert problems(training, call, snapshot) == {}
 
 
 @pytest.mark.parametrize("call", MAKING_CALLS.values(), ids=MAKING_CALLS)
-def test_nothing_is_made_of_it_or_it_is_refused(call):
+def test_nothing_is_made_of_it_or_it_is_rejected(call):
     assert problems_of_making(call) == {}
 
 
 @pytest.mark.parametrize("name", ["algorithm", "env", *options_of(train)])
-def test_train_takes_it_or_refuses_it(name, tmp_path, monkeypatch):
+def test_train_takes_it_or_rejects_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert problems_of_making(lambda junk: trained(**{name: usable(name, junk)})) == {}
@@ -157,7 +157,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", options_of(resume))
-def test_resume_takes_it_or_refuses_it(name, run):
+def test_resume_takes_it_or_rejects_it(name, run):
     given = {"steps": 8, "progress": False}
 
     assert problems_of_making(lambda junk: resume(run, **{**given, name: usable(name, junk)}).close()) == {}
@@ -171,14 +171,14 @@ PATH_CALLS = {
 
 
 @pytest.mark.parametrize("call", PATH_CALLS.values(), ids=PATH_CALLS)
-def test_what_is_no_path_is_refused(call, tmp_path, monkeypatch):
+def test_what_is_no_path_is_rejected(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert problems_of_making(call) == {}
 
 
 @pytest.mark.parametrize("name", options_of(load_training))
-def test_load_training_takes_it_or_refuses_it(name, run):
+def test_load_training_takes_it_or_rejects_it(name, run):
     assert problems_of_making(lambda junk: load_training(run, **{name: junk}).close()) == {}
 
 
@@ -204,7 +204,7 @@ LIKELY = {
 
 
 @pytest.mark.parametrize("call", LIKELY.values(), ids=LIKELY)
-def test_the_junk_that_is_most_likely_is_refused(call):
+def test_the_junk_that_is_most_likely_is_rejected(call):
     """So that the tests above, which allow what works, cannot pass by refusing nothing."""
     assert problem_with(call) == (None, True)
 

@@ -113,7 +113,7 @@ def test_a_policy_is_a_snapshot_of_the_training():
 
 
 class Unregistered(ConnectorV2):
-    """Does nothing; nobody has given it a name."""
+    """Does nothing, and is not registered."""
 
     reads, writes, lookback = frozenset(), frozenset(), 0
 

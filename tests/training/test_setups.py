@@ -123,14 +123,14 @@ JUNK_PARTS = {
     "a number out of range": {"part": "ClipByNorm", "limit": -1.0},
     "an unknown schedule": {"schedule": "os.system"},
     "missing arguments of a schedule": {"schedule": "ConstantSchedule"},
-    "points that are none": {"schedule": "PiecewiseLinearSchedule", "points": 3},
+    "invalid points": {"schedule": "PiecewiseLinearSchedule", "points": 3},
     "an unknown optimizer": {"part": "OptimizerConfig", "optimizer": "Popen"},
-    "options that are none": {"part": "OptimizerConfig", "options": 3},
+    "invalid options": {"part": "OptimizerConfig", "options": 3},
 }
 
 
 @pytest.mark.parametrize("data", JUNK_PARTS.values(), ids=JUNK_PARTS)
-def test_parts_of_a_config_that_are_none_are_refused(data):
+def test_invalid_parts_of_a_config_are_rejected(data):
     with pytest.raises(EpisodiaError, match="expected"):
         decoded([data])
 
@@ -213,7 +213,7 @@ def test_a_device_may_be_one_of_torch(tmp_path):
 
 
 @pytest.mark.parametrize("processors", [[ClipByNorm(50.0), len], [len], [len, ClipByNorm(0.5)]])
-def test_what_has_a_name_beside_what_has_none_is_compared(processors, tmp_path):
+def test_named_and_unnamed_parts_are_compared(processors, tmp_path):
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, gradient_processors=[ClipByNorm(0.5), same], **SMALL).close()
     given = [same if each is len else each for each in processors]
 

@@ -243,7 +243,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
 @pytest.mark.parametrize(
     "wrong", [{"steps": -3}, {"steps": float("nan")}, {"iteration": "x"}, {"recent_returns": ["a"]}, {"time_s": None}]
 )
-def test_a_state_with_progress_that_is_none_changes_nothing(wrong):
+def test_a_state_with_invalid_progress_changes_nothing(wrong):
     with small() as training, small(seed=1) as other:
         training.step()
         state, before = other.get_state(), repr(training.get_state())
@@ -255,7 +255,7 @@ def test_a_state_with_progress_that_is_none_changes_nothing(wrong):
 
 
 @pytest.mark.parametrize("wrong", [3, {"runner": 3}, {"learner": None}, {"progress": []}])
-def test_a_state_that_is_none_is_an_error(wrong):
+def test_an_invalid_state_is_an_error(wrong):
     with small() as training, pytest.raises(TrainingError, match="get_state"):
         training.set_state({**training.get_state(), **wrong} if isinstance(wrong, dict) else wrong)
 
@@ -288,7 +288,7 @@ def test_a_device_that_is_not_there_is_named(device):
 
 
 @pytest.mark.parametrize("limits", [{"steps": "5"}, {"steps": 1.5}, {"steps": -1}, {"target": float("nan")}])
-def test_limits_that_are_none_are_named(limits):
+def test_invalid_limits_are_named(limits):
     with small() as training:
         with pytest.raises(TrainingError, match=next(iter(limits))):
             training.run(**{"steps": 40, **limits})

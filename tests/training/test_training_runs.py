@@ -175,7 +175,7 @@ def test_infinity_is_no_target_any_more(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "episodia run 1", "steps": -1}', "NaN", "[" * 10**5])
-def test_limits_that_are_none_are_named(content, tmp_path):
+def test_invalid_limits_are_named(content, tmp_path):
     train("ppo", "CartPole-v1", steps=40, out=tmp_path, **SMALL).close()
     (tmp_path / "run.json").write_text(content)
 
@@ -397,7 +397,7 @@ def test_an_interrupt_saves(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"steps": "5"}, {"target": "high"}, {"checkpoint_every": 0}])
-def test_numbers_that_are_none_are_named_before_anything_is_written(wrong, tmp_path):
+def test_invalid_numbers_are_named_before_anything_is_written(wrong, tmp_path):
     with pytest.raises(TrainingError, match=next(iter(wrong))):
         train("ppo", "CartPole-v1", out=tmp_path / "run", **{"steps": 40, **SMALL, **wrong})
 
@@ -435,7 +435,7 @@ def test_an_environment_that_a_function_makes_needs_the_setup_to_resume(tmp_path
         assert training.learner.config.gamma == 0.9
 
 
-def test_checkpoints_of_something_else_are_refused(tmp_path):
+def test_checkpoints_of_something_else_are_rejected(tmp_path):
     save_state(tmp_path / "other", {"format": "something"})
 
     with pytest.raises(TrainingError, match="'something'"):
@@ -604,14 +604,14 @@ def test_records_survive_the_file(tmp_path):
         b"[" * 10**5,
     ],
 )
-def test_a_line_that_is_no_record_is_named(line, tmp_path):
+def test_a_line_that_is_not_record_is_named(line, tmp_path):
     (tmp_path / "metrics.jsonl").write_bytes(line + b"\n")
 
     with pytest.raises(TrainingError, match="line 1"):
         MetricsFile(tmp_path / "metrics.jsonl").read()
 
 
-def test_metrics_that_are_no_file_are_named(tmp_path):
+def test_metrics_that_are_not_file_are_named(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     file = MetricsFile(tmp_path / "metrics.jsonl")
 

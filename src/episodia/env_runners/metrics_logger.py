@@ -93,7 +93,7 @@ class MetricsLogger:
         """Return what the values of `key` amount to by now.
 
         Raises:
-            EnvRunnerError: If there are none.
+            EnvRunnerError: If there are no values.
         """
         name = _name(key)
         if name not in self._metrics.logged:

@@ -24,7 +24,7 @@ class Drawn:
         lengths: The number of steps of each stretch: int64 [B].
         times: The time step of the first step of each stretch: int64 [B]; None if it has not been looked up, which is possible
             where the keys belong to the first steps.
-        lookbacks: How many rows of the past each part has: int64; None if there are none.
+        lookbacks: How many rows of the past each part has: int64; None without lookbacks.
         added: Columns that the buffer does not store, such as weights: one row for each step.
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.

@@ -70,7 +70,7 @@ def convert_to_numpy(x: Item, reduce_type: bool = True) -> Item:
     """Return `x` with NumPy arrays instead of tensors, and numbers instead of tensors without axes.
 
     Args:
-        x: Nested data; leaves that are no arrays or tensors stay.
+        x: Nested data; other leaves than arrays and tensors stay.
         reduce_type: Whether float64 and int64 arrays become float32 and int32.
     """
 

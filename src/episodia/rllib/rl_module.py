@@ -98,7 +98,7 @@ class RLModule:
         return outputs
 
     def get_initial_state(self) -> dict[str, Item]:
-        """Return the state before the first step of an episode, empty if there is none; tensors become NumPy arrays."""
+        """Return the state before the first step of an episode, empty without state; tensors become NumPy arrays."""
         return {}
 
     def is_stateful(self) -> bool:

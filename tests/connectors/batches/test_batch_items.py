@@ -66,7 +66,7 @@ def test_arrays_of_items_are_added_as_they_are_and_marked():
 
 
 @pytest.mark.parametrize("items", [[1, 2], np.zeros((2, 3)), {"x": np.zeros(2)}])
-def test_a_wrong_number_of_items_is_refused(items):
+def test_a_wrong_number_of_items_is_rejected(items):
     batch = {}
 
     with pytest.raises(BatchError, match="'speed': found 2 items, expected 3"):

@@ -65,7 +65,7 @@ def test_two_chunks_of_one_episode_share_a_list_in_order():
     assert [part.tolist() for part in as_ragged(batch["x"], chunks).split()] == [[0], [1, 2]]
 
 
-def test_a_wrong_number_of_items_is_refused_with_both_numbers():
+def test_a_wrong_number_of_items_is_rejected_with_both_numbers():
     with pytest.raises(BatchError, match=r"found 4 items .* expected 5: one for each of the rows of 3 episodes"):
         as_ragged([1, 2, 3, 4], episodes)
 

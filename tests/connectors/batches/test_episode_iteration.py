@@ -105,6 +105,6 @@ def test_at_the_present_moment_agents_that_do_not_act_have_no_row_and_are_left_o
         (Ragged(np.zeros(4), offsets_of([2, 2]), 1), "other lengths than one row"),
     ],
 )
-def test_a_column_that_does_not_fit_is_refused(column, message):
+def test_a_column_that_does_not_fit_is_rejected(column, message):
     with pytest.raises(BatchError, match=f"`zip_with_batch_column`: found .*{message}"):
         list(iterate([walk("a"), walk("b")], zip_with_batch_column=column))

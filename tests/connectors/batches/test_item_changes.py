@@ -119,7 +119,7 @@ def test_stretches_with_and_without_tails_are_changed_together_without_tails():
 
 
 @pytest.mark.parametrize("other", [[1], ragged([2, 1]), {("x",): [1, 2, 3]}], ids=["list", "stretches", "items"])
-def test_columns_with_other_items_are_refused(other):
+def test_columns_with_other_items_are_rejected(other):
     with pytest.raises(BatchError, match=r"columns 'a' and 'b'.*the same episodes"):
         change({"a": [1, 2, 3], "b": other}, ["a", "b"], swap)
 
@@ -134,7 +134,7 @@ def test_a_function_for_two_columns_has_to_return_two_items(result):
 
 
 @pytest.mark.parametrize("column", ["missing", ["obs", "missing"]])
-def test_an_unknown_column_is_refused_and_the_columns_are_listed(column):
+def test_an_unknown_column_is_rejected_and_the_columns_are_listed(column):
     with pytest.raises(ValueError, match=r"no column 'missing'.*\['obs', 'speed'\]"):
         change({"obs": [1], "speed": [2]}, column, swap)
 
@@ -159,7 +159,7 @@ def test_items_that_do_not_fit_together_leave_the_batch_as_it_was():
     assert batch == before
 
 
-def test_a_batch_that_is_sorted_by_modules_is_refused():
+def test_a_batch_that_is_sorted_by_modules_is_rejected():
     with pytest.raises(BatchError, match="name a column, not a module"):
         change({"left": {"obs": [1]}}, "left", swap)
 
@@ -244,7 +244,7 @@ def test_in_a_module_to_env_pipeline_rows_of_an_array_have_the_ids_of_their_epis
     assert seen == [(5.0, "a", None, None), (6.0, "b", None, None)]
 
 
-def test_in_a_learner_pipeline_rows_of_an_array_belong_to_nobody_in_particular():
+def test_in_a_learner_pipeline_rows_of_an_array_have_no_owner():
     seen = []
     run(
         LearnerConnectorPipeline(connectors=[noting(seen)]), [walk("a"), walk("b")], batch={"obs": np.array([5.0, 6.0])}

@@ -48,7 +48,7 @@ from episodia.errors import PipelineError
         (lambda: AddTimeDimToBatchAndZeroPad(burn_in=-1), "`burn_in=-1`, expected an integer of at least 0"),
     ],
 )
-def test_numbers_out_of_range_are_refused_when_the_piece_is_made(make, message):
+def test_numbers_out_of_range_are_rejected_when_the_piece_is_made(make, message):
     with pytest.raises(PipelineError, match=re.escape(message)):
         make()
 
@@ -77,7 +77,7 @@ def test_numbers_out_of_range_are_refused_when_the_piece_is_made(make, message):
         (FlattenObservations, {"keys_to_remove": "speed"}),
     ],
 )
-def test_junk_is_refused_when_the_piece_is_made_with_its_name_and_value(piece, arguments):
+def test_junk_is_rejected_when_the_piece_is_made_with_its_name_and_value(piece, arguments):
     name, value = list(arguments.items())[0 if piece is ClipRewards and arguments["low"] is None else -1]
     with pytest.raises(PipelineError, match=re.escape(f"`{name}={value!r}`")):
         piece(**arguments)
@@ -95,7 +95,7 @@ NO_SPACES = [5, "Box", True, np.zeros(3), (3,), {"left": spaces.Discrete(2)}, sp
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("junk", NO_SPACES, ids=lambda junk: type(junk).__name__)
-def test_what_is_no_space_is_refused_as_one(make, junk):
+def test_what_is_no_space_is_rejected_as_one(make, junk):
     for arguments, what in ((junk,), "observation space"), ((None, junk), "action space"):
         with pytest.raises(PipelineError, match=f"as its {what}, expected a gymnasium space"):
             make(*arguments)
@@ -109,7 +109,7 @@ def test_the_remedy_knows_dicts_and_classes():
 
 @pytest.mark.parametrize("name", ["input_observation_space", "input_action_space"])
 @pytest.mark.parametrize("make", [GetActions, EnvToModulePipeline])
-def test_a_refused_space_leaves_the_piece_as_it_was(make, name):
+def test_a_rejected_space_leaves_the_piece_as_it_was(make, name):
     space = spaces.Discrete(4)
     piece = make(space, space)
 

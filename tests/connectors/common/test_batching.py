@@ -19,7 +19,7 @@ def made_with(column):
 
 @pytest.mark.parametrize("rows", [0, 1, 4, 6, 8])
 @pytest.mark.parametrize("make", [np.arange, torch.arange, lambda n: {"x": np.arange(n)}, lambda n: list(range(n))])
-def test_a_column_with_another_number_of_rows_is_refused_by_its_name(make, rows):
+def test_a_column_with_another_number_of_rows_is_rejected_by_its_name(make, rows):
     with pytest.raises(
         ConnectorError, match=rf"(?s)'BatchIndividualItems'.*found {rows} items.*expected 5.*column: 'written'"
     ):

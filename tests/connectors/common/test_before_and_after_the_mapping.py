@@ -84,7 +84,7 @@ def test_states_are_added_on_either_side():
 
 
 @pytest.mark.parametrize("piece", [ComputeReturnsToGo, GeneralAdvantageEstimation, BatchIndividualItems])
-def test_pieces_for_one_module_at_a_time_refuse_columns_of_several(piece):
+def test_pieces_for_one_module_at_a_time_reject_columns_of_several(piece):
     columns = [AddObservationsFromEpisodesToBatch(), AddColumnsFromEpisodesToTrainBatch()]
     pipeline = LearnerConnectorPipeline(connectors=[*columns, piece(), AgentToModuleMapping()])
 

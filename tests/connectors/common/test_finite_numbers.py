@@ -1,4 +1,4 @@
-"""NaN and infinite numbers are refused where they would spread, and leave nothing behind."""
+"""NaN and infinite numbers are rejected where they would spread, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_pipeline_names_the_filter_and_the_leaf():
 
 
 @pytest.mark.parametrize("update_stats", [False, True])
-def test_in_training_the_filter_refuses_too(update_stats):
+def test_in_training_the_filter_rejects_too(update_stats):
     episode = SingleAgentEpisode(
         "bad",
         observations=[np.zeros(1), np.array([np.inf]), np.zeros(1)],
@@ -155,7 +155,7 @@ def test_a_reward_that_is_not_finite_is_named_with_its_episode_and_step(name, ju
 
 
 @pytest.mark.parametrize("name", ["advantages", "returns", "n steps"])
-def test_rewards_too_large_for_what_is_made_of_them_are_refused(name):
+def test_rewards_too_large_for_what_is_made_of_them_are_rejected(name):
     pipeline = defaults.learner(targets=TARGETS[name]())
 
     with pytest.raises(ConnectorError, match=r"rewards.*so large that.*ScaleRewards"):

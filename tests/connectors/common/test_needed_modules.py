@@ -47,7 +47,7 @@ def of_two_modules():
 
 
 @pytest.mark.parametrize("module", [actor(), RULE])
-def test_a_module_without_values_is_refused_where_the_pipeline_is_built(module):
+def test_a_module_without_values_is_rejected_where_the_pipeline_is_built(module):
     with pytest.raises(
         PipelineError, match=rf"'GeneralAdvantageEstimation' at 3: found a module \({type(module).__name__}\)"
     ):
@@ -55,7 +55,7 @@ def test_a_module_without_values_is_refused_where_the_pipeline_is_built(module):
 
 
 @pytest.mark.parametrize("module", [actor(), RULE])
-def test_a_module_without_values_is_refused_when_a_pipeline_first_meets_it(module):
+def test_a_module_without_values_is_rejected_when_a_pipeline_first_meets_it(module):
     with pytest.raises(PipelineError, match="Give it `compute_values"):
         advantages()(rl_module=module, episodes=[drive(2)])
 
@@ -78,7 +78,7 @@ def test_an_explanation_asks_for_the_module_too():
 
 
 @pytest.mark.parametrize("module", [None, actor()])
-def test_the_piece_alone_refuses_as_the_pipeline_does(module):
+def test_the_piece_alone_rejects_as_the_pipeline_does(module):
     pieces = [AddObservationsFromEpisodesToBatch(), AddColumnsFromEpisodesToTrainBatch(), GeneralAdvantageEstimation()]
 
     with pytest.raises(PipelineError, match="GeneralAdvantageEstimation: found"):
@@ -109,19 +109,19 @@ def test_only_who_does_not_learn_in_a_container_gets_no_advantages(container):
     assert Columns.RETURNS_TO_GO in batch["right"]
 
 
-def test_a_member_that_learns_without_values_is_refused_by_name():
+def test_a_member_that_learns_without_values_is_rejected_by_name():
     container = {"left": SumModule(), "right": actor()}
 
     with pytest.raises(PipelineError, match=r"the modules 'right' \(Actor\) without.*frozen"):
         advantages(module=container)
 
 
-def test_a_container_in_which_nobody_computes_values_is_refused():
+def test_a_container_without_a_module_that_computes_values_is_rejected():
     with pytest.raises(PipelineError, match=r"'left' \(RuleModule\), 'right' \(RuleModule\)"):
         advantages(module={"left": RULE, "right": RULE})
 
 
-def test_a_container_that_knows_no_module_of_the_episodes_is_refused_and_the_agents_are_named():
+def test_a_container_that_knows_no_module_of_the_episodes_is_rejected_and_the_agents_are_named():
     episode = drive(3, agent_id="left", module_id="learned")
     pieces = [AddObservationsFromEpisodesToBatch(), AddColumnsFromEpisodesToTrainBatch(), AgentToModuleMapping()]
     pipeline = LearnerConnectorPipeline(connectors=[*pieces, GeneralAdvantageEstimation()])
@@ -133,7 +133,7 @@ def test_a_container_that_knows_no_module_of_the_episodes_is_refused_and_the_age
 # --- Columns of earlier pieces --------------------------------------------------------------------------------------
 
 
-def test_standardising_a_column_that_who_learns_does_not_have_is_refused():
+def test_standardising_a_column_that_who_learns_does_not_have_is_rejected():
     pieces = [AddColumnsFromEpisodesToTrainBatch(), AgentToModuleMapping(), Standardize()]
 
     with pytest.raises(

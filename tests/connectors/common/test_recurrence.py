@@ -65,7 +65,7 @@ def test_at_the_present_moment_new_episodes_start_from_the_initial_state():
     np.testing.assert_array_equal(found.values["h"], [states_one_by_one(old)[-1], initial])
 
 
-def test_steps_without_states_are_refused():
+def test_steps_without_states_are_rejected():
     with pytest.raises(BatchError, match="steps without the column 'state_out'"):
         states_of(EpisodeList([drive(2)]), module.get_initial_state())
 
@@ -83,7 +83,7 @@ class Wrong(MemoryModule):
 
 @pytest.mark.parametrize("state", [None, 0.0, [0.0], np.zeros(4), (np.zeros(4),), {"h": 0.0}, {"h": [0.0]}])
 @pytest.mark.parametrize("length", [0, 2])
-def test_an_initial_state_that_is_no_dict_of_arrays_is_refused(state, length):
+def test_an_initial_state_that_is_not_dict_of_arrays_is_rejected(state, length):
     with pytest.raises(BatchError, match=r"^Wrong.get_initial_state: found .*, expected a dict of arrays.* Return"):
         run([AddStatesFromEpisodesToBatch()], [drive(length, stateful=True)], Wrong(state))
 
@@ -91,7 +91,7 @@ def test_an_initial_state_that_is_no_dict_of_arrays_is_refused(state, length):
 @pytest.mark.parametrize("state", [np.zeros(4), (np.zeros(4), np.zeros(4)), {"other": np.zeros(4)}])
 @pytest.mark.parametrize("finalized", [False, True])
 @pytest.mark.parametrize("current", [False, True])
-def test_stored_states_of_another_structure_than_the_initial_state_are_refused(state, finalized, current):
+def test_stored_states_of_another_structure_than_the_initial_state_are_rejected(state, finalized, current):
     episode = SingleAgentEpisode("mine", observations=[0.0])
     episode.add_env_step(1.0, 0, 1.0, extra_model_outputs={"state_out": state})
     rows = EpisodeList([episode.finalize() if finalized else episode])

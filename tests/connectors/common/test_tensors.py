@@ -43,7 +43,7 @@ def test_numbers_keep_their_values_in_a_dtype_that_modules_take(given, made):
     assert tensor.tolist() == [0, 1]
 
 
-def test_integers_beyond_int64_are_refused():
+def test_integers_beyond_int64_are_rejected():
     with pytest.raises(OverflowError, match="expected numbers that int64 can hold"):
         as_tensor(np.array([2**63], np.uint64), CPU)
 

@@ -46,7 +46,7 @@ def test_vectors_lie_in_the_output_space(space, seed):
 
 
 @pytest.mark.parametrize("name", ["text", "sequence", "graph", "one of", "dict with text"])
-def test_spaces_without_a_fixed_size_are_refused_by_name_when_they_are_threaded(name):
+def test_spaces_without_a_fixed_size_are_rejected_by_name_when_they_are_threaded(name):
     with pytest.raises(PipelineError, match=r"FlattenObservations: found (Text|Sequence|Graph|OneOf).*expected Box"):
         FlattenObservations(SPACES[name])
     piece = FlattenObservations()
@@ -65,7 +65,7 @@ def test_no_space_at_all_is_an_error_that_says_what_to_do():
         called(FlattenObservations(), EpisodeList([SingleAgentEpisode(observations=[1.0])]))
 
 
-def test_rows_that_are_no_items_of_the_space_are_refused():
+def test_rows_that_are_not_items_of_the_space_are_rejected():
     episodes = EpisodeList([SingleAgentEpisode(observations=[np.zeros(3)])])
 
     with pytest.raises(BatchError, match=r"found rows of float64\[3\], expected items of Box\(0.0, 1.0, \(2,\)"):
@@ -75,7 +75,7 @@ def test_rows_that_are_no_items_of_the_space_are_refused():
 
 
 @pytest.mark.parametrize("item", [0, 4, 1.5])
-def test_a_class_outside_of_its_space_is_refused(item):
+def test_a_class_outside_of_its_space_is_rejected(item):
     with pytest.raises(SpaceError, match=r"Discrete\(3, start=1\)"):
         called(FlattenObservations(spaces.Discrete(3, start=1)), EpisodeList([SingleAgentEpisode(observations=[item])]))
 
@@ -91,7 +91,7 @@ def test_keys_are_removed_with_the_space_given_before_or_after():
         assert piece.observation_space.shape == (4,)
 
 
-def test_keys_that_the_space_does_not_have_are_refused():
+def test_keys_that_the_space_does_not_have_are_rejected():
     with pytest.raises(PipelineError, match=r"keys_to_remove=\['z'\]"):
         FlattenObservations(spaces.Dict({"a": spaces.Discrete(2)}), keys_to_remove=["z"])
     with pytest.raises(PipelineError, match="keys of a `Dict` space"):
@@ -159,7 +159,7 @@ def test_agents_of_one_module_may_have_different_nestings_of_one_size(spaces_kno
     assert now.values.tolist() == [expected[2], expected[5]] * 2
 
 
-def test_agents_of_one_module_with_vectors_of_different_sizes_are_refused():
+def test_agents_of_one_module_with_vectors_of_different_sizes_are_rejected():
     with pytest.raises(BatchError, match=r"float32\[3\] and of float32\[5\] for agents of one module"):
         called(FlattenObservations(multi_agent=True), EpisodeList([team(["left", "far"])]))
 
@@ -212,6 +212,6 @@ def test_an_agent_without_a_space_is_named():
         )
 
 
-def test_a_space_that_is_not_divided_into_agents_is_refused():
+def test_a_space_that_is_not_divided_into_agents_is_rejected():
     with pytest.raises(PipelineError, match="one entry for each agent"):
         FlattenObservations(spaces.Discrete(2), multi_agent=True)

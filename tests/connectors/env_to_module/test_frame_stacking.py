@@ -149,18 +149,18 @@ def test_stacked_classes_become_vectors():
 
 
 @pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict({"a": spaces.Sequence(spaces.Discrete(2))})])
-def test_what_has_no_shape_is_refused(space):
+def test_what_has_no_shape_is_rejected(space):
     with pytest.raises(PipelineError, match="expected Box, Discrete, MultiDiscrete or MultiBinary"):
         FrameStacking(space, num_frames=2)
 
 
 @pytest.mark.parametrize("num_frames", [0, -1, 2.5, "2"])
-def test_a_number_of_frames_that_is_none_is_refused(num_frames):
+def test_an_invalid_number_of_frames_is_rejected(num_frames):
     with pytest.raises(PipelineError, match="num_frames="):
         FrameStacking(num_frames=num_frames)
 
 
-def test_an_axis_that_the_frames_cannot_have_is_refused():
+def test_an_axis_that_the_frames_cannot_have_is_rejected():
     with pytest.raises(PipelineError, match=r"float32\[2\].*`axis=2`"):
         FrameStacking(spaces.Box(0, 1, (2,)), num_frames=2, axis=2)
 

@@ -103,7 +103,7 @@ def test_a_finished_filter_does_not_update():
     assert piece.get_state()["delta"] == []
 
 
-def test_a_refused_observation_is_not_noted():
+def test_a_rejected_observation_is_not_noted():
     piece = MeanStdFilter()
     see(piece, ROWS)
     piece.commit()
@@ -190,7 +190,7 @@ def test_without_any_space_floats_are_filtered():
     np.testing.assert_allclose([row["x"] for row in rows], [-1.0, 0.0, 1.0], atol=1e-7)
 
 
-def test_a_limit_that_is_none_is_refused():
+def test_an_invalid_limit_is_rejected():
     with pytest.raises(PipelineError, match="clip_by_value=0"):
         MeanStdFilter(clip_by_value=0)
 
@@ -262,7 +262,7 @@ def test_filters_that_are_never_told_the_result_are_still_counted_once():
     np.testing.assert_allclose(normalised(merged, ROWS), by_hand(ROWS, ROWS[:20]), rtol=1e-5)
 
 
-def test_filters_that_began_from_different_states_are_refused():
+def test_filters_that_began_from_different_states_are_rejected():
     behind, ahead = MeanStdFilter(), MeanStdFilter()
     see(ahead, ROWS)
     ahead.set_state(ahead.merge_states([ahead.get_state()]))
@@ -307,7 +307,7 @@ def test_resetting_forgets_everything():
 
 
 @pytest.mark.parametrize("state", [{}, {"version": 1}, {"version": "x", "synced": [], "delta": [], "pending": []}])
-def test_what_is_no_state_is_refused_and_changes_nothing(state):
+def test_what_is_no_state_is_rejected_and_changes_nothing(state):
     piece = MeanStdFilter()
     see(piece, ROWS)
     piece.commit()

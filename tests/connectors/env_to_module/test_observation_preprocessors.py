@@ -131,7 +131,7 @@ def test_each_episode_is_given_with_its_observation():
     assert seen == [(1.0, "a"), (1.0, "b")]
 
 
-def test_it_refuses_to_come_too_late_or_in_a_learner():
+def test_it_rejects_to_come_too_late_or_in_a_learner():
     episodes = EpisodeList([running()])
 
     with pytest.raises(BatchError, match="would not reach them"):
@@ -184,7 +184,7 @@ def test_a_single_agent_preprocessor_sees_each_agent_that_stepped():
     assert episode.agent_episodes["b"].get_observations() == [102.0, 105.0]
 
 
-def test_agents_that_are_left_out_keep_their_observation_and_unknown_ones_are_refused():
+def test_agents_that_are_left_out_keep_their_observation_and_unknown_ones_are_rejected():
     class Only(MultiAgentObservationPreprocessor):
         def preprocess(self, observations, episode):
             return {self.agent: 8.0}
@@ -198,7 +198,7 @@ def test_agents_that_are_left_out_keep_their_observation_and_unknown_ones_are_re
         called(piece, [episode])
 
 
-def test_a_multi_agent_preprocessor_refuses_single_agent_episodes():
+def test_a_multi_agent_preprocessor_rejects_single_agent_episodes():
     with pytest.raises(PipelineError, match="found SingleAgentEpisode, expected a MultiAgentEpisode"):
         called(Ranked(), [running()])
 
@@ -248,7 +248,7 @@ def test_agents_get_the_observations_of_their_module_back():
     assert episode.get_observations(-1) == {"a": 10.0, "b": 20.0}
 
 
-def test_a_batch_without_observations_is_refused():
+def test_a_batch_without_observations_is_rejected():
     with pytest.raises(BatchError, match="found no column 'obs'"):
         called(WriteObservationsToEpisodes(), EpisodeList([running()]).current())
 

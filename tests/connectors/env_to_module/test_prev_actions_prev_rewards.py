@@ -99,7 +99,7 @@ def test_no_action_space_is_an_error_with_and_without_an_observation_space():
         called(PrevActionsPrevRewards(), EpisodeList([SingleAgentEpisode(observations=[0])]))
 
 
-def test_actions_of_no_fixed_size_are_refused():
+def test_actions_of_no_fixed_size_are_rejected():
     with pytest.raises(PipelineError, match="found Text"):
         PrevActionsPrevRewards(spaces.Discrete(2), spaces.Text(5))
     with pytest.raises(PipelineError, match="n_prev_actions=-1"):

@@ -91,7 +91,7 @@ def test_statistics_of_different_shapes_do_not_merge():
         Moments.of(np.zeros((1, 2))).merged(Moments.of(np.zeros((1, 3))))
 
 
-def test_merging_changes_none_of_the_tables():
+def test_merging_leaves_all_tables_unchanged():
     first, second = (
         {"x": Moments.of(np.ones((2, 1)))},
         {"x": Moments.of(np.zeros((2, 1))), "y": Moments.of(np.ones((1, 1)))},

@@ -53,12 +53,12 @@ def test_it_works_on_either_side_of_the_mapping_to_modules(name, episode):
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_a_batch_without_rewards_is_refused(name):
+def test_a_batch_without_rewards_is_rejected(name):
     with pytest.raises(BatchError, match=r"column 'rewards': found no such column.*AddColumnsFromEpisodesToTrainBatch"):
         called(PIECES[name][0], EpisodeList([SingleAgentEpisode(observations=[0])]))
 
 
-def test_numbers_that_make_no_sense_are_refused():
+def test_numbers_that_make_no_sense_are_rejected():
     with pytest.raises(PipelineError, match="low=1` and `high=-1`"):
         ClipRewards(low=1, high=-1)
     with pytest.raises(PipelineError, match="factor=inf"):

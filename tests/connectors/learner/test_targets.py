@@ -138,7 +138,7 @@ def test_next_observations_are_the_same_track_one_later(episodes):
         np.testing.assert_array_equal(row, item)
 
 
-def test_next_observations_without_observations_are_refused():
+def test_next_observations_without_observations_are_rejected():
     with pytest.raises(
         BatchError,
         match=r"column 'obs': found no such column, only \[\]; expected it from `AddObs.*Place this piece after",

@@ -208,14 +208,14 @@ def test_a_part_of_a_nested_action_may_be_masked_alone():
         (spaces.Box(0, 1, (2,)), [[1, 1], [1, 1]], "only Discrete and MultiDiscrete"),
     ],
 )
-def test_masks_that_do_not_fit_are_refused(space, mask, message):
+def test_masks_that_do_not_fit_are_rejected(space, mask, message):
     batch = {Columns.ACTIONS: module_actions(space, 2), Columns.ACTION_MASK: np.array(mask)}
 
     with pytest.raises(EpisodiaError, match=message):
         _run(EpsilonGreedy(input_action_space=space, epsilon=1.0), batch)
 
 
-def test_spaces_without_a_fixed_shape_are_refused():
+def test_spaces_without_a_fixed_shape_are_rejected():
     space = spaces.Text(3)
 
     with pytest.raises(EpisodiaError, match="Text"):

@@ -139,7 +139,7 @@ def test_a_failure_leaves_the_batch_and_the_steps_as_they_were(make):
 
 @pytest.mark.parametrize("real_range", [(1.0, -1.0), (0.0, np.inf), (0.0, 0.0)])
 @each_piece
-def test_a_range_without_numbers_is_refused(make, real_range):
+def test_a_range_without_numbers_is_rejected(make, real_range):
     with pytest.raises(EpisodiaError, match="real_range"):
         make(real_range=real_range)
 
@@ -238,7 +238,7 @@ def test_merged_pieces_do_not_begin_to_draw_the_same(make):
         {"merged_steps": 1, "own_steps": 2, "generator": {"bit_generator": "MT19937"}},
     ],
 )
-def test_a_state_of_something_else_is_refused_and_changes_nothing(make, state):
+def test_a_state_of_something_else_is_rejected_and_changes_nothing(make, state):
     piece = make(input_action_space=UNIT, seed=5)
 
     with pytest.raises(EpisodiaError, match="state"):

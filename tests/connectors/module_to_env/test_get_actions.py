@@ -267,7 +267,7 @@ def test_merged_states_leave_each_generator_alone():
 
 
 @pytest.mark.parametrize("state", [{"generator": np.zeros(3, np.uint8), "device": "cpu"}, {"steps": 3}])
-def test_a_state_of_something_else_is_refused_and_changes_nothing(state):
+def test_a_state_of_something_else_is_rejected_and_changes_nothing(state):
     piece = GetActions(seed=5)
 
     with pytest.raises(EpisodiaError, match="state"):

@@ -73,7 +73,7 @@ def test_a_stateful_module_needs_the_note_whether_an_axis_was_added(shared_data)
     assert _run(RemoveSingleTsTimeRankFromBatch(), without, shared_data=shared_data, module=several) == without
 
 
-def test_a_column_without_the_axis_is_refused_and_nothing_is_changed():
+def test_a_column_without_the_axis_is_rejected_and_nothing_is_changed():
     batch = {Columns.ACTIONS: np.zeros((3, 1)), "extra": np.zeros(3)}
 
     with pytest.raises(EpisodiaError, match="'extra'"):
@@ -119,7 +119,7 @@ def test_without_rows_there_are_no_columns():
         ({}, {"noise": np.zeros(1)}, "noise"),
     ],
 )
-def test_rows_that_cannot_be_told_apart_are_refused(shared_data, batch, message):
+def test_rows_that_cannot_be_told_apart_are_rejected(shared_data, batch, message):
     with pytest.raises(EpisodiaError, match=message):
         _run(ModuleToAgentUnmapping(), batch, episodes=[None], shared_data=shared_data)
 
@@ -161,6 +161,6 @@ def test_items_of_agents_are_filed_by_episode_agent_and_module():
     assert filed[("m1", "a", "shared")] == [7]
 
 
-def test_more_rows_than_episodes_are_refused():
+def test_more_rows_than_episodes_are_rejected():
     with pytest.raises(EpisodiaError, match="expected 1 rows"):
         _run(UnBatchToIndividualItems(), {Columns.ACTIONS: np.zeros(2)}, episodes=[started(0)])

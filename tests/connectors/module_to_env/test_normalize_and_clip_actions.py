@@ -212,19 +212,19 @@ def test_the_action_space_goes_out_as_it_came_in(name):
         ([np.zeros(2)], "found 1 items in a column of list"),
     ],
 )
-def test_actions_that_are_not_of_the_space_are_refused(actions, message):
+def test_actions_that_are_not_of_the_space_are_rejected(actions, message):
     with pytest.raises(EpisodiaError, match=message):
         _run(NormalizeAndClipActions(input_action_space=BOXES["unit"]), {Columns.ACTIONS: actions})
 
 
-def test_tensors_are_refused_with_the_remedy():
+def test_tensors_are_rejected_with_the_remedy():
     torch = pytest.importorskip("torch")
 
     with pytest.raises(EpisodiaError, match="TensorToNumpy"):
         _run(NormalizeAndClipActions(input_action_space=BOXES["unit"]), {Columns.ACTIONS: torch.zeros(2, 2)})
 
 
-def test_a_batch_without_actions_is_refused():
+def test_a_batch_without_actions_is_rejected():
     with pytest.raises(EpisodiaError, match="GetActions"):
         _run(NormalizeAndClipActions(input_action_space=BOXES["unit"]), {Columns.OBS: np.zeros((2, 2))})
 

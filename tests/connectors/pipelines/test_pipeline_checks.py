@@ -26,7 +26,7 @@ OPEN = [ModuleToEnvPipeline, ConnectorPipelineV2]
 
 
 @pytest.mark.parametrize("kind", CLOSED)
-def test_a_column_that_nobody_writes_is_missed(kind):
+def test_a_column_that_no_piece_writes_is_reported(kind):
     message = (
         rf"{kind.__name__}, piece 'Other' at 1: it reads the column 'rewards'.*there are \['obs'\].*Insert a piece"
     )
@@ -102,7 +102,7 @@ def test_before_a_piece_that_declares_nothing_columns_are_still_missed():
         EnvToModulePipeline(connectors=[changes("obs"), Tiny()])
 
 
-def test_a_piece_that_only_declares_what_it_writes_clashes_with_nobody():
+def test_a_piece_that_only_declares_what_it_writes_clashes_with_no_other_piece():
     assert len(EnvToModulePipeline(connectors=[adds("obs"), Tiny(writes={"obs"})])) == 2
 
 
@@ -128,7 +128,7 @@ def test_declarations_may_depend_on_the_configuration():
 
 @pytest.mark.parametrize("declared", ["obs", 3, [1], {"obs", None}])
 @pytest.mark.parametrize("attribute", ["reads", "writes"])
-def test_a_declaration_that_is_no_set_of_names_is_refused(attribute, declared):
+def test_a_declaration_that_is_not_set_of_names_is_rejected(attribute, declared):
     with pytest.raises(
         PipelineError, match=f"piece 'Tiny' at 0: found `{attribute} = .*expected a set of column names"
     ):
@@ -136,13 +136,13 @@ def test_a_declaration_that_is_no_set_of_names_is_refused(attribute, declared):
 
 
 @pytest.mark.parametrize("lookback", [-1, 1.5, None, True])
-def test_a_lookback_that_is_no_number_of_steps_is_refused(lookback):
+def test_a_lookback_that_is_not_number_of_steps_is_rejected(lookback):
     with pytest.raises(PipelineError, match=r"lookback = .*0 or more"):
         ConnectorPipelineV2(connectors=[Tiny(lookback=lookback)])
 
 
 @pytest.mark.parametrize("kind", ["causal", None, Kind])
-def test_a_kind_that_is_none_is_refused(kind):
+def test_an_invalid_kind_is_rejected(kind):
     piece = Tiny()
     piece.kind = kind
 
@@ -184,7 +184,7 @@ def test_an_empty_pipeline_does_not_look_back():
 # --- What a pipeline declares itself --------------------------------------------------------------------------------
 
 
-def test_a_pipeline_reads_what_none_of_its_pieces_has_written_before():
+def test_a_pipeline_reads_columns_that_no_earlier_piece_writes():
     pipeline = ConnectorPipelineV2(connectors=[changes("obs"), adds("speed"), changes("speed")])
 
     assert pipeline.reads == {"obs"}
@@ -223,7 +223,7 @@ STATEFUL_MODULES = [Module(True), {"left": Module(False), "right": Module(True)}
 
 @pytest.mark.parametrize("module", STATEFUL_MODULES, ids=["one", "several"])
 @pytest.mark.parametrize("kind", CLOSED)
-def test_a_stateful_module_without_a_state_piece_is_refused(kind, module):
+def test_a_stateful_module_without_a_state_piece_is_rejected(kind, module):
     pipeline = kind(connectors=[adds("obs")])
 
     for call in (lambda: pipeline.check_module(module), lambda: run(pipeline, [], rl_module=module)):

@@ -187,7 +187,7 @@ class NoSpace(Third):
 
 
 @pytest.mark.parametrize("call", list(REFUSED.values()), ids=list(REFUSED))
-def test_a_refused_edit_leaves_everything_as_it_was(call):
+def test_a_rejected_edit_leaves_everything_as_it_was(call):
     inner = ConnectorPipelineV2(connectors=[changes("obs", name="deep")], name="inner")
     pipeline = LearnerConnectorPipeline(Discrete(3), Discrete(2), connectors=[adds("obs", name="source"), inner])
     everything = [pipeline, *pipeline, *inner]
@@ -198,7 +198,7 @@ def test_a_refused_edit_leaves_everything_as_it_was(call):
     assert [vars(piece) for piece in everything] == before
 
 
-def test_a_piece_whose_adding_was_refused_is_as_it_was():
+def test_a_piece_whose_adding_was_rejected_is_as_it_was():
     piece = changes("obs")
     before = dict(vars(piece))
 

@@ -27,7 +27,7 @@ def test_a_given_name_stands_and_others_make_way():
     assert names(ConnectorPipelineV2(connectors=[Tiny(), Other(name="Tiny")])) == ["Tiny_2", "Tiny"]
 
 
-def test_two_pieces_of_one_given_name_are_refused():
+def test_two_pieces_of_one_given_name_are_rejected():
     with pytest.raises(PipelineError, match=r"name 'frames' for the Other at 1, which a Tiny.*`name=`"):
         ConnectorPipelineV2(connectors=[Tiny(name="frames"), Other(name="frames")])
 
@@ -40,7 +40,7 @@ def test_a_name_can_be_set_in_a_pipeline():
     assert pipeline["second"] is pipeline[1]
 
 
-def test_setting_the_name_of_a_neighbour_is_refused():
+def test_setting_the_name_of_a_neighbour_is_rejected():
     pipeline = ConnectorPipelineV2(connectors=[Tiny(), Tiny()])
 
     with pytest.raises(PipelineError, match="Tiny_2"):
@@ -58,7 +58,7 @@ def test_a_class_may_have_a_name_of_its_own_but_only_once_in_a_pipeline():
 
 
 @pytest.mark.parametrize("name", ["", "a/b", 3, None])
-def test_what_is_no_name_is_refused(name):
+def test_what_is_no_name_is_rejected(name):
     piece = Tiny()
 
     with pytest.raises(PipelineError, match="expected a string"):
@@ -88,7 +88,7 @@ def test_a_copied_pipeline_is_a_pipeline_of_its_own(copied):
         twin["inner"][0].name = "Other"
 
 
-def test_a_name_that_a_neighbour_has_is_refused_with_the_place_of_the_piece_that_was_to_get_it():
+def test_a_name_that_a_neighbour_has_is_rejected_with_the_place_of_the_piece_that_was_to_get_it():
     pipeline = ConnectorPipelineV2(connectors=[Tiny(), Other()])
 
     with pytest.raises(PipelineError, match="the name 'Tiny' for the Other at 1, which a Tiny"):

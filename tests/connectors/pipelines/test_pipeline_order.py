@@ -1,4 +1,4 @@
-"""Pieces in an order in which a column changes after something was derived from it are refused when the pipeline is built."""
+"""Pieces in an order in which a column changes after something was derived from it are rejected when the pipeline is built."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_rewards_and_flags_do_not_change_after_something_was_derived_from_them(f
 
 
 @pytest.mark.parametrize("then", [GeneralAdvantageEstimation, ComputeReturnsToGo])
-def test_nobody_looks_ahead_in_rewards_that_stand_for_several_steps(then):
+def test_no_view_looks_ahead_in_rewards_that_stand_for_several_steps(then):
     message = (
         rf"it looks ahead in the column 'rewards', .*'NStepReturns' at 3 has already replaced.*Move '{then.__name__}'"
     )

@@ -224,7 +224,7 @@ def test_the_repr_of_a_piece_names_it(piece):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_single_episode_or_no_batch_at_all_is_refused_with_the_remedy(kind):
+def test_a_single_episode_or_no_batch_at_all_is_rejected_with_the_remedy(kind):
     pipeline = kind(connectors=[Tiny()])
     episode = walk(3)
 
@@ -243,6 +243,6 @@ def _fail():
     raise TypeError("theirs")
 
 
-def test_a_piece_in_place_of_a_list_of_pieces_is_refused():
+def test_a_piece_in_place_of_a_list_of_pieces_is_rejected():
     with pytest.raises(PipelineError, match=r"expected a list of them. Pass `\[piece\]`"):
         ConnectorPipelineV2(connectors=Tiny())

@@ -155,7 +155,7 @@ def test_a_piece_that_cannot_take_a_space_is_named_with_its_place_and_the_spaces
     assert isinstance(caught.value.__cause__.__cause__, KeyError)
 
 
-def test_a_refused_space_leaves_all_spaces_as_they_were():
+def test_a_rejected_space_leaves_all_spaces_as_they_were():
     pipeline = ConnectorPipelineV2(box(5), Discrete(2), connectors=[Wider(), Picky()])
 
     with pytest.raises(PipelineError):
@@ -163,7 +163,7 @@ def test_a_refused_space_leaves_all_spaces_as_they_were():
     assert [piece.input_observation_space for piece in (pipeline, *pipeline)] == [box(5), box(5), box(6)]
 
 
-def test_a_space_that_a_piece_alone_refuses_leaves_it_as_it_was():
+def test_a_space_that_a_piece_alone_rejects_leaves_it_as_it_was():
     piece = Picky(input_observation_space=box(1))
 
     with pytest.raises(KeyError):

@@ -93,13 +93,13 @@ def test_components_choose_whose_state_is_wanted(components, not_components, exp
 
 @pytest.mark.parametrize("argument", ["components", "not_components"])
 @pytest.mark.parametrize("names", ["Cuont", ["Count", "nope"], ["inner/nope"], "nope/Count", [3], 5])
-def test_names_of_no_piece_are_refused(argument, names):
+def test_names_of_no_piece_are_rejected(argument, names):
     with pytest.raises(ConnectorStateError, match=rf"in `{argument}`, expected names of its pieces"):
         nested(calls=1).get_state(**{argument: names})
 
 
 @pytest.mark.parametrize("bad", [{"Unknown": {}}, {"Count": {"calls": 9}, "inner": {"Unknown": {}}}])
-def test_an_unknown_name_is_refused_and_nothing_is_changed(bad):
+def test_an_unknown_name_is_rejected_and_nothing_is_changed(bad):
     pipeline = nested(calls=1)
 
     with pytest.raises(
@@ -111,7 +111,7 @@ def test_an_unknown_name_is_refused_and_nothing_is_changed(bad):
     assert pipeline.get_state() == state(1, 1, 1)
 
 
-def test_a_state_that_a_piece_refuses_changes_nothing():
+def test_a_state_that_a_piece_rejects_changes_nothing():
     pipeline = nested(calls=1)
 
     with pytest.raises(ConnectorStateError, match=r"piece 'Count_2' at 3: found a state.*KeyError: 'calls'") as caught:
@@ -164,7 +164,7 @@ def test_arrays_are_states(dtype):
         (1j, "a complex"),
     ],
 )
-def test_everything_else_is_refused_with_its_path(value, found):
+def test_everything_else_is_rejected_with_its_path(value, found):
     with pytest.raises(ConnectorStateError, match=rf"state\['Filter'\]\[1\].*{found}.*`get_state` has to convert"):
         check_state({"Filter": [0, value]})
 
@@ -177,7 +177,7 @@ def test_states_of_pipelines_pass_the_check():
 
 
 @pytest.mark.parametrize("junk", [None, 5, [], "Count", {"inner": 5}, {"Count": {"calls": 9}, "inner": None}])
-def test_what_is_no_state_is_refused_and_changes_nothing(junk):
+def test_what_is_no_state_is_rejected_and_changes_nothing(junk):
     pipeline = nested(calls=2)
 
     with pytest.raises(ConnectorStateError, match=r"expected a dict of the states.*what `get_state` returned"):
@@ -187,6 +187,6 @@ def test_what_is_no_state_is_refused_and_changes_nothing(junk):
     assert pipeline.get_state() == state(2, 2, 2)
 
 
-def test_a_single_state_in_place_of_several_is_refused():
+def test_a_single_state_in_place_of_several_is_rejected():
     with pytest.raises(ConnectorStateError, match=r"expected a list of states. Pass `\[state\]`"):
         nested().merge_states(state(1, 1, 1))

@@ -65,7 +65,7 @@ def test_everything_is_named_after_the_class(name, module, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "add_wind", "Add-Wind", "../AddWind", "Add Wind", "True", "3D", "Ünder"])
-def test_what_is_no_name_for_a_class_is_refused(name, tmp_path):
+def test_what_is_no_name_for_a_class_is_rejected(name, tmp_path):
     with pytest.raises(PluginError, match="expected a class name"):
         write_package(name, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -81,7 +81,7 @@ def test_what_is_no_name_for_a_class_is_refused(name, tmp_path):
         ("Numpy", "would hide"),
     ],
 )
-def test_what_would_hide_something_else_is_refused(name, reason, tmp_path):
+def test_what_would_hide_something_else_is_rejected(name, reason, tmp_path):
     with pytest.raises(PluginError, match=reason):
         write_package(name, tmp_path)
     assert not list(tmp_path.iterdir())

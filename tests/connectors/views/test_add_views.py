@@ -179,7 +179,7 @@ def test_a_fill_can_be_an_item():
 
 
 @pytest.mark.parametrize("fill", [0.5, [1, 2], "x", {"x": 0}])
-def test_a_fill_that_the_column_cannot_hold_is_refused(fill):
+def test_a_fill_that_the_column_cannot_hold_is_rejected(fill):
     with pytest.raises(EpisodeError, match="expected"):
         trained(View("obs", -1, fill=fill), walk())
 
@@ -262,7 +262,7 @@ def test_a_number_tells_that_an_extra_output_will_be_a_number():
 
 
 @pytest.mark.parametrize("source", ["actions", "logp"])
-def test_if_nobody_knows_what_an_item_looks_like_that_is_said(source):
+def test_an_unknown_form_of_an_item_is_reported(source):
     with pytest.raises(
         BatchError, match=rf"no item of the column '{source}'.*Give the episodes their spaces, or the view a `fill`"
     ):
@@ -307,6 +307,6 @@ def test_every_nth_step_of_each_chunk_has_a_row(lengths, every, shift):
     assert found.every == every
 
 
-def test_modules_that_are_no_ids_are_refused():
+def test_modules_that_are_not_ids_are_rejected():
     with pytest.raises(PipelineError, match=r"`modules=3`, expected a list of module ids"):
         AddViews({"last": View("obs", shift=-1)}, modules=3)

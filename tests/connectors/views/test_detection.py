@@ -29,7 +29,7 @@ def test_what_the_module_or_the_loss_reads_is_needed():
     assert report.training["actions"] == ("loss",)
 
 
-def test_what_nobody_reads_would_be_dropped_and_it_is_said_why():
+def test_unread_columns_would_be_dropped_and_the_report_says_why():
     report = detect_columns(MLPActorCritic(*SPACES), reads("actions"))
 
     assert report.dropped.keys() == {"action_logp", "action_dist_inputs"}
@@ -44,7 +44,7 @@ def test_rewards_and_flags_are_never_dropped(loss):
     assert not report.dropped.keys() & {"rewards", "terminateds", "truncateds"}
 
 
-def test_views_that_nobody_reads_are_found():
+def test_unread_views_are_found():
     module = MLPActorCritic(*SPACES)
     module.views = {
         "window": View("obs", [-1, 0]),
@@ -122,7 +122,7 @@ def test_modules_without_weights_work_too():
     assert "obs" in detect_columns(module).needed
 
 
-def test_an_episode_without_steps_is_refused():
+def test_an_episode_without_steps_is_rejected():
     with pytest.raises(PipelineError, match=r"`num_steps=0`, expected at least 1"):
         detect_columns(MLPActorCritic(*SPACES), num_steps=0)
 

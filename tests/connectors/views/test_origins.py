@@ -159,7 +159,7 @@ def test_the_names_of_the_older_stack_stand_for_these_sources():
     assert SampleBatch.AGENT_INDEX == Columns.AGENT_INDEX
 
 
-def test_a_state_with_an_index_that_is_no_number_is_rejected():
+def test_a_state_with_an_index_that_is_not_number_is_rejected():
     state = marked().get_state()
 
     with pytest.raises(ValueError, match="env_index"):

@@ -32,7 +32,7 @@ def test_a_shift_is_one_distance_or_several(shift, shifts, is_window):
 
 
 @pytest.mark.parametrize("shift", [True, 1.5, None, [], range(0), [0, 1.5], [True], {0}, [[0]]])
-def test_a_shift_that_is_none_is_refused(shift):
+def test_an_invalid_shift_is_rejected(shift):
     with pytest.raises(PipelineError, match=r"found `shift=.*expected an integer, or a non-empty list or range"):
         View("obs", shift=shift)
 
@@ -52,7 +52,7 @@ def test_a_shift_that_is_none_is_refused(shift):
         ({"agent": ["bob"]}, "expected an id, or a function"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(arguments, message):
+def test_arguments_that_make_no_sense_are_rejected(arguments, message):
     with pytest.raises(PipelineError, match=message):
         View(**{"source": "obs", **arguments})
 
@@ -131,7 +131,7 @@ def test_a_range_from_0_on_has_all_its_shifts():
 
 
 @pytest.mark.parametrize("text", ["", "3", "3:", ":3", "-1:-3", "0:3:0", "0:3:-1", "a:b", "0:1:2:3", "0.5:2"])
-def test_a_string_that_is_no_range_is_refused(text):
+def test_a_string_that_is_not_range_is_rejected(text):
     for spelling in (View, ViewRequirement):
         with pytest.raises(PipelineError, match="expected a range 'first:last'"):
             spelling("obs", shift=text)
@@ -158,6 +158,6 @@ def test_ranges_lists_and_strings_of_the_same_shifts_are_the_same_view():
     assert View("obs", shift=[-1]) != View("obs", shift=-1)  # rows of the first have an axis of shifts
 
 
-def test_a_requirement_of_what_is_no_space_is_refused():
+def test_a_requirement_of_what_is_no_space_is_rejected():
     with pytest.raises(PipelineError, match="expected a gymnasium space"):
         ViewRequirement("obs", "Box", shift=-1)

@@ -57,7 +57,7 @@ def test_views_of_the_past_obey_the_laws_of_causal_pieces(episodes, views):
 
 
 def without_rounding(views):
-    # Log-probabilities of these drives are Python floats, which nobody can tell before the first one.
+    # Log-probabilities of these drives are Python floats, whose type is unknown before the first one.
     return {**views, "logp": View("action_logp", [-2, -1], fill=np.float64(0.0))}
 
 
@@ -145,7 +145,7 @@ def test_recorded_and_hand_built_episodes_show_the_same(moves, lanes, block_step
             live.refresh()
 
 
-def test_a_list_that_a_recorder_hands_out_is_read_without_making_episodes():
+def test_a_list_that_a_recorder_returns_is_read_without_making_episodes():
     twins = Twins(BOX, spaces.Discrete(2), 2, lookback=3)
     twins.reset(range(2))
     for _ in range(4):
@@ -158,7 +158,7 @@ def test_a_list_that_a_recorder_hands_out_is_read_without_making_episodes():
     assert taken.is_untouched
 
 
-def test_what_somebody_wrote_into_a_running_episode_is_what_is_seen():
+def test_writes_into_a_running_episode_are_seen():
     twins = Twins(spaces.Box(-9, 9, (1,), np.float32), spaces.Discrete(2), 2)
     twins.reset(range(2))
     twins.step(range(2))

@@ -34,7 +34,7 @@ NEXT_ACTIONS = View("actions", shift=1, infer=False)
 
 
 @pytest.mark.parametrize("view", [View("actions", 0), View("obs", [-1, 1]), ViewRequirement("rewards", shift="-3:0")])
-def test_a_view_of_the_future_is_refused_where_a_module_acts(view):
+def test_a_view_of_the_future_is_rejected_where_a_module_acts(view):
     with pytest.raises(PipelineError, match=r"EnvToModulePipeline, piece 'AddViews'.*'soon'.*future.*`infer=False`"):
         EnvToModulePipeline(connectors=[AddViews({"soon": view})])
 
@@ -76,7 +76,7 @@ def test_the_lookback_follows_the_views():
     assert (before, pipeline.lookback) == (50, 1)
 
 
-def test_an_edit_that_a_pipeline_refuses_changes_nothing():
+def test_an_edit_that_a_pipeline_rejects_changes_nothing():
     piece = AddViews({"obs": View("obs", [-1, 0])})
     learner = LearnerConnectorPipeline(OBSERVATIONS, ACTIONS, connectors=[piece])
     acting = EnvToModulePipeline(OBSERVATIONS, ACTIONS, connectors=[piece])
@@ -119,7 +119,7 @@ def test_an_unknown_view_cannot_be_removed():
 
 
 @pytest.mark.parametrize("views", [[View("obs")], {"a": "obs"}, {"": View("obs")}, {3: View("obs")}, None])
-def test_anything_but_named_views_is_refused(views):
+def test_anything_but_named_views_is_rejected(views):
     with pytest.raises(PipelineError, match="expected"):
         AddViews(views)
 
@@ -345,7 +345,7 @@ def test_when_acting_it_has_a_row_for_each_episode_and_no_time_axis():
 
 
 @pytest.mark.parametrize("options", [{"max_seq_len": 4}, {"burn_in": 2}])
-def test_rows_that_do_not_fit_the_sequences_are_refused(options):
+def test_rows_that_do_not_fit_the_sequences_are_rejected(options):
     module = Remembers()
     pipeline = defaults.learner(module=module, stateful=True, **options)
 

@@ -222,6 +222,6 @@ def test_after_an_interrupt_no_late_answer_is_mixed_in_and_nothing_is_left_behin
         (ScriptedEnv, {"step_timeout_s": 0.0, "vectorization": "async"}),
     ],
 )
-def test_senseless_ways_to_run_environments_are_refused(env, settings):
+def test_senseless_ways_to_run_environments_are_rejected(env, settings):
     with pytest.raises(EnvRunnerError, match="expected"):
         MultiAgentEnvRunner(env, Echo(), **settings)

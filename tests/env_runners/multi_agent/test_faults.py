@@ -46,7 +46,7 @@ def runner_with(*faulty, **options):
     return MultiAgentEnvRunner(make, Echo(), seed=0, **options), made
 
 
-def test_an_environment_that_raises_is_made_anew_and_others_do_not_notice():
+def test_an_environment_that_raises_is_rebuilt_and_others_are_not_affected():
     runner, made = runner_with({"at": [3], "fault": crash}, {}, num_envs=2)
     calm = MultiAgentEnvRunner(runner._source.env, Echo(), seed=0, num_envs=2)
     found, expected = runner.sample(num_timesteps=40), calm.sample(num_timesteps=40)
@@ -75,7 +75,7 @@ def test_a_dropped_episode_leaves_no_step_behind():
     assert dropped.num_env_steps_dropped == made[0].t - 1
 
 
-def test_an_episode_can_be_handed_out_as_truncated_instead():
+def test_an_episode_can_be_returned_as_truncated_instead():
     runner, made = runner_with({"at": [2], "fault": crash}, on_env_error="truncate")
     made[0].longest = 10**6
     samples = runner.sample(num_timesteps=30)
@@ -103,7 +103,7 @@ def test_an_environment_that_fails_again_and_again_is_an_error_with_its_cause(in
     assert len(made) == 5
 
 
-def test_a_ready_environment_cannot_be_made_anew():
+def test_a_ready_environment_cannot_be_rebuilt():
     runner = MultiAgentEnvRunner(Failing(at=[1], fault=crash), Echo())
 
     with pytest.raises(EnvError, match="Pass a callable"):
@@ -214,7 +214,7 @@ def not_a_number(result):
 
 
 @pytest.mark.parametrize("check_finite", [True, False])
-def test_nan_is_refused_where_it_comes_from_unless_it_is_allowed(check_finite):
+def test_nan_is_rejected_where_it_comes_from_unless_it_is_allowed(check_finite):
     runner, _ = runner_with({}, {"at": [3], "fault": not_a_number}, num_envs=2, check_finite=check_finite)
     if check_finite:
         with pytest.raises(EnvError, match=r"environment 1, episode '0-1-\d', agent 'agent 0', t=\d"):

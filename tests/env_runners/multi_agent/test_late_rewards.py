@@ -49,7 +49,7 @@ def assert_settled(chunks, delay):
     at_random=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-def test_every_step_comes_once_with_its_late_reward(kind, delay, num_envs, fragments, at_random, seed):
+def test_every_step_comes_once_with_its_delayed_reward(kind, delay, num_envs, fragments, at_random, seed):
     make, _ = makers(kind=kind)
     module = None if at_random else Echo()
     with MultiAgentEnvRunner(make, module, num_envs=num_envs, seed=seed, env_to_module=[Ahead(delay=delay)]) as runner:
@@ -63,7 +63,7 @@ def test_every_step_comes_once_with_its_late_reward(kind, delay, num_envs, fragm
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_episodes_come_with_their_late_rewards(kind):
+def test_whole_episodes_come_with_their_delayed_rewards(kind):
     make, _ = makers(kind=kind)
     with MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=4, env_to_module=[Ahead(delay=3)]) as runner:
         episodes = runner.sample(num_episodes=12)
@@ -97,7 +97,7 @@ def test_who_sets_rewards_in_callbacks_says_how_late():
     assert rewards == [t + 3.0 for t in range(12)]
 
 
-def test_metrics_and_callbacks_hear_of_late_rewards():
+def test_metrics_and_callbacks_hear_of_delayed_rewards():
     seen = []
     make, _ = makers(kind="simultaneous")
     listener = {"on_episode_end": lambda *, episode, **_: seen.append(episode.get_return())}

@@ -33,13 +33,13 @@ def test_a_soft_horizon_loses_no_observation_and_the_environment_goes_on(kind, s
         tuple(observation)
         for env in envs
         for log in env.log
-        if len(log) > 1  # one that has just been reset is handed out with its first step
+        if len(log) > 1  # one that has just been reset is returned with its first step
         for entry in log
         for observation in (entry[0] if entry is log[0] else entry[1][0]).values()
     }
     assert set(observed(chunks)) == shown
     assert sum(map(len, chunks)) == sum(len(log) - 1 for env in envs for log in env.log)
-    if kind != "random":  # there, nobody may be shown anything for a while, and the cut waits
+    if kind != "random":  # agents may get no observation for a while there, and the cut waits
         assert all(len(chunk) <= soft for chunk in chunks)
     # Reset only where an episode has really ended.
     ends = [entry[1] for env in envs for log in env.log[:-1] for entry in log[-1:]]

@@ -184,7 +184,7 @@ def test_the_same_seed_plays_the_same_games():
     np.testing.assert_equal(*games)
 
 
-def test_a_wrong_agent_is_refused():
+def test_a_wrong_agent_is_rejected():
     env = from_pettingzoo(TURNS["tic-tac-toe"]())
     env.reset(seed=0)
 
@@ -198,7 +198,7 @@ def test_environments_are_recognised():
     assert from_pettingzoo(object()) is None
 
 
-def test_entries_that_are_no_agents_are_left_out():
+def test_entries_that_are_not_agents_are_left_out():
     env = PARALLEL["rock, paper, scissors"]()
     reset = env.reset
     env.reset = lambda **kwargs: tuple({**part, "common": {}} for part in reset(**kwargs))

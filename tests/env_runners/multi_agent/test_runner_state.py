@@ -83,12 +83,12 @@ def test_a_restored_runner_plays_what_the_other_one_plays_after_a_reset():
     assert_same(first, second)
 
 
-def test_a_state_of_another_number_of_environments_is_refused():
+def test_a_state_of_another_number_of_environments_is_rejected():
     with pytest.raises(EnvRunnerError, match="3 environments"):
         runner_of().set_state(runner_of(num_envs=3).get_state())
 
 
-def test_weights_of_unknown_modules_are_refused():
+def test_weights_of_unknown_modules_are_rejected():
     runner = runner_of()
 
     with pytest.raises(EnvRunnerError, match="stranger"):

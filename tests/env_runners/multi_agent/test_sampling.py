@@ -44,7 +44,7 @@ def test_without_a_number_each_environment_plays_a_fragment():
     assert sum(len(chunk) for chunk in runner.sample()) == 21
 
 
-def test_a_fragment_that_ends_right_after_a_reset_hands_out_no_empty_chunk():
+def test_a_fragment_that_ends_right_after_a_reset_returns_no_empty_chunk():
     runner, _ = runner_of(1, longest=1)
 
     assert [len(chunk) for chunk in runner.sample(num_timesteps=3)] == [1, 1, 1]
@@ -114,7 +114,7 @@ def test_an_episode_that_ends_at_the_horizon_by_itself_is_as_the_environment_say
         {"num_timesteps": 3, "count_steps_by": "seconds"},
     ],
 )
-def test_senseless_wishes_are_refused(arguments):
+def test_senseless_wishes_are_rejected(arguments):
     runner, _ = runner_of()
 
     with pytest.raises(EnvRunnerError, match="expected"):
@@ -132,7 +132,7 @@ def test_senseless_wishes_are_refused(arguments):
         (ScriptedEnv, {"horizon": 0}),
     ],
 )
-def test_senseless_runners_are_refused(env, options):
+def test_senseless_runners_are_rejected(env, options):
     with pytest.raises(EpisodiaError, match="expected"):
         MultiAgentEnvRunner(env, Echo(), **options)
 
@@ -146,7 +146,7 @@ def test_without_modules_agents_act_at_random_within_their_spaces():
     assert [chunk.agent_episodes["agent 0"].module_id for chunk in samples[:1]] == ["agent 0"]
 
 
-def test_handed_out_chunks_do_not_change_any_more():
+def test_returned_chunks_do_not_change_any_more():
     runner, _ = runner_of(longest=50, kind="simultaneous")
     chunk = runner.sample(num_timesteps=10)[0]
     observations = {agent: single.get_observations().copy() for agent, single in chunk.agent_episodes.items()}

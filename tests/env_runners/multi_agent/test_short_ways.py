@@ -17,7 +17,7 @@ from scripted_agents import ACTIONS, OBSERVATIONS, Echo, assert_recorded_as_by_a
 
 
 class Nothing(ConnectorV2):
-    """Does nothing; but as nobody knows that, pipelines and episodes have to go the long way."""
+    """Does nothing, but declares nothing, so that pipelines must call it."""
 
     lookback = 0
 

@@ -1,4 +1,4 @@
-"""How a runner acts: what is asked for, manners, states of modules, pieces of its pipelines, masks."""
+"""How a runner acts: what is asked for, modes, states of modules, pieces of its pipelines, masks."""
 
 from functools import partial
 
@@ -146,7 +146,7 @@ def test_states_are_those_of_a_module_that_sees_each_episode_alone(manners):
         states[chunk.id_] = {key: value[-1] for key, value in stored.items()}
 
 
-def test_the_state_of_a_module_starts_anew_with_each_episode():
+def test_the_state_of_a_module_is_reset_with_each_episode():
     class Counting:
         observation_space = action_space = None
 

@@ -73,7 +73,7 @@ def test_what_was_set_is_lost_with_the_environment():
 
 
 @pytest.mark.parametrize("values", [[], ["green"], ("a", "b", "c")], ids=str)
-def test_another_number_of_values_is_refused_and_nothing_is_set(values):
+def test_another_number_of_values_is_rejected_and_nothing_is_set(values):
     with SingleAgentEnvRunner(Lamp, num_envs=2) as runner:
         with pytest.raises(EnvRunnerError, match=f"found {len(values)} values for 'colour', expected 2"):
             runner.env.set_attr("colour", values)

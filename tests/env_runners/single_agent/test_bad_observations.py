@@ -1,4 +1,4 @@
-"""Observations on which nobody can act: their episode is lost, and nothing else; the next sample works."""
+"""NaN and infinite observations: only their episode is lost, and the next sample works."""
 
 import gymnasium as gym
 import numpy as np

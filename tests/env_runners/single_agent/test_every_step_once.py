@@ -45,7 +45,7 @@ def test_fragments_of_any_length_have_every_step_once(kind, sizes, asked):
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(sizes=st.fixed_dictionaries(SIZES), asked=st.lists(st.integers(1, 7), min_size=1, max_size=5))
-def test_whole_episodes_come_in_exact_numbers_and_none_is_left_out(kind, sizes, asked):
+def test_whole_episodes_come_in_exact_numbers_and_all_are_returned(kind, sizes, asked):
     with runner_of(kind, **sizes) as runner:
         samples = [runner.sample(num_episodes=count) for count in asked]
         rest = runner.sample(num_timesteps=1)
@@ -128,8 +128,8 @@ def test_a_runner_after_another_copies_a_last_observation_once():
     assert steps[0] is steps[1]
 
 
-def test_a_worker_that_cannot_be_told_to_copy_is_refused():
-    # A function of its own, as somebody might have who needs more commands.
+def test_a_worker_that_cannot_be_told_to_copy_is_rejected():
+    # A function of its own, as a user with more commands might have.
     worker = FunctionType(_async_worker.__code__.replace(co_name="mine"), _async_worker.__globals__)
     make = partial(ScriptedEnv, 4)
     ready = gym.vector.AsyncVectorEnv([make], autoreset_mode=AutoresetMode.SAME_STEP, worker=worker, context="fork")
@@ -189,7 +189,7 @@ def test_episodes_come_in_the_order_in_which_they_began():
 
 
 def test_the_number_of_episodes_does_not_prefer_short_ones():
-    # Half of the episodes have 1 step, half have 50: whoever takes those that end first gets hardly any long one.
+    # Half of the episodes have 1 step, half have 50: a runner that takes those that end first gets hardly any long one.
     class TwoLengths(ScriptedEnv):
         def reset(self, *, seed=None, options=None):
             made = super().reset(seed=seed, options=options)
@@ -203,7 +203,7 @@ def test_the_number_of_episodes_does_not_prefer_short_ones():
     assert 0.4 < np.mean(np.array(lengths) == 50) < 0.6
 
 
-def test_what_was_handed_out_never_changes():
+def test_what_was_returned_never_changes():
     with runner_of("ours", 3, 4) as runner:
         first = list(runner.sample(num_timesteps=10))
         before = [places(chunk).copy() for chunk in first]

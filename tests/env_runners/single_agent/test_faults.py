@@ -152,7 +152,7 @@ def third_episode(lane, episode, _):
         ("four parts", r"environment 1: found \(.*\) as a step \(not enough values"),
     ],
 )
-def test_what_is_no_step_is_refused_and_the_others_do_not_notice(vectorization, what, message):
+def test_what_is_no_step_is_rejected_and_the_others_do_not_notice(vectorization, what, message):
     with runner_with(third_episode, what, vectorization=vectorization) as runner:
         with pytest.raises(EnvError, match=message):
             runner.sample(num_timesteps=200)
@@ -168,7 +168,7 @@ def test_what_is_no_step_is_refused_and_the_others_do_not_notice(vectorization, 
     assert metrics.num_env_steps_dropped == 0  # it was the first one of that episode
 
 
-def test_a_module_goes_on_from_its_states_after_a_step_that_was_refused():
+def test_a_module_goes_on_from_its_states_after_a_step_that_was_rejected():
     space = ScriptedEnv().observation_space
     module = LSTMActorCritic(space, ScriptedEnv().action_space, generator=torch.Generator().manual_seed(0))
     with runner_with(third_episode, "shape", module=module) as runner:
@@ -186,7 +186,7 @@ def test_a_module_goes_on_from_its_states_after_a_step_that_was_refused():
 
 
 @pytest.mark.parametrize("what", ["nan", "nan reward"])
-def test_numbers_that_are_none_are_refused_and_only_their_chunk_is_lost(what):
+def test_non_finite_numbers_are_rejected_and_only_their_chunk_is_lost(what):
     with runner_with(third_episode, what) as runner:
         with pytest.raises(EnvError, match=r"environment 1, episode '1-1-3', t=\d: found nan in its (obs|rew)"):
             runner.sample(num_timesteps=60)
@@ -200,7 +200,7 @@ def test_numbers_that_are_none_are_refused_and_only_their_chunk_is_lost(what):
     assert (metrics.num_episodes_dropped, metrics.num_env_steps_dropped) == (1, length)
 
 
-def test_numbers_that_are_none_can_be_allowed():
+def test_non_finite_numbers_can_be_allowed():
     with runner_with(third_episode, "nan", check_finite=False) as runner:
         chunks = runner.sample(num_timesteps=60)
 
@@ -393,7 +393,7 @@ def test_a_runner_can_be_closed_twice_and_then_does_not_sample(vectorization):
         ({"callbacks": [{"on_tea_time": print}]}, "on_tea_time"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings, message):
+def test_settings_that_do_not_fit_are_rejected(settings, message):
     with pytest.raises(EnvRunnerError, match=message):
         SingleAgentEnvRunner("CartPole-v1", **settings)
 
@@ -403,7 +403,7 @@ def test_a_ready_environment_is_no_way_to_make_one():
         SingleAgentEnvRunner(gym.make("CartPole-v1").unwrapped)
 
 
-def test_one_environment_for_several_lanes_is_refused():
+def test_one_environment_for_several_lanes_is_rejected():
     env = ScriptedEnv(3)
 
     with pytest.raises(EnvRunnerError, match="one environment for several lanes"):
@@ -411,7 +411,7 @@ def test_one_environment_for_several_lanes_is_refused():
 
 
 @pytest.mark.parametrize("asked", [{"num_timesteps": -1}, {"num_episodes": 0}, {"num_timesteps": 1, "num_episodes": 1}])
-def test_asking_for_less_than_nothing_no_episodes_or_both_is_refused(asked):
+def test_asking_for_less_than_nothing_no_episodes_or_both_is_rejected(asked):
     with SingleAgentEnvRunner("CartPole-v1") as runner, pytest.raises(EnvRunnerError, match="sample: found"):
         runner.sample(**asked)
 

@@ -1,4 +1,4 @@
-"""Rewards that are set some ticks after their step: nothing is handed out before it is settled, and nothing is lost."""
+"""Rewards that are set some ticks after their step: nothing is returned before it is settled, and nothing is lost."""
 
 from functools import partial
 
@@ -58,7 +58,7 @@ def assert_settled(chunks, delay, longest, *, left=()):
     delay=st.integers(0, 5),
     asked=st.lists(st.tuples(st.booleans(), st.integers(1, 20)), min_size=1, max_size=6),
 )
-def test_every_step_comes_once_with_its_late_reward(kind, num_envs, longest, delay, asked):
+def test_every_step_comes_once_with_its_delayed_reward(kind, num_envs, longest, delay, asked):
     with runner_of(kind, num_envs, longest, env_to_module=[Ahead(delay=delay)]) as runner:
         samples = []
         for is_random, steps in asked:
@@ -69,7 +69,7 @@ def test_every_step_comes_once_with_its_late_reward(kind, num_envs, longest, del
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_episodes_come_with_their_late_rewards(kind):
+def test_whole_episodes_come_with_their_delayed_rewards(kind):
     with runner_of(kind, 3, 9, env_to_module=[Ahead(delay=4)]) as runner:
         episodes = [episode for count in (2, 5, 1) for episode in runner.sample(num_episodes=count)]
 
@@ -108,7 +108,7 @@ def test_who_sets_rewards_in_callbacks_says_how_late():
     assert rewards == [t + 3.0 for t in range(12)]
 
 
-def test_callbacks_see_whole_episodes_with_all_late_rewards():
+def test_callbacks_see_whole_episodes_with_all_delayed_rewards():
     seen = []
     settings = {"callbacks": [{"on_episode_end": lambda *, episode, **_: seen.append(episode)}]}
     with runner_of("ours", 2, 9, env_to_module=[Ahead(delay=4)], **settings) as runner:
@@ -132,7 +132,7 @@ def test_callbacks_see_whole_episodes_also_if_the_way_of_acting_changed_in_betwe
     assert seen == lengths_of(runner._loop.seeds._numbers(2, 1, 1)[0], 9)[: len(seen)].tolist()
 
 
-def test_metrics_count_late_rewards():
+def test_metrics_count_delayed_rewards():
     with runner_of("ours", 2, 6, env_to_module=[Ahead(delay=2)]) as runner:
         chunks = [chunk for _ in range(6) for chunk in runner.sample(num_timesteps=9)]
         metrics = runner.get_metrics()
@@ -166,7 +166,7 @@ def test_a_fault_leaves_no_open_reward_behind(on_env_error):
         assert rewards[: length - 3] == [4000.0 + t for t in range(length - 3)]
 
 
-def test_nan_from_who_sets_rewards_is_refused():
+def test_nan_from_who_sets_rewards_is_rejected():
     class Broken(RewardShaper):
         def reward(self, episode, age):
             return float("nan")
@@ -175,7 +175,7 @@ def test_nan_from_who_sets_rewards_is_refused():
         runner.sample(num_timesteps=5)
 
 
-def test_senseless_delays_are_refused():
+def test_senseless_delays_are_rejected():
     with pytest.raises(PipelineError, match="expected an integer of at least 0"):
         Ahead(delay=-1)
     with pytest.raises(EnvRunnerError, match="expected an integer of at least 0"):

@@ -1,4 +1,4 @@
-"""Vector environments that somebody else has made: what can be done about their failures, and that nothing is left behind."""
+"""Ready vector environments: how failures are handled, and that no process is left behind."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_closing_leaves_no_worker_of_a_ready_environment_behind(what):
 
 
 @pytest.mark.filterwarnings("ignore:.*(Received|Traceback|Raising)")
-def test_asynchronous_environments_of_a_function_are_made_anew_after_a_failure():
+def test_asynchronous_environments_of_a_function_are_rebuilt_after_a_failure():
     waiting = ["raise"]
     with SingleAgentEnvRunner(lambda: ready(what=waiting.pop() if waiting else None), seed=0) as runner:
         before = workers_of(runner.env)
@@ -91,7 +91,7 @@ def test_asynchronous_environments_of_a_function_are_made_anew_after_a_failure()
     assert not any(map(is_running, [*before, *after]))
 
 
-def test_asynchronous_environments_of_a_function_are_made_anew_after_a_worker_was_killed():
+def test_asynchronous_environments_of_a_function_are_rebuilt_after_a_worker_was_killed():
     with SingleAgentEnvRunner(ready, seed=0) as runner:
         first = runner.sample(num_timesteps=10)
         before = workers_of(runner.env)

@@ -44,7 +44,7 @@ def ready():
     ],
     ids=["sync", "async", "own form", "ready"],
 )
-def test_an_action_that_an_environment_refuses_is_named_with_its_lane_and_space(made):
+def test_an_action_that_an_environment_rejects_is_named_with_its_lane_and_space(made):
     with SingleAgentEnvRunner(module=OnceOutside(), seed=0, **made) as runner:
         with pytest.raises(SpaceError, match=r"environment 1: found the action .*7.*expected one of Discrete\(2\)"):
             runner.sample(num_timesteps=100)

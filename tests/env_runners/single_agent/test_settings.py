@@ -1,4 +1,4 @@
-"""Settings of runners that are none are refused before anything is made."""
+"""Invalid settings of runners are rejected before anything is built."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ JUNK = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in JUNK.items() for value in values])
-def test_junk_is_refused_by_both_runners(name, value):
+def test_junk_is_rejected_by_both_runners(name, value):
     settings = {name: value} | ({"vectorization": "async"} if name == "step_timeout_s" else {})
     for runner, env in ((SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)):
         with pytest.raises(EnvRunnerError, match="expected"):
@@ -40,7 +40,7 @@ def test_junk_is_refused_by_both_runners(name, value):
 
 
 @pytest.mark.parametrize("junk", [{"explore": "yes"}, {"random_actions": 2}, {"force_reset": "no"}], ids=str)
-def test_flags_that_are_none_are_refused_when_sampling(junk):
+def test_invalid_flags_are_rejected_when_sampling(junk):
     for kind, env in ((SingleAgentEnvRunner, "CartPole-v1"), (MultiAgentEnvRunner, ScriptedEnv)):
         with kind(env, seed=0) as runner, pytest.raises(EnvRunnerError, match="expected True or False"):
             runner.sample(num_timesteps=1, **junk)
@@ -71,7 +71,7 @@ def test_an_environment_that_gymnasium_does_not_know_is_an_error_of_ours(env):
         {"env_to_module": 3},
     ],
 )
-def test_a_state_that_is_none_changes_nothing(junk):
+def test_an_invalid_state_changes_nothing(junk):
     with (
         MultiAgentEnvRunner(ScriptedEnv, num_envs=2, seed=0) as runner,
         MultiAgentEnvRunner(ScriptedEnv, num_envs=2, seed=0) as twin,
@@ -86,7 +86,7 @@ def test_a_state_that_is_none_changes_nothing(junk):
 
 
 @pytest.mark.parametrize("junk", [None, 3, {}])
-def test_what_is_no_state_is_refused_for_one_agent_too(junk):
+def test_what_is_no_state_is_rejected_for_one_agent_too(junk):
     with SingleAgentEnvRunner("CartPole-v1") as runner, pytest.raises(EnvRunnerError, match="set_state: found"):
         runner.set_state(junk)
 

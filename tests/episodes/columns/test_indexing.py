@@ -121,7 +121,7 @@ WRONG = [True, 1.0, "1", {}, [0.5], [True], [None], np.array([0.0]), MASK, TABLE
 
 @pytest.mark.parametrize("finalized", [False, True])
 @pytest.mark.parametrize("index", WRONG, ids=repr)
-def test_an_index_of_a_wrong_type_is_refused_and_nothing_is_changed(index, finalized):
+def test_an_index_of_a_wrong_type_is_rejected_and_nothing_is_changed(index, finalized):
     buffer = column(4, 1, finalized)
 
     for fill in (None, FILL):
@@ -133,6 +133,6 @@ def test_an_index_of_a_wrong_type_is_refused_and_nothing_is_changed(index, final
 
 
 @pytest.mark.parametrize("finalized", [False, True])
-def test_a_step_of_zero_is_refused(finalized):
+def test_a_step_of_zero_is_rejected(finalized):
     with pytest.raises(ValueError, match="step 0"):
         column(4, 1, finalized).get(slice(0, 2, 0))

@@ -60,7 +60,7 @@ def column_of_rows(count=3):
 
 @pytest.mark.parametrize("item", [OTHER_DTYPE, OTHER_SHAPE], ids=["other dtype", "other shape"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_row_of_another_shape_is_refused_when_a_column_becomes_arrays(way, item):
+def test_a_row_of_another_shape_is_rejected_when_a_column_becomes_arrays(way, item):
     column = column_of_rows()
     way(column, item)
     before = column.get()

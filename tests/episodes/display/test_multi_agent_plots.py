@@ -94,7 +94,7 @@ def test_many_agents_are_cut_and_counted():
     assert episode.plot()._repr_png_()
 
 
-def test_what_is_no_single_number_or_unknown_is_refused():
+def test_what_is_no_single_number_or_unknown_is_rejected():
     with pytest.raises(EpisodeError, match="agent 'a', column 'obs': found items that are not single numbers"):
         MultiAgentEpisode("g", observations=[{"a": [1, 2]}]).plot("obs")
     with pytest.raises(EpisodeKeyError, match="'speed', expected one of"):

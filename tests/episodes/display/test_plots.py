@@ -154,7 +154,7 @@ def test_an_episode_without_steps_can_be_drawn(episode):
     assert episode.plot().axes[-1].get_ylabel() == "rewards"
 
 
-def test_an_unknown_column_is_refused():
+def test_an_unknown_column_is_rejected():
     with pytest.raises(EpisodeKeyError, match=r"'speed', expected one of \['logp', 'obs', 'actions', 'rewards'\]"):
         walk().plot("speed")
 
@@ -178,7 +178,7 @@ def test_it_draws_where_it_is_told_to():
 
 
 @pytest.mark.parametrize("ax", ["here", 3, []])
-def test_a_wrong_number_of_axes_is_refused(ax):
+def test_a_wrong_number_of_axes_is_rejected(ax):
     with pytest.raises(EpisodeError, match="expected 3 matplotlib axes, for obs, actions, rewards"):
         walk().plot(ax=ax)
 

@@ -181,7 +181,7 @@ def test_the_latest_observations_are_the_last_of_the_getters_however_each_is_sto
     assert not any((episode.get_observations(-1) == 7.0).any() for episode in found)
 
 
-def test_the_latest_item_of_an_episode_that_was_not_reset_is_refused_by_its_id():
+def test_the_latest_item_of_an_episode_that_was_not_reset_is_rejected_by_its_id():
     with pytest.raises(EpisodeIndexError, match="episode 'new': found no item in the column 'obs'"):
         EpisodeList([walk(1), SingleAgentEpisode("new")]).latest(Columns.OBS)
 
@@ -194,7 +194,7 @@ def test_an_extra_column_that_one_episode_lacks_is_named():
     assert not EpisodeList([walk(1), odd]).has("logp")
 
 
-def test_episodes_of_other_shapes_are_refused_with_both_shapes():
+def test_episodes_of_other_shapes_are_rejected_with_both_shapes():
     flat = SingleAgentEpisode(
         observations=np.zeros((2, 3)), actions=np.zeros(1), rewards=np.zeros(1), len_lookback_buffer=0
     )
@@ -247,7 +247,7 @@ def team() -> MultiAgentEpisode:
 
 @pytest.mark.parametrize("make", [lambda: walk(2), team], ids=["single-agent", "multi-agent"])
 @pytest.mark.parametrize("hand_out", [lambda rows: rows.agent_episodes, list, lambda rows: [rows[0]]])
-def test_groups_of_forks_hand_out_forks(make, hand_out):
+def test_groups_of_forks_return_forks(make, hand_out):
     ours = EpisodeList([make()])
     before = ours[0].get_return()
     forked = ours.forked()
@@ -312,7 +312,7 @@ def test_an_episode_list_and_more_episodes_are_an_episode_list(kind):
 
 
 @pytest.mark.parametrize("kind", [list, EpisodeList])
-def test_sums_of_other_kinds_are_refused(kind):
+def test_sums_of_other_kinds_are_rejected(kind):
     with pytest.raises(EpisodeError, match="one kind"):
         EpisodeList([walk(1)]) + kind([MultiAgentEpisode()])
     with pytest.raises(TypeError, match="unsupported operand"):

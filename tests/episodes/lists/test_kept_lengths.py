@@ -21,7 +21,7 @@ def test_a_step_added_to_a_fork_shows_in_its_list() -> None:
     assert forked.flat(Columns.REWARDS).values.tolist() == [1.0, 1.0, 0.5, 1.0, 1.0, 1.0]
 
 
-def test_a_step_added_to_a_fork_handed_out_before_shows_in_its_list() -> None:
+def test_a_step_added_to_a_fork_returned_before_shows_in_its_list() -> None:
     forked = EpisodeList([_walk(2)]).forked()
     fork = forked[0]
     before = forked.lengths.tolist()

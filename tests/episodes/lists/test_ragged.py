@@ -63,12 +63,12 @@ def test_tensors_are_rows_like_arrays():
     assert column.select(np.array([1])).values["x"].tolist() == [3, 4]
 
 
-def test_a_function_that_loses_rows_is_refused():
+def test_a_function_that_loses_rows_is_rejected():
     with pytest.raises(ShapeError, match="found 1 rows for offsets that end at 3"):
         track_of([[1, 2, 3]]).map(lambda leaf: leaf[:1])
 
 
-def test_tails_of_a_column_without_them_are_refused():
+def test_tails_of_a_column_without_them_are_rejected():
     with pytest.raises(ShapeError, match="expected a track"):
         Ragged.from_items([[1], [2]]).tails()
 

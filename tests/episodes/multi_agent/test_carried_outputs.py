@@ -123,7 +123,7 @@ def test_outputs_do_not_change_within_a_chunk_that_began_with_its_own_step():
 
 
 @FORMS
-def test_a_refused_step_leaves_no_mask_behind(finalized):
+def test_a_rejected_step_leaves_no_mask_behind(finalized):
     chunk = acted({"logp": -1.0}, finalized).cut()
     answer(chunk)
     before = copy.deepcopy(chunk)

@@ -45,7 +45,7 @@ def test_rewards_of_an_agent_that_has_not_come_are_appended_and_not_shared_by_co
     assert before._hanging_rewards_begin == {"ghost": 1.0}
 
 
-def test_the_modules_of_newcomers_are_forgotten_with_a_step_that_is_refused():
+def test_the_modules_of_newcomers_are_forgotten_with_a_step_that_is_rejected():
     def module_of(agent, episode):
         return episode.module_for("leader") if agent == "follower" else f"module of {agent}"
 

@@ -98,7 +98,7 @@ def test_agents_that_were_finalized_one_by_one_make_a_finalized_episode():
     assert episode.is_numpy
 
 
-def test_an_episode_of_which_one_agent_is_finalized_goes_on_and_takes_back_what_is_refused():
+def test_an_episode_of_which_one_agent_is_finalized_goes_on_and_takes_back_what_is_rejected():
     episode = two_agents()
     episode.agent_episodes["a"].finalize()
 
@@ -111,7 +111,7 @@ def test_an_episode_of_which_one_agent_is_finalized_goes_on_and_takes_back_what_
     assert episode.finalize().is_finalized
 
 
-def test_extra_outputs_without_an_action_are_refused():
+def test_extra_outputs_without_an_action_are_rejected():
     episode = two_agents()
 
     with pytest.raises(EpisodeError, match="without an action"):
@@ -251,20 +251,20 @@ PARTS_THAT_DO_NOT_FIT = {
     "an empty timeline": with_record("a", timeline=[]),
     "a timeline too short": with_record("a", timeline=[1]),
     "a timeline of words": with_record("a", timeline=["x", 1]),
-    "somebody who is not there": lambda state: {**state, "observed_last": ["zz"]},
+    "an unknown agent": lambda state: {**state, "observed_last": ["zz"]},
     "a later clock": with_clock(env_t=99),
     "a clock before the start": with_clock(env_t_started=2),
     "a negative lookback": with_clock(env_lookback=-5),
-    "an end of nobody": with_record("zz", ended_at=1),
+    "an end of an unknown agent": with_record("zz", ended_at=1),
     "an end of who goes on": with_record("a", ended_at=1),
-    "an action of nobody": with_record("zz", pending=WAITING),
-    "a part of a step of nobody": with_record("zz", is_split=True, gone="terminated"),
-    "an action of nobody before": with_record("zz", is_carried=True, gone="terminated"),
+    "an action of an unknown agent": with_record("zz", pending=WAITING),
+    "a part of a step of an unknown agent": with_record("zz", is_split=True, gone="terminated"),
+    "an earlier action of an unknown agent": with_record("zz", is_carried=True, gone="terminated"),
 }
 
 
 @pytest.mark.parametrize("parts", PARTS_THAT_DO_NOT_FIT.values(), ids=PARTS_THAT_DO_NOT_FIT)
-def test_a_state_whose_parts_do_not_belong_together_is_refused(parts):
+def test_a_state_whose_parts_do_not_belong_together_is_rejected(parts):
     state = two_agents().get_state()
     assert MultiAgentEpisode.from_state(state).get_state() == state
 

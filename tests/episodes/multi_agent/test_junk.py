@@ -75,7 +75,7 @@ def call_with(episode, method, parameter, junk):
 
 
 def refusal(call):
-    """Return what `call` was refused with, None if it was not; nothing but an error of ours is let through."""
+    """Return what `call` was rejected with, None if it was not; nothing but an error of ours is let through."""
     refused = None
     try:
         call()
@@ -92,7 +92,7 @@ def test_every_parameter_is_covered():
 
 @pytest.mark.parametrize("form", FORMS)
 @with_junk
-def test_methods_refuse_junk_and_change_nothing(form, junk):
+def test_methods_reject_junk_and_change_nothing(form, junk):
     refused = 0
     for method, parameter in parameters():
         episode = MultiAgentEpisode("game") if method == "add_env_reset" else copy.copy(FORMS[form])
@@ -106,14 +106,14 @@ def test_methods_refuse_junk_and_change_nothing(form, junk):
 
 @with_junk
 @pytest.mark.parametrize("mode", [{"env_steps": False}, {"return_list": True}, {"fill": 0}], ids=str)
-def test_getters_refuse_junk_in_every_mode(mode, junk):
+def test_getters_reject_junk_in_every_mode(mode, junk):
     for name in ("observations", "infos", "actions", "rewards"):
         for parameter in {"indices", "agent_ids", "fill"} - mode.keys():
             refusal(lambda: getattr(FORMS["growing"], f"get_{name}")(**mode, **{parameter: junk}))  # noqa: B023
 
 
 @with_junk
-def test_the_constructor_refuses_junk(junk):
+def test_the_constructor_rejects_junk(junk):
     for parameter in inspect.signature(MultiAgentEpisode).parameters:
         if not (parameter == "agent_to_module_mapping_fn" and callable(junk)):
             refusal(lambda: repr(MultiAgentEpisode(**{**LISTS, parameter: junk})))  # noqa: B023
@@ -123,13 +123,13 @@ def test_the_constructor_refuses_junk(junk):
 
 
 @with_junk
-def test_a_state_with_junk_in_it_is_refused(junk):
+def test_a_state_with_junk_in_it_is_rejected(junk):
     refusal(lambda: MultiAgentEpisode.from_state(junk))
     for key in SNAPSHOTS["growing"].keys() - {"text", "forms"}:
         refusal(lambda: MultiAgentEpisode.from_state({**SNAPSHOTS["growing"], key: junk}))  # noqa: B023
 
 
-def test_the_junk_that_is_most_likely_is_refused():
+def test_the_junk_that_is_most_likely_is_rejected():
     """So that the tests above, which allow what works, cannot pass by refusing nothing."""
     episode = FORMS["growing"]
     likely = [

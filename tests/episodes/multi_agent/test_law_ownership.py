@@ -1,4 +1,4 @@
-"""Law 8: nothing a caller does to what it passed in or got out changes an episode, and a refused step changes nothing."""
+"""Law 8: nothing a caller does to what it passed in or got out changes an episode, and a rejected step changes nothing."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ def twin(episode):
 
 
 def everything_out(episode):
-    """All that an episode hands out, in every way of asking."""
+    """All that an episode returns, in every way of asking."""
     everything = slice(-episode.env_lookback - 1, None)
     for name in GETTERS.values():
         get = getattr(episode, name)
@@ -283,7 +283,7 @@ def test_relatives_of_drawn_episodes_go_their_own_ways(data, agents, content, de
     assert_same_multi_agent_episode(relative, expected)
 
 
-# --- A step that is refused ---
+# --- A step that is rejected ---
 
 
 @given(
@@ -293,7 +293,7 @@ def test_relatives_of_drawn_episodes_go_their_own_ways(data, agents, content, de
     finalized=st.booleans(),
     lookback=st.none() | st.integers(0, 3),
 )
-def test_a_refused_step_leaves_everything_as_it_was(data, agents, content, finalized, lookback):
+def test_a_rejected_step_leaves_everything_as_it_was(data, agents, content, finalized, lookback):
     schedule = data.draw(reset_trajectories(agents, content))
     for _ in range(data.draw(st.integers(0, 6))):
         schedule = schedule.then(data.draw(next_env_steps(schedule, agents, content, may_end=False)))
@@ -311,7 +311,7 @@ def test_a_refused_step_leaves_everything_as_it_was(data, agents, content, final
 
 
 @given(data=st.data(), agents=agent_groups(), content=contents(), finalized=st.booleans())
-def test_after_a_refused_step_an_episode_goes_on_as_if_it_had_not_been(data, agents, content, finalized):
+def test_after_a_rejected_step_an_episode_goes_on_as_if_it_had_not_been(data, agents, content, finalized):
     schedule = data.draw(reset_trajectories(agents, content))
     episode, expected = (in_form(schedule.stepped(), finalized) for _ in range(2))
 

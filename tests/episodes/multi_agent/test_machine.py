@@ -46,7 +46,7 @@ class MultiAgentEpisodeMachine(RuleBasedStateMachine):
         self.look()
 
     def look(self):
-        """Ask the model anew."""
+        """Ask the model again."""
         self.log = list(self.schedule.entries())
         self.view = view_of(self.log, cut_at=self.cut_at, lookback=self.lookback, **self.spaces())
 

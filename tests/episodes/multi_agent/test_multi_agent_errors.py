@@ -25,7 +25,7 @@ FLAG = ("expected True or False", "bool(flag)")
 REFUSED_STEPS = {
     "another shape": (with_agent("acts", observations=np.zeros(3, np.float32)), SpaceError, "acts", "the shape [2]"),
     "a bad action": (with_agent("acts", actions=0.5), SpaceError, "acts", "action: found 0.5"),
-    "no reward": ({"rewards": {}}, EpisodeError, "acts", "no reward", "0.0 if there is none"),
+    "no reward": ({"rewards": {}}, EpisodeError, "acts", "no reward", "0.0 for an agent without a reward"),
     "other extra outputs": (
         with_agent("acts", extra_model_outputs={"x": 1}),
         EpisodeError,
@@ -47,7 +47,7 @@ REFUSED_STEPS = {
         "['logp']",
     ),
     "an array of extra outputs": (with_agent("acts", extra_model_outputs=np.zeros(2)), EpisodeError, "float64[2]"),
-    "pending extra outputs that are no dict": (
+    "pending extra outputs that are not a dict": (
         with_agent("idles", actions=1, extra_model_outputs=5),
         EpisodeError,
         "idles",
@@ -131,7 +131,7 @@ REFUSED_STEPS = {
 @pytest.mark.parametrize(
     ("changes", "error", "words"), [(c, e, w) for c, e, *w in REFUSED_STEPS.values()], ids=REFUSED_STEPS
 )
-def test_a_step_is_refused_as_a_whole_if_a_part_of_it_does_not_fit(form, changes, error, words):
+def test_a_step_is_rejected_as_a_whole_if_a_part_of_it_does_not_fit(form, changes, error, words):
     assert_refused(form(busy()), lambda episode: episode.add_env_step(**{**STEP, **changes}), error, *words)
 
 
@@ -148,7 +148,7 @@ def test_the_message_says_which_agent_and_environment_step(form):
 
 
 @both_forms
-def test_after_a_refused_step_the_right_one_can_be_added(form):
+def test_after_a_rejected_step_the_right_one_can_be_added(form):
     episode = form(busy())
     for changes, *_ in REFUSED_STEPS.values():
         with pytest.raises(EpisodeError):
@@ -174,7 +174,7 @@ def test_a_mapping_function_that_fails_leaves_the_episode_as_it_was():
 
 
 @both_forms
-def test_stepping_at_the_wrong_time_is_refused(form):
+def test_stepping_at_the_wrong_time_is_rejected(form):
     ended = busy()
     step(ended, ["acts", "waits"], ["acts"], truncateds={"__all__": True})
 
@@ -183,7 +183,7 @@ def test_stepping_at_the_wrong_time_is_refused(form):
     assert_refused(form(ended), lambda e: e.add_env_step(**STEP), EpisodeError, *words)
 
 
-def test_a_reset_is_refused_twice_and_if_it_does_not_fit():
+def test_a_reset_is_rejected_twice_and_if_it_does_not_fit():
     for episode in (turns(0), turns(3), turns(3).cut()):
         assert_refused(episode, lambda e: e.add_env_reset(observations={}), EpisodeError, "second reset")
     fresh = MultiAgentEpisode("game", observation_space={"a": BOX})
@@ -213,13 +213,13 @@ REFUSED_LISTS = {
 
 
 @pytest.mark.parametrize(("changes", "words"), [(c, w) for c, *w in REFUSED_LISTS.values()], ids=REFUSED_LISTS)
-def test_lists_that_do_not_fit_together_are_refused(changes, words):
+def test_lists_that_do_not_fit_together_are_rejected(changes, words):
     message = message_of(EpisodeError, lambda: MultiAgentEpisode("game", **{**ONE_STEP, **changes}))
 
     assert missing_in(message, ("found", "expected", *words)) == []
 
 
-def test_a_state_that_lacks_something_is_refused():
+def test_a_state_that_lacks_something_is_rejected():
     state = turns().get_state()
     del state["records"]
 
@@ -245,7 +245,7 @@ def test_what_is_no_index_is_not_read(form, env_steps, index):
 
 @both_forms
 @pytest.mark.parametrize("index", [5, -6, [0, 9]], ids=str)
-def test_reading_over_the_ends_is_refused_without_fill(form, index):
+def test_reading_over_the_ends_is_rejected_without_fill(form, index):
     words = ("actions", "the environment step", "the 5 environment steps", "Pass `fill=`")
     assert_refused(form(turns()), lambda e: e.get_actions(index), EpisodeIndexError, *words)
 
@@ -284,7 +284,7 @@ def test_unknown_names_are_named_together_with_the_known_ones(form):
 
 
 @both_forms
-def test_setting_is_refused_for_all_agents_if_it_does_not_fit_one(form):
+def test_setting_is_rejected_for_all_agents_if_it_does_not_fit_one(form):
     data = {"a": [0.5, 0.5], "b": [0.5, 0.5, 0.5]}
 
     assert_refused(form(turns()), lambda e: e.set_rewards(new_data=data), EpisodeIndexError, "agent 'b'", "3 items")
@@ -358,7 +358,7 @@ NO_INFOS = {"an array": np.array([1, 2]), "a number": 0, "a list": [], "a word":
 
 
 @pytest.mark.parametrize("info", NO_INFOS.values(), ids=NO_INFOS)
-def test_infos_that_are_none_are_refused_wherever_their_agent_is(info):
+def test_infos_that_are_not_dicts_are_rejected_for_every_agent(info):
     new = MultiAgentEpisode("game")
     with pytest.raises(EpisodeError, match=r"'a', infos of the reset: .*expected a dict or None"):
         new.add_env_reset(observations={}, infos={"a": info})

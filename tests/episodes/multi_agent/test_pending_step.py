@@ -204,7 +204,7 @@ def test_an_agent_that_has_acted(case):
     check(case, known=True)
 
 
-# --- What is refused, and what is a choice ---
+# --- What is rejected, and what is a choice ---
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_an_agent_that_has_acted(case):
         (None, {"truncated": True, "action": "up"}, True, "missing_final_observation"),
     ],
 )
-def test_what_cannot_be_is_refused(pending, data, known, message):
+def test_what_cannot_be_is_rejected(pending, data, known, message):
     with pytest.raises(EpisodeError, match=message):
         advance(record_of(pending, known=known), data)
 

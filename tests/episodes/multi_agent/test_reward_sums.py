@@ -92,7 +92,7 @@ def test_sums_that_do_not_fit_into_64_bits_are_floats():
     assert total_of([]) == 0.0
 
 
-def test_joining_that_fails_at_a_late_reward_leaves_the_episode_as_it_was(monkeypatch):
+def test_joining_that_fails_at_a_delayed_reward_leaves_the_episode_as_it_was(monkeypatch):
     game = new_game(rewards_after_done="add")
     game.add_env_step({"a": 1, "b": 1}, {"a": 0, "b": 0}, {"a": 1.0, "b": 0.0}, terminateds={"a": True})
     rest = game.cut()

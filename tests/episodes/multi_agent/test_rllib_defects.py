@@ -181,7 +181,7 @@ def test_a_list_can_be_asked_for_one_index():
     assert episode.get_extra_model_outputs("x", -1, return_list=True) == {"a": "Xa4"}
 
 
-def test_where_nobody_has_anything_the_result_is_empty():
+def test_without_items_of_any_agent_the_result_is_empty():
     """#62903: `get_rewards()` of an episode that is done: "list_of_structs does not contain any items"."""
     ended = MultiAgentEpisode(observations=[BOTH], terminateds=True)
     never_reset = MultiAgentEpisode()

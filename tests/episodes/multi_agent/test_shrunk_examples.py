@@ -70,7 +70,7 @@ def test_joining_a_chunk_without_steps_does_not_forget_who_observed_last():
     assert joined(schedule, 1).get_agents_that_stepped() == {"walker", "flyer"}
 
 
-def test_a_late_reward_joined_to_its_step_keeps_its_type():
+def test_a_delayed_reward_joined_to_its_step_keeps_its_type():
     episode = MultiAgentEpisode("game")
     episode.add_env_reset(observations={"walker": 0})
     episode.add_env_step({"walker": 1}, {"walker": 5}, {"walker": 7})
@@ -127,7 +127,7 @@ def test_what_is_pending_tells_what_a_missing_item_is_filled_like(finalized):
     assert np.asarray(filled).tolist() == [0.0, 0.0]
 
 
-def test_what_hangs_is_handed_out_in_containers_of_its_own():
+def test_what_hangs_is_returned_in_containers_of_its_own():
     episode = pictured("walker: O A", kind="nested", extras=("state",)).stepped()
     expected = copy.deepcopy(episode)
 

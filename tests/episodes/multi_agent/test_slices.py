@@ -177,7 +177,7 @@ def test_a_slice_to_the_end_goes_on_as_the_episode_does(lookback):
     assert part.agent_episodes["scout"].get_observations() == whole.get_observations()
 
 
-def test_a_slice_at_which_nobody_waits_can_be_stepped_on_from():
+def test_a_slice_at_which_no_agent_waits_can_be_continued():
     schedule = pictured("a: O AOR AOR AOR", "b: O AOR AOR AOR")
     part = schedule.stepped()[:2]
 
@@ -196,7 +196,7 @@ def test_a_slice_that_ends_while_an_agent_waits_is_not_stepped_on_from():
 
 
 @pytest.mark.parametrize("moment", range(5))
-def test_a_copy_of_a_moment_goes_on_whoever_waits_there(moment):
+def test_a_copy_of_a_moment_goes_on_with_all_waiting_agents(moment):
     def pay_and_end(episode):
         episode.add_env_step({"a": "end", "b": "end"}, {}, {"a": 100.0, "b": 100.0}, terminateds={"__all__": True})
 

@@ -20,7 +20,7 @@ def subsets(lanes):
 
 
 def walk(data, twins, mode, max_events=14):
-    """Let anything happen that may happen, and compare what is handed out, as views or as copies."""
+    """Let anything happen that may happen, and compare what is returned, as views or as copies."""
     with patch.object(recorder_columns, "_LARGE_ROW", data.draw(st.sampled_from([0, 10**9]))):
         _walk(data, twins, mode, max_events)
 

@@ -1,4 +1,4 @@
-"""Lists that a recorder hands out answer the same, whether or not somebody has looked at their episodes."""
+"""Lists that a recorder returns answer the same, whether or not somebody has looked at their episodes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ fragments = st.lists(st.lists(st.sets(st.integers(0, LANES - 1)), min_size=1, ma
 
 
 @given(fragments, st.integers(0, 2), st.integers(3, 20))
-def test_columns_are_the_same_before_and_after_somebody_asks_for_an_episode(fragments, lookback, block_steps):
+def test_columns_are_the_same_before_and_after_an_episode_is_read(fragments, lookback, block_steps):
     rng = np.random.default_rng(0)
     recorder = new_recorder(rng, lookback=lookback, block_steps=block_steps)
     for ends in fragments:

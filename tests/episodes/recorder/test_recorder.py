@@ -46,7 +46,7 @@ def test_recorders_without_a_seed_make_different_ids():
     assert first != second
 
 
-def test_a_hand_out_without_steps_is_empty_and_loses_nothing():
+def test_a_return_without_steps_is_empty_and_loses_nothing():
     recorder = walked(0)
 
     assert len(recorder.take()) == 0
@@ -54,7 +54,7 @@ def test_a_hand_out_without_steps_is_empty_and_loses_nothing():
     assert recorder.take()[1].get_observations().tolist() == [100.0, 101.0]
 
 
-def test_a_reset_in_the_middle_hands_out_what_was_recorded_as_it_is():
+def test_a_reset_in_the_middle_returns_what_was_recorded_as_it_is():
     recorder = walked(2)
     recorder.reset(np.array([7.0]), lanes=[1])
     interrupted, other = recorder.take()
@@ -85,7 +85,7 @@ def test_the_next_chunk_looks_back_into_the_one_before():
 
 
 @pytest.mark.parametrize("block_steps", [1, 2, 3, 50])
-def test_an_episode_of_many_blocks_is_handed_out_in_one_piece(block_steps):
+def test_an_episode_of_many_blocks_is_returned_in_one_piece(block_steps):
     recorder = walked(20, block_steps=block_steps)
     episode = recorder.take()[1]
 
@@ -114,7 +114,7 @@ def test_between_two_looks_an_episode_stays_in_itself_consistent():
     assert (episode.t, len(episode.get_observations()), len(episode.get_rewards())) == (2, 3, 2)
 
 
-def test_the_object_in_view_is_the_one_that_is_handed_out():
+def test_the_object_in_view_is_the_one_that_is_returned():
     recorder = walked(2)
     episode = recorder.episode(0)
     episode.custom_data["note"] = [1]
@@ -136,7 +136,7 @@ def test_an_episode_that_has_ended_stays_in_view_until_the_next_reset():
     assert (before.is_terminated, recorder.idle_lanes) == (True, [0])
 
 
-def test_an_episode_in_view_refuses_steps_that_are_not_recorded():
+def test_an_episode_in_view_rejects_steps_that_are_not_recorded():
     episode = walked(1).episode(0)
 
     with pytest.raises(ValueError, match="being recorded"):
@@ -186,13 +186,13 @@ def test_there_is_no_latest_action_before_the_first_step():
         recorder.latest(Columns.ACTIONS)
 
 
-def test_an_unknown_column_is_refused():
+def test_an_unknown_column_is_rejected():
     with pytest.raises(EpisodeKeyError, match="'logits'"):
         walked(1).latest("logits")
 
 
 @pytest.mark.parametrize("lookback", [0, 2])
-def test_extra_columns_may_change_with_a_hand_out(lookback):
+def test_extra_columns_may_change_with_a_return(lookback):
     recorder = walked(0, lookback=lookback)
     walk_on(recorder, range(3), extras={"logp": np.array([0.25, 0.5])})
     recorder.take()

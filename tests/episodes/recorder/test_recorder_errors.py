@@ -1,4 +1,4 @@
-"""What does not fit is refused before anything is recorded."""
+"""What does not fit is rejected before anything is recorded."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def recorded(mode):
 
 @pytest.mark.parametrize("mode", ["together", "apart"])
 @pytest.mark.parametrize("name", BAD_STEPS)
-def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(name, mode):
+def test_a_step_that_does_not_fit_is_rejected_and_changes_nothing(name, mode):
     twins = recorded(mode)
 
     with pytest.raises(EpisodiaError, match="found"):
@@ -84,7 +84,7 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(name, mode):
 
 
 @pytest.mark.parametrize("name", ["float64 observations", "three lanes", "no observations", "nested observations"])
-def test_a_reset_that_does_not_fit_is_refused_and_changes_nothing(name):
+def test_a_reset_that_does_not_fit_is_rejected_and_changes_nothing(name):
     twins = recorded("together")
 
     with pytest.raises(EpisodiaError, match="found"):
@@ -106,7 +106,7 @@ def test_a_first_step_that_does_not_fit_leaves_the_recorder_without_columns(name
     assert_same_episodes(*twins.take())
 
 
-def test_steps_of_lanes_that_have_ended_are_refused():
+def test_steps_of_lanes_that_have_ended_are_rejected():
     twins = recorded("together")
     twins.step([0, 1], [1], "none", ("logp", "state"))
 
@@ -117,12 +117,12 @@ def test_steps_of_lanes_that_have_ended_are_refused():
     assert_same_episodes(*twins.take())
 
 
-def test_steps_before_the_first_reset_are_refused():
+def test_steps_before_the_first_reset_are_rejected():
     with pytest.raises(EpisodeError, match="reset"):
         Recorder(BOX, spaces.Discrete(4), 2).step(**good())
 
 
-def test_questions_before_the_first_reset_are_refused():
+def test_questions_before_the_first_reset_are_rejected():
     recorder = Recorder(BOX, spaces.Discrete(4), 2)
 
     with pytest.raises(EpisodeError, match="reset"):
@@ -135,7 +135,7 @@ def test_questions_before_the_first_reset_are_refused():
     ("options", "error"),
     [({"num_lanes": 0}, EpisodeError), ({"lookback": -1}, EpisodeError), ({"block_steps": 0}, EpisodeError)],
 )
-def test_numbers_out_of_range_are_refused(options, error):
+def test_numbers_out_of_range_are_rejected(options, error):
     with pytest.raises(error, match="found"):
         Recorder(BOX, spaces.Discrete(4), **{"num_lanes": 2, **options})
 

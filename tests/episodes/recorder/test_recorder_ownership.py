@@ -1,4 +1,4 @@
-"""Law 8 for recorded episodes: nobody else's arrays are an episode's, and what was handed out does not change."""
+"""Law 8 for recorded episodes: nobody else's arrays are an episode's, and what was returned does not change."""
 
 import copy
 import weakref
@@ -67,7 +67,7 @@ def test_ruining_what_came_out_changes_nothing(name):
 
 @settings(max_examples=40)
 @given(data=st.data(), name=st.sampled_from(NAMES), block_steps=st.integers(1, 5), lookback=st.integers(0, 3))
-def test_what_was_handed_out_never_changes(data, name, block_steps, lookback):
+def test_what_was_returned_never_changes(data, name, block_steps, lookback):
     twins = walked(name, block_steps=block_steps, lookback=lookback)
     kept = []
     for _ in range(4):
@@ -82,7 +82,7 @@ def test_what_was_handed_out_never_changes(data, name, block_steps, lookback):
         assert_same_episode(episode, before)
 
 
-def test_handed_out_columns_are_read_only_slices_of_one_block():
+def test_returned_columns_are_read_only_slices_of_one_block():
     twins = walked("box vector float32", steps=4)
     finished, *running = twins.take()[0]
 
@@ -93,7 +93,7 @@ def test_handed_out_columns_are_read_only_slices_of_one_block():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_changing_one_handed_out_episode_changes_no_other(name):
+def test_changing_one_returned_episode_changes_no_other(name):
     twins = walked(name, lookback=3)
     found, expected = twins.take()
     changed = found[1]
@@ -107,7 +107,7 @@ def test_changing_one_handed_out_episode_changes_no_other(name):
     twins.check_handles()
 
 
-def test_memory_is_free_only_when_nobody_reads_it():
+def test_memory_is_free_only_without_readers():
     leaf = LeafArray(2, 5, (3,), np.dtype(np.float32))
     assert leaf.is_free
 

@@ -77,7 +77,7 @@ def test_the_latest_items_are_those_written_in_one_lane_only():
     assert recorder.take()[1].get_observations().tolist() == [[1.0, 1.0], [3.0, 3.0]]
 
 
-def test_items_that_do_not_fit_together_are_refused_and_nothing_is_handed_out():
+def test_items_that_do_not_fit_together_are_rejected_and_nothing_is_returned():
     recorder = preprocessed(2)
     step(recorder, 3)
 
@@ -107,7 +107,7 @@ def test_writing_into_every_column_equals_writing_into_a_hand_built_episode(name
     assert_same_episodes(*twins.take())
 
 
-def test_an_episode_in_view_that_somebody_finalized_goes_on_in_that_form():
+def test_a_viewed_episode_that_was_finalized_goes_on_in_that_form():
     twins = Twins(BOX, spaces.Discrete(2), 2)
     twins.reset([0, 1])
     twins.step([0, 1])

@@ -53,7 +53,7 @@ def test_what_is_not_one_value_for_each_lane_is_for_all():
     assert entry.info(0)["bounds"].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_infos_are_not_made_before_somebody_asks():
+def test_infos_are_not_made_before_they_are_read():
     episode = taken({"a": np.array([1, 2])}, None)[1]
     storage = episode.infos.storage
     assert isinstance(storage, LazyInfos)
@@ -74,7 +74,7 @@ def test_parts_of_unmade_infos_are_made_by_each_for_itself():
     assert episode.get_infos() == [{}, {"a": 1}, {"b": 0}]
 
 
-def test_infos_that_somebody_looked_at_go_on_with_the_episode():
+def test_infos_that_were_read_go_on_with_the_episode():
     recorder = Recorder(spaces.Discrete(9), spaces.Discrete(9), 2, seed=0, block_steps=2)
     zeros = np.zeros(2, np.int64)
     recorder.reset(zeros, {"t": np.array([0, 0])})

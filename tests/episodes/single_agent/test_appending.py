@@ -134,7 +134,7 @@ def exactly(items):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CASTS)
-def test_an_item_is_stored_exactly_or_refused(name, way):
+def test_an_item_is_stored_exactly_or_rejected(name, way):
     items, item = CASTS[name]
     buffer = finalized(items)
     before = exactly(items)
@@ -147,7 +147,7 @@ def test_an_item_is_stored_exactly_or_refused(name, way):
 
 
 @pytest.mark.parametrize("name", CASTS)
-def test_items_are_finalized_exactly_or_refused(name):
+def test_items_are_finalized_exactly_or_rejected(name):
     items, item = CASTS[name]
     growing = LookbackBuffer([*items, item])
     try:
@@ -173,7 +173,7 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=4 * settings.default.max_examples)
 @given(items=st.lists(NUMBERS, min_size=1, max_size=3), more=st.lists(NUMBERS, min_size=1, max_size=3))
-def test_numbers_of_any_kind_are_stored_exactly_or_refused(items, more):
+def test_numbers_of_any_kind_are_stored_exactly_or_rejected(items, more):
     buffer, expected = LookbackBuffer(items), exactly(items)
     try:
         buffer.finalize()
@@ -193,7 +193,7 @@ def test_numbers_of_any_kind_are_stored_exactly_or_refused(items, more):
 
 @settings(max_examples=3 * settings.default.max_examples)
 @given(items=st.lists(NUMBERS, min_size=2, max_size=4), new=st.lists(NUMBERS, min_size=1, max_size=2))
-def test_numbers_of_any_kind_are_set_exactly_or_refused(items, new):
+def test_numbers_of_any_kind_are_set_exactly_or_rejected(items, new):
     buffer, expected = LookbackBuffer(items), exactly(items)
     try:
         buffer.finalize()
@@ -217,7 +217,7 @@ def test_a_reward_after_integers_is_stored_exactly(reward):
     assert episode.get_rewards().tolist() == [1, 2, plain(reward)]
 
 
-def test_a_reward_beside_which_integers_cannot_be_kept_is_refused_and_nothing_is_stored():
+def test_a_reward_beside_which_integers_cannot_be_kept_is_rejected_and_nothing_is_stored():
     episode = SingleAgentEpisode(
         observations=np.zeros(2), actions=np.zeros(1), rewards=np.array([BIG]), len_lookback_buffer=0
     )

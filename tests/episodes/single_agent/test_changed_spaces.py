@@ -49,7 +49,7 @@ def test_a_new_episode_goes_by_the_shape_that_a_part_has_now():
     assert reset(space, zeros(a=3)).finalize().get_observations()["a"].shape == (1, 3)
 
 
-def test_an_older_episode_refuses_what_a_changed_space_has():
+def test_an_older_episode_rejects_what_a_changed_space_has():
     space = spaces.Dict({"a": box(2)})
     episode = SingleAgentEpisode(observation_space=space)
 
@@ -100,7 +100,7 @@ def test_bounds_are_compared_in_the_dtype_of_the_space():
 
 
 @pytest.mark.parametrize("value", [0.7001, -0.0001, 1e300])
-def test_numbers_outside_of_the_bounds_are_refused_in_the_dtype_of_the_space_too(value):
+def test_numbers_outside_of_the_bounds_are_rejected_in_the_dtype_of_the_space_too(value):
     episode = SingleAgentEpisode(observation_space=spaces.Box(0, 0.7, (), np.float32))
     episode.add_env_reset(value)
 

@@ -100,7 +100,7 @@ REFUSED_STEPS = {
 @pytest.mark.parametrize(
     ("changes", "error", "words"), [(c, e, w) for c, e, *w in REFUSED_STEPS.values()], ids=REFUSED_STEPS
 )
-def test_a_refused_step_leaves_the_episode_as_it_was(form, changes, error, words):
+def test_a_rejected_step_leaves_the_episode_as_it_was(form, changes, error, words):
     episode = form(running())
 
     assert_refused(episode, lambda episode: step(episode, **changes), error, *words)
@@ -108,7 +108,7 @@ def test_a_refused_step_leaves_the_episode_as_it_was(form, changes, error, words
 
 @both_forms
 @pytest.mark.parametrize("changes", [c for c, *_ in REFUSED_STEPS.values()], ids=REFUSED_STEPS)
-def test_an_episode_goes_on_after_a_refused_step(form, changes):
+def test_an_episode_goes_on_after_a_rejected_step(form, changes):
     episode, untouched = form(running()), form(running())
     with pytest.raises(EpisodiaError):
         step(episode, **changes)
@@ -181,7 +181,7 @@ def test_rows_of_a_finalized_column_keep_their_shape_without_a_space_too(observa
 
 
 @both_forms
-def test_stepping_before_the_reset_is_refused(form):
+def test_stepping_before_the_reset_is_rejected(form):
     episode = form(SingleAgentEpisode("walk"))
 
     assert_refused(episode, step, EpisodeError, "before the reset", "add_env_reset")
@@ -189,7 +189,7 @@ def test_stepping_before_the_reset_is_refused(form):
 
 @both_forms
 @pytest.mark.parametrize("flag", ["terminated", "truncated"])
-def test_stepping_after_the_end_is_refused(form, flag):
+def test_stepping_after_the_end_is_rejected(form, flag):
     episode = running()
     step(episode, **{flag: True})
 
@@ -204,7 +204,7 @@ def test_stepping_after_the_end_is_refused(form, flag):
 
 
 @both_forms
-def test_resetting_twice_is_refused(form):
+def test_resetting_twice_is_rejected(form):
     def reset(episode):
         episode.add_env_reset(plain(0))
 
@@ -213,7 +213,7 @@ def test_resetting_twice_is_refused(form):
 
 
 @both_forms
-def test_a_refused_reset_leaves_a_new_episode(form):
+def test_a_rejected_reset_leaves_a_new_episode(form):
     episode = form(SingleAgentEpisode("walk", observation_space=BOX))
 
     assert_refused(episode, lambda episode: episode.add_env_reset(None), SpaceError, "observation of the reset", "None")
@@ -278,14 +278,14 @@ def test_what_is_no_index_is_neither_read_nor_set(form, index):
 @both_forms
 @pytest.mark.parametrize("column", GETTERS)
 @pytest.mark.parametrize("index", [4, -5, [0, 9], np.array([9]), np.int64(9)], ids=str)
-def test_reading_over_the_ends_is_refused_without_fill(form, column, index):
+def test_reading_over_the_ends_is_rejected_without_fill(form, column, index):
     words = (column, "0 items of lookback", "Pass `fill=`")
 
     assert_refused(form(running()), lambda episode: GETTERS[column](episode, index), EpisodeIndexError, *words)
 
 
 @both_forms
-def test_a_slice_with_step_0_is_refused(form):
+def test_a_slice_with_step_0_is_rejected(form):
     for read in (lambda episode: episode.get_actions(slice(None, None, 0)), lambda episode: episode[::0]):
         assert_refused(form(running()), read, EpisodeError, "step 0")
 
@@ -318,7 +318,7 @@ def test_setting_needs_as_many_items_as_indices(form, column, indices, places):
 @both_forms
 @pytest.mark.parametrize("column", SET)
 @pytest.mark.parametrize("index", [7, -7], ids=str)
-def test_setting_outside_is_refused(form, column, index):
+def test_setting_outside_is_rejected(form, column, index):
     words = (column, f"the index {index}", "nothing was changed")
 
     assert_refused(form(running()), lambda e: SET[column](e, new_data=0, at_indices=index), EpisodeIndexError, *words)
@@ -353,7 +353,7 @@ REFUSED_ROWS = {
 
 
 @pytest.mark.parametrize(("column", "data", "at", "error", "word"), REFUSED_ROWS.values(), ids=REFUSED_ROWS)
-def test_a_finalized_column_refuses_rows_that_do_not_fit(column, data, at, error, word):
+def test_a_finalized_column_rejects_rows_that_do_not_fit(column, data, at, error, word):
     episode = running().finalize()
 
     assert_refused(episode, lambda episode: SET[column](episode, new_data=data, at_indices=at), error, column, word)
@@ -369,7 +369,7 @@ def test_unknown_extra_outputs_are_named_together_with_the_known_ones(form):
 
 
 @both_forms
-def test_what_cannot_fill_a_column_is_refused(form):
+def test_what_cannot_fill_a_column_is_rejected(form):
     for fill in (0.5, "a", np.nan, np.zeros(2), 1j, 10**30, [[1, 2], [3]]):
         call = lambda e, fill=fill: e.get_actions(slice(0, 9), fill=fill)  # noqa: E731
         assert_refused(form(running()), call, EpisodeError, "fill=")

@@ -1,4 +1,4 @@
-"""Data from which no episode can be made is refused: which column, what was found, what was expected."""
+"""Data from which no episode can be made is rejected: which column, what was found, what was expected."""
 
 import copy
 
@@ -51,13 +51,13 @@ REFUSED_DATA = {
 @pytest.mark.parametrize(
     ("changes", "error", "words"), [(c, e, w) for c, e, *w in REFUSED_DATA.values()], ids=REFUSED_DATA
 )
-def test_the_constructor_refuses_data_that_is_no_episode(changes, error, words):
+def test_the_constructor_rejects_data_that_is_not_episode(changes, error, words):
     message = message_of(error, lambda: SingleAgentEpisode("walk", **{**DATA, **changes}))
 
     assert missing_in(message, ("'walk'", "found", "expected", *words)) == []
 
 
-def test_a_refused_constructor_leaves_the_given_data_alone():
+def test_a_rejected_constructor_leaves_the_given_data_alone():
     data = copy.deepcopy({**DATA, "infos": [{"a": [1]}, {}, {}], "actions": [5]})
     before = copy.deepcopy(data)
 
@@ -150,7 +150,7 @@ REFUSED_ARRAYS = {
     [(left_out, changes, error, words) for left_out, changes, error, *words in REFUSED_ARRAYS.values()],
     ids=REFUSED_ARRAYS,
 )
-def test_logged_arrays_that_are_no_episode_are_refused(left_out, changes, error, words):
+def test_logged_arrays_that_are_not_episode_are_rejected(left_out, changes, error, words):
     arrays = {key: rows for key, rows in {**ROWS, **changes}.items() if key not in left_out}
 
     message = message_of(error, lambda: SingleAgentEpisode.from_arrays(arrays))
@@ -172,7 +172,7 @@ def test_an_extra_output_that_hides_a_column_is_not_exported():
 
 
 @pytest.mark.parametrize("key", running().get_state())
-def test_a_state_that_lacks_a_field_is_refused(key):
+def test_a_state_that_lacks_a_field_is_rejected(key):
     state = running().get_state()
     del state[key]
 
@@ -181,7 +181,7 @@ def test_a_state_that_lacks_a_field_is_refused(key):
     assert missing_in(message, ("found", repr(key), "expected", "`get_state()`")) == []
 
 
-def test_a_state_with_a_damaged_column_is_refused():
+def test_a_state_with_a_damaged_column_is_rejected():
     state = running().get_state()
     state["actions"]["data"].pop()
     message = message_of(EpisodeError, lambda: SingleAgentEpisode.from_state(state))

@@ -11,7 +11,7 @@ from episodia.errors import EpisodeError, IndexTypeError, ShapeError, SpaceError
 from refusals import assert_refused, both_forms, nested, plain, running, same, snapshot, step
 
 
-def test_finalizing_refuses_items_of_different_shapes():
+def test_finalizing_rejects_items_of_different_shapes():
     episode = running(space=None)
     step(episode, observation=np.zeros(3))
 
@@ -21,7 +21,7 @@ def test_finalizing_refuses_items_of_different_shapes():
     assert episode.finalize().get_observations().shape == (5, 2)
 
 
-def test_finalizing_refuses_items_of_different_nesting():
+def test_finalizing_rejects_items_of_different_nesting():
     episode = running(nested, None)
     step(episode, observation={"camera": 0})
 

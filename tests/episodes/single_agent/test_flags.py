@@ -1,4 +1,4 @@
-"""A flag of a getter or setter is True or False; what only counts as one of them is refused."""
+"""A flag of a getter or setter is True or False; what only counts as one of them is rejected."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ SETTERS = {
 @pytest.mark.parametrize("finalize", [False, True], ids=["growing", "finalized"])
 @pytest.mark.parametrize("flag", NO_FLAGS.values(), ids=NO_FLAGS)
 @pytest.mark.parametrize("read", GETTERS.values(), ids=GETTERS)
-def test_a_getter_refuses_what_is_no_flag(read, flag, finalize):
+def test_a_getter_rejects_what_is_no_flag(read, flag, finalize):
     episode = running().finalize() if finalize else running()
 
     for key in INDICES.values():
@@ -56,7 +56,7 @@ def test_a_getter_refuses_what_is_no_flag(read, flag, finalize):
 @pytest.mark.parametrize("finalize", [False, True], ids=["growing", "finalized"])
 @pytest.mark.parametrize("flag", NO_FLAGS.values(), ids=NO_FLAGS)
 @pytest.mark.parametrize("write", SETTERS.values(), ids=SETTERS)
-def test_a_setter_refuses_what_is_no_flag_and_changes_nothing(write, flag, finalize):
+def test_a_setter_rejects_what_is_no_flag_and_changes_nothing(write, flag, finalize):
     episode = running().finalize() if finalize else running()
     before = snapshot(episode)
 

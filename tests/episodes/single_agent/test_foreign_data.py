@@ -26,7 +26,7 @@ TENSORS = [torch.zeros(4, requires_grad=True), torch.zeros(4, dtype=torch.bfloat
     ],
     ids=["box", "dict", "list", "no space"],
 )
-def test_a_tensor_that_is_no_array_is_refused_with_our_error(tensor, space, item):
+def test_a_tensor_that_is_not_array_is_rejected_with_our_error(tensor, space, item):
     episode = SingleAgentEpisode(observation_space=space)
 
     try:
@@ -38,7 +38,7 @@ def test_a_tensor_that_is_no_array_is_refused_with_our_error(tensor, space, item
 
 
 @pytest.mark.parametrize("tensor", TENSORS, ids=["grad", "bfloat16"])
-def test_a_column_of_a_tensor_that_is_no_array_is_refused_with_our_error(tensor):
+def test_a_column_of_a_tensor_that_is_not_array_is_rejected_with_our_error(tensor):
     with pytest.raises(EpisodeError, match="cannot be converted to an array"):
         SingleAgentEpisode(observations=tensor)
     with pytest.raises(EpisodeError, match="cannot be converted to an array"):
@@ -89,7 +89,7 @@ def test_logged_flags_may_be_of_any_kind_of_number(kind, flag):
         (spaces.MultiDiscrete([2, 2]), {"nvec": None}),
     ],
 )
-def test_a_state_with_a_damaged_space_is_refused_with_our_error(space, damage):
+def test_a_state_with_a_damaged_space_is_rejected_with_our_error(space, damage):
     state = SingleAgentEpisode(action_space=space).get_state()
     state["_action_space"].update(damage)
 
@@ -97,7 +97,7 @@ def test_a_state_with_a_damaged_space_is_refused_with_our_error(space, damage):
         SingleAgentEpisode.from_state(state)
 
 
-def test_a_state_whose_space_lacks_a_field_is_refused_with_our_error():
+def test_a_state_whose_space_lacks_a_field_is_rejected_with_our_error():
     state = SingleAgentEpisode(action_space=spaces.Discrete(2)).get_state()
     del state["_action_space"]["n"]
 

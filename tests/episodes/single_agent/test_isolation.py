@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_no_half_of_a_step_in_a_finalized_episode(monkeypatc
     assert [len(episode), len(episode.observations), len(episode.actions)] == [2, 3, 2]
 
 
-def test_a_tensor_that_has_no_array_is_refused_with_a_hint():
+def test_a_tensor_that_has_no_array_is_rejected_with_a_hint():
     torch = pytest.importorskip("torch")
     episode = steps(0)
 

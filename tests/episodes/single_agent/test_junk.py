@@ -175,18 +175,18 @@ def buffer_snapshot(buffer):
 
 @pytest.mark.parametrize("make", EPISODES.values(), ids=EPISODES)
 @pytest.mark.parametrize("call", EPISODE_CALLS.values(), ids=EPISODE_CALLS)
-def test_an_episode_takes_it_or_refuses_it_and_stays_as_it_was(make, call):
+def test_an_episode_takes_it_or_rejects_it_and_stays_as_it_was(make, call):
     assert problems(make, call, snapshot) == {}
 
 
 @pytest.mark.parametrize("make", BUFFERS.values(), ids=BUFFERS)
 @pytest.mark.parametrize("call", BUFFER_CALLS.values(), ids=BUFFER_CALLS)
-def test_a_buffer_takes_it_or_refuses_it_and_stays_as_it_was(make, call):
+def test_a_buffer_takes_it_or_rejects_it_and_stays_as_it_was(make, call):
     assert problems(make, call, buffer_snapshot) == {}
 
 
 @pytest.mark.parametrize("call", MAKING_CALLS.values(), ids=MAKING_CALLS)
-def test_nothing_is_made_of_it_or_it_is_refused(call):
+def test_nothing_is_made_of_it_or_it_is_rejected(call):
     assert problems_of_making(call) == {}
 
 

@@ -172,7 +172,7 @@ def test_arrays_that_come_out_are_read_only(name, way):
     episode = RESTORE[way](EPISODES[name]())
 
     for found in everything_out(episode):
-        for key in ("terminateds", "truncateds", "t", "eps_id"):  # made anew for each caller
+        for key in ("terminateds", "truncateds", "t", "eps_id"):  # rebuilt for each caller
             if isinstance(found, dict):
                 found.pop(key, None)
         assert not any(array.flags.writeable for array in arrays_in(found))

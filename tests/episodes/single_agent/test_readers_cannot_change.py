@@ -124,7 +124,7 @@ def test_containers_in_object_arrays_stay_protected_through_a_pickle(how):
     assert episode.get_observations(0)[0] == {"seen": 1}
 
 
-def test_items_of_a_buffer_that_are_no_arrays_are_handed_out_as_they_are():
+def test_items_of_a_buffer_that_are_not_arrays_are_returned_as_they_are():
     buffer = LookbackBuffer([1, 2.5, None, vector()])
 
     assert buffer.get()[:3] == [1, 2.5, None]

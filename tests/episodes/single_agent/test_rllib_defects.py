@@ -107,7 +107,7 @@ def test_fill_makes_items_of_the_right_shape_without_a_space():
     assert np.array(growing).tolist() == finalized.tolist() == [[0.0, 0.0], [0.0, 1.0], [1.0, 2.0]]
 
 
-def test_fill_that_the_column_cannot_hold_is_refused():
+def test_fill_that_the_column_cannot_hold_is_rejected():
     """Measured: 0.5 becomes 0 without a word in a column of integers."""
     for buffer in buffers([1, 2], lookback=0):
         buffer.space = spaces.Discrete(3)
@@ -188,7 +188,7 @@ def test_setting_never_cuts_a_number_down():
     assert mixed.get().tolist() == [1.0, 1e300]
 
 
-def test_setting_with_too_many_items_is_refused():
+def test_setting_with_too_many_items_is_rejected():
     """Measured: a list of indices takes more items than it has places, without a word."""
     for buffer in buffers([1, 2, 3], lookback=0):
         with pytest.raises(EpisodeIndexError, match="3 items to set at 2 places"):

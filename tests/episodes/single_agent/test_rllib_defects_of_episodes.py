@@ -187,7 +187,7 @@ def test_concatenating_takes_over_the_time_of_the_last_step():
     assert episode.get_duration_s() >= before + chunk.get_duration_s() - 1e-9
 
 
-def test_stepping_before_the_reset_and_uneven_columns_are_refused():
+def test_stepping_before_the_reset_and_uneven_columns_are_rejected():
     """Measured: both pass without a word."""
     with pytest.raises(EpisodeError, match="before the reset"):
         SingleAgentEpisode().add_env_step(1, 0, 0.0)

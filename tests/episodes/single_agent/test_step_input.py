@@ -241,7 +241,7 @@ def test_an_environment_may_reuse_its_observation_buffer(space, observe, leaf, d
 
 
 class ReusingEnv(gym.Env):
-    """Counts in one array that it hands out again and again."""
+    """Counts in one array that it returns again and again."""
 
     observation_space = BOX
     action_space = spaces.Discrete(2)

@@ -66,7 +66,7 @@ def _rows_of(chunks, lookbacks):
 
 
 def _joined(parts):
-    """Return the items of all `parts` in one array, or in nested dicts of arrays; of none, nothing."""
+    """Return the items of all `parts` in one array, or in nested dicts of arrays; nothing without parts."""
     filled = [part for part in parts if isinstance(part, dict) or len(part)]
     if not filled:
         return None

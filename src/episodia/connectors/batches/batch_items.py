@@ -9,7 +9,7 @@ import numpy as np
 
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors.batches.batch_descriptions import describe_column, is_collected, is_tensor, stacked
-from episodia.connectors.batches.other_episodes import other_keys, refused
+from episodia.connectors.batches.other_episodes import other_keys, rejected
 from episodia.connectors.pipelines.current_run import mark, owner_of
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
@@ -190,7 +190,7 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
     counts = rows.row_counts
     others = other_keys(column, rows)
     if others:
-        raise refused(others, rows)
+        raise rejected(others, rows)
     batches = {key: batch_of(items) for key, items in column.items() if items}
     keys = [_key_in(batches, episode) for episode in rows.agent_episodes]
     for episode, key, count in zip(rows.agent_episodes, keys, counts.tolist(), strict=True):

@@ -53,7 +53,7 @@ def check_modules(column: Collected, episodes: EpisodeList) -> None:
         )
 
 
-def refused(keys: Sequence[ItemKey], rows: EpisodeList) -> BatchError:
+def rejected(keys: Sequence[ItemKey], rows: EpisodeList) -> BatchError:
     """Return the error to raise where only the episodes of the list can have rows."""
     if rows.is_current:
         return BatchError(

@@ -135,13 +135,13 @@ class MeanStdFilter(ObservationChanger):
     `version`, see the same numbers. Before the first commit, mean is 0 and standard deviation 1: observations are only
     clipped. In a learner pipeline nothing is noted.
 
-    *NaN and infinity.* One of them would stay in the statistics for ever, so they are refused, wherever the filter meets them.
+    *NaN and infinity.* One of them would stay in the statistics for ever, so the filter rejects them.
     A call that fails notes nothing.
 
     *Many filters at once.* A state holds three tables apart: what all filters had in common when they were last synchronised,
     what this one has committed since then, and what it has noted since its last commit. `merge_states` counts the common
     part once and adds everybody's own parts; the merged state is the next common part. Give it to every filter with
-    `set_state`: states with different common parts are refused, because something would be counted twice.
+    `set_state`: states with different common parts are rejected, because something would be counted twice.
 
     Args:
         input_observation_space: The space of observations; with `multi_agent`, of each agent.

@@ -302,7 +302,7 @@ Owners = Sequence[tuple[int, Any]]
 
 
 def mask_of(episode: MultiAgentEpisode, agent: Any) -> Any:
-    """Return the mask of an agent's allowed actions, from its last observation or info; None if there is none."""
+    """Return the mask of an agent's allowed actions, from its last observation or info; None without a mask."""
     single = episode.agent_episodes[agent]
     observation = single.get_observations(-1)
     if isinstance(observation, dict) and ACTION_MASK in observation:

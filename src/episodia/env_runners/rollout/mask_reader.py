@@ -40,7 +40,7 @@ class MaskReader:
         self.are_new = False
 
     def read(self, infos: Infos) -> np.ndarray | None:
-        """Return the masks of all lanes, `[lanes, actions]`; None if there was none yet."""
+        """Return the masks of all lanes, `[lanes, actions]`; None before the first mask."""
         knew = self._row is not None
         found = masks_by_lane(infos, self._key, self._num_lanes) if infos and self._key is not None else {}
         fitting = {lane: mask for lane, mask in found.items() if self._fits(lane, mask)}

@@ -260,7 +260,7 @@ class Lane:
             check_action(self.env.get_action_space(agent), action, owner, error)
 
     def take_failures(self) -> Failures | None:
-        """Return what failures have cost since the last call, None if there were none."""
+        """Return the cost of failures since the last call, None without failures."""
         failures, self._failures = self._failures, None
         return failures
 

@@ -23,10 +23,10 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     """Multi-agent episodes at the present moment; see `EpisodeList.current`.
 
     Attributes:
-        on_access: Called before an episode is handed out, which may not be up to date yet; None if all are. Last
+        on_access: Called before an episode is returned, which may not be up to date yet; None if all are. Last
             observations, ids and spaces are known without it.
 
-    Who is to act, and for which module, is worked out once. In most environments the same agents act again and again: as
+    The agents that are to act, and their modules, are determined once. In most environments the same agents act again: as
     long as `holds` says so, the list can be used at the next moment, too.
 
     >>> episode = MultiAgentEpisode("game")

@@ -98,7 +98,7 @@ class AgentHistory:
     # --- Looking up -------------------------------------------------------------------------------------------------
 
     def positions(self, moments: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return the last item that stands at or before each environment step `wanted`, -1 if there is none: int64 [N, K].
+        """Return the last item that stands at or before each environment step `wanted`, -1 without such an item: int64 [N, K].
 
         An agent that has ended is gone: at `moments` from its end on, nothing of it is there. Only where the whole episode
         ends with it, it still is, for bootstrapping from that moment.

@@ -61,7 +61,7 @@ class AgentRecord:
         agent: The agent's id.
         episode: The agent's own episode; None before its first observation, and if it ended in an earlier chunk.
         timeline: The environment steps at which the observations of `episode` were shown.
-        pending: The parts of its next step that are known; None if there are none.
+        pending: The parts of its next step that are known; None without such parts.
         ended_at: The environment step at which it ended in this chunk; None otherwise.
         gone: How it ended in an earlier chunk, "terminated" or "truncated"; None otherwise.
         departed: Its last steps, if it is gone and rows of this chunk may still see them.

@@ -91,7 +91,7 @@ def as_agent_id(agent: Any, where: str) -> Hashable:
 
 
 def space_of(spaces: Any, agent: AgentID) -> Space[Any] | None:
-    """Return the space of one agent, from a dict of spaces or a `gymnasium.spaces.Dict`; None if there is none."""
+    """Return the space of one agent, from a dict of spaces or a `gymnasium.spaces.Dict`; None without such a space."""
     by_agent: Mapping[Any, Space[Any]] | None = spaces.spaces if isinstance(spaces, DictSpace) else spaces
     return None if by_agent is None else by_agent.get(agent)
 

@@ -176,7 +176,7 @@ def _by_env_steps(
 
 
 def _of_agent(record: AgentRecord, source: Source, query: Query, places: list[int | None], window: list[int]) -> Any:
-    """Return an agent's items at the environment steps `places`, `NOTHING` if there are none.
+    """Return an agent's items at the environment steps `places`, `NOTHING` without items.
 
     If there is a `window`, the places are all environment steps from its first to its last.
     """
@@ -195,7 +195,7 @@ def _of_agent(record: AgentRecord, source: Source, query: Query, places: list[in
 
 
 def _run_of(record: AgentRecord, source: Source, rows: range, hot: bool) -> Any:
-    """Return an agent's items at neighbouring rows, of which the last may be pending; `NOTHING` if there are none.
+    """Return an agent's items at neighbouring rows, of which the last may be pending; `NOTHING` without items.
 
     None if that is not so simple: the column has not all of the agent's steps.
     """

@@ -178,7 +178,7 @@ def _check_action(situation: int) -> None:
     if situation & SHOWN and not situation & PAID:
         raise EpisodeError(
             "found an action and the observation that followed it but no reward, expected one. "
-            "Pass `rewards` with 0.0 if there is none."
+            "Pass `rewards` with 0.0 for an agent without a reward."
         )
 
 
