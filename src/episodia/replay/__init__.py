@@ -2,6 +2,8 @@
 
 from episodia.replay.buffer import ReplayBuffer
 from episodia.replay.draws import Draw, Transitions, WholeEpisodes
+from episodia.replay.minari_episodes import minari_episodes
+from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
 from episodia.replay.sampled import Sampled
 from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, StoredSteps, Uniform
@@ -14,6 +16,7 @@ __all__ = [
     "Draw",
     "InMemory",
     "MemoryMapped",
+    "MixedReplay",
     "RateLimiter",
     "ReplayBuffer",
     "Sampled",
@@ -24,6 +27,7 @@ __all__ = [
     "Transitions",
     "Uniform",
     "WholeEpisodes",
+    "minari_episodes",
 ]
 
 
