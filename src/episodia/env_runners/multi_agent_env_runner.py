@@ -19,6 +19,7 @@ from episodia.env_runners.rollout.multi_agent_loop import MultiAgentLoop
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode, checked_count
 from episodia.env_runners.runner_settings import (
     BatchMode,
+    CheckFinite,
     FragmentLength,
     OnEnvError,
     RunnerSettings,
@@ -75,7 +76,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         max_restarts: int | None = 3,
         step_timeout_s: StepTimeout = "auto",
         async_context: str = "forkserver",
-        check_finite: bool = True,
+        check_finite: CheckFinite = True,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
@@ -114,7 +115,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
                 time. One that takes longer, or whose process is gone, counts as failed.
             async_context: How their processes are started; `"fork"` warns, as it may hang where torch has computed before.
-            check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
+            check_finite: Whether to reject NaN and infinite numbers in observations and rewards; `"warn"` records them, and
+                warns once.
 
         Raises:
             EnvRunnerError: If the arguments do not fit together.
@@ -163,7 +165,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         actor = new_actor(first, acting, self._seeds, self._metrics)
         self._new_episode.use_spaces(first, actor)
         return MultiAgentLoop(
-            self._lanes, actor, self._watcher, self._metrics, checks_finite=self._settings.check_finite
+            self._lanes, actor, self._watcher, self._metrics, check_finite=self._settings.check_finite
         )
 
     # --- What it has ------------------------------------------------------------------------------------------------

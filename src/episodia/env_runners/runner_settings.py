@@ -14,6 +14,8 @@ BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
 OnEnvError: TypeAlias = Literal["drop", "truncate"]
 FragmentLength: TypeAlias = int | Literal["auto"]
 Vectorization: TypeAlias = Literal["sync", "async", "vector_entry_point"]
+# Whether NaN and infinite numbers are rejected, warned of, or allowed.
+CheckFinite: TypeAlias = bool | Literal["warn"]
 # How long asynchronous environments may take for a step or a reset; None for any time.
 StepTimeout: TypeAlias = float | Literal["auto"] | None
 
@@ -43,7 +45,7 @@ class RunnerSettings:
     max_restarts: int | None
     step_timeout_s: float | None
     async_context: str
-    check_finite: bool
+    check_finite: CheckFinite
 
     def __post_init__(self) -> None:
         """Check all of them.
@@ -59,7 +61,9 @@ class RunnerSettings:
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
-        check_flags(explore=self.explore, ignore_terminations=self.ignore_terminations, check_finite=self.check_finite)
+        check_flags(explore=self.explore, ignore_terminations=self.ignore_terminations)
+        if self.check_finite != "warn":
+            check_flags(check_finite=self.check_finite)
         check_timeout(self.step_timeout_s)
         check_context(self.async_context)
         if self.on_env_error not in ("drop", "truncate"):

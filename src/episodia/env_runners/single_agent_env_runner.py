@@ -23,6 +23,7 @@ from episodia.env_runners.rollout.sample_goals import Goal, SampleMode
 from episodia.env_runners.rollout.sampler import Sampler
 from episodia.env_runners.runner_settings import (
     BatchMode,
+    CheckFinite,
     FragmentLength,
     OnEnvError,
     RunnerSettings,
@@ -73,7 +74,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         max_restarts: int | None = 100,
         step_timeout_s: StepTimeout = "auto",
         async_context: str = "forkserver",
-        check_finite: bool = True,
+        check_finite: CheckFinite = True,
         action_mask_key: str | None = "action_mask",
     ) -> None:
         """Make the environments; they are reset with the first `sample`.
@@ -109,7 +110,8 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
                 time. One that takes longer, or whose process is gone, counts as failed.
             async_context: How their processes are started; `"fork"` warns, as it may hang where torch has computed before.
-            check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
+            check_finite: Whether to reject NaN and infinite numbers in observations and rewards; `"warn"` records them, and
+                warns once.
             action_mask_key: Under which observations or infos tell which actions are allowed.
 
         Raises:

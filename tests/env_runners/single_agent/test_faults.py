@@ -426,3 +426,32 @@ def test_a_process_that_cannot_be_started_says_why(monkeypatch):
 
     with pytest.raises(RuntimeError, match="no more processes today"):
         SingleAgentEnvRunner("CartPole-v1", num_envs=2, vectorization="async")
+
+
+# --- Places and policies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_a5_an_observation_of_another_shape_is_an_error_that_names_environment_episode_and_time_step(vectorization):
+    with runner_with(second_lane_early, "shape", vectorization=vectorization) as runner:
+        first = _first(lane_seeds(runner)[1])
+        with pytest.raises(EnvError, match=rf"environment 1: .*It was t=2 of episode '1-1-{first}'\."):
+            runner.sample(num_timesteps=60)
+
+        assert sum(map(len, runner.sample(num_timesteps=60))) >= 60
+
+
+@pytest.mark.parametrize("policy", [True, "warn", False])
+def test_a6_nan_is_an_error_a_warning_or_allowed(policy):
+    with runner_with(second_lane_early, "nan reward", check_finite=policy) as runner:
+        place = rf"environment 1, episode '1-1-{_first(lane_seeds(runner)[1])}', t=1: found nan in its reward"
+        expected = {
+            True: pytest.raises(EnvError, match=place),
+            "warn": pytest.warns(UserWarning, match=place),
+            False: contextlib.nullcontext(),
+        }
+        rewards = np.zeros(1)
+        with expected[policy]:
+            rewards = np.concatenate([chunk.get_rewards() for chunk in runner.sample(num_timesteps=60)])
+
+    assert np.isnan(rewards).any() == (policy is not True)

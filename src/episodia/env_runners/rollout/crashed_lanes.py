@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, final
 
 from episodia.env_runners.envs.env_crashes import RESTARTED, restart_of
@@ -43,18 +44,32 @@ class Faults:
         """Tell whether an environment was rebuilt with this step or reset."""
         return is_by_lane(infos) and any(RESTARTED in info and restart_of(info) is not None for info in infos.values())
 
-    def counted(self, infos: Infos) -> list[int]:
-        """Take note of environments that were rebuilt; return their lanes."""
+    def counted(self, infos: Infos, places: Mapping[int, str] = MappingProxyType({})) -> list[int]:
+        """Take note of environments that were rebuilt; return their lanes.
+
+        Args:
+            infos: The infos of the step or reset.
+            places: By lane, what errors have to say about the episode.
+        """
         restarts = {lane: restart for lane, info in infos.items() if (restart := restart_of(info)) is not None}
         self.metrics.num_env_restarts += len(restarts)
-        self.refusals += [restart.refusal for restart in restarts.values() if restart.refusal is not None]
         for lane, restart in restarts.items():
+            if restart.refusal is not None:
+                self.refusals.append(restart.refusal + places.get(lane, ""))
             infos[lane][RESTARTED] = str(restart)
         return list(restarts)
 
     def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
         """End the episodes of environments that were rebuilt; return all lanes that begin with this step."""
-        failed = self.counted(infos)
+        idle = recorder.idle_lanes
+        episodes = {
+            lane: recorder.episode(lane)
+            for lane, info in infos.items()
+            if restart_of(info) is not None and lane not in idle
+        }
+        failed = self.counted(
+            infos, {lane: f" It was t={found.t + 1} of episode {found.id_!r}." for lane, found in episodes.items()}
+        )
         running = [lane for lane in failed if lane not in recorder.idle_lanes]
         if self.on_env_error == "truncate":
             reasons = {recorder.episode_id(lane): infos[lane][RESTARTED] for lane in running}

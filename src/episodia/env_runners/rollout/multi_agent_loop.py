@@ -18,14 +18,16 @@ from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
 from episodia.env_runners.rollout.nan_and_bounds_checks import (
     BoundsWatch,
+    FiniteWatch,
     cannot_act_on,
-    check_finite,
     is_finite,
     no_action_allowed,
+    note_not_finite,
 )
 from episodia.env_runners.rollout.returned_chunks import Harvest
 from episodia.env_runners.rollout.sample_goals import CountStepsBy, Goal, SampleMode
 from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.env_runners.runner_settings import CheckFinite
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import EpisodiaError
 
@@ -41,7 +43,7 @@ class MultiAgentLoop:
         actor: Chooses actions.
         watcher: Calls callbacks.
         metrics: Where to count.
-        checks_finite: Whether to reject NaN and infinite numbers.
+        check_finite: What becomes of NaN and infinite numbers.
 
     Attributes:
         lanes: The environments.
@@ -56,7 +58,7 @@ class MultiAgentLoop:
         watcher: Watcher,
         metrics: RunnerMetrics,
         *,
-        checks_finite: bool,
+        check_finite: CheckFinite,
     ) -> None:
         self.lanes = lanes
         self.actor = actor
@@ -68,7 +70,7 @@ class MultiAgentLoop:
         self._is_settled = True  # whether the last call has come to its end
         self._bulk = BulkRecording(actor)
         self._bounds = BoundsWatch()
-        self._checks_finite = checks_finite
+        self._finite = FiniteWatch(check_finite)
         self._totals = [MultiAgentTotals() for _ in lanes]
         self._mode = SampleMode(at_random=False, explore=True)
         self._count_steps_by: CountStepsBy = "env_steps"
@@ -305,8 +307,8 @@ class MultiAgentLoop:
         """Finalize a chunk, count it, and let it wait to be returned; a chunk that is rejected is dropped."""
         try:
             self._bounds.finalize(chunk)
-            if self._checks_finite:
-                check_finite(chunk, lane.index)
+            if self._finite.is_open:
+                note_not_finite(self._finite, chunk, lane.index)
         except EpisodiaError:
             lane.episode = lane.following = None
             self._metrics.num_episodes_dropped += 1

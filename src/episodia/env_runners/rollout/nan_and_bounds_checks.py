@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
+from episodia.env_runners.runner_settings import CheckFinite
 from episodia.episodes import EpisodeList, LookbackBuffer, MultiAgentEpisode
 from episodia.errors import EnvError, SpaceError
 from episodia.space_rules import Check, bounds_check
@@ -50,8 +51,41 @@ def no_action_allowed(lanes: list[int]) -> EnvError:
     )
 
 
-def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
-    """Check that the observations and rewards of all agents in a finalized chunk are finite.
+@final
+class FiniteWatch:
+    """What becomes of NaN and infinite numbers in observations and rewards.
+
+    Args:
+        policy: True rejects the chunk, `"warn"` warns of the first one of a runner, False allows all.
+
+    Attributes:
+        is_open: Whether there is something to look for.
+    """
+
+    def __init__(self, policy: CheckFinite) -> None:
+        self._warns = policy == "warn"
+        self.is_open = bool(policy)
+
+    def note(self, found: str) -> None:
+        """Warn of what was found where, or reject it.
+
+        Raises:
+            EnvError: If the policy is to reject it.
+        """
+        if not self._warns:
+            raise EnvError(
+                f"{found}, expected finite numbers. This chunk is dropped; all others come with the next `sample()`. Correct "
+                "the environment, or allow such numbers with `check_finite=False`."
+            )
+        self.is_open = False
+        warnings.warn(
+            f"{found}, expected finite numbers. They are recorded as they are. This is said once for each runner.",
+            stacklevel=2,
+        )
+
+
+def note_not_finite(watch: FiniteWatch, chunk: MultiAgentEpisode, env_index: int) -> None:
+    """Look for NaN and infinite numbers in the observations and rewards of all agents in a finalized chunk.
 
     Raises:
         EnvError: Naming environment, episode, agent and time step.
@@ -61,11 +95,11 @@ def check_finite(chunk: MultiAgentEpisode, env_index: int) -> None:
             for path, array in leaves(column.data):
                 if not _is_finite_leaf(array):
                     t = _first_bad(array, column) + single.t_started
-                    raise EnvError(
+                    watch.note(
                         f"environment {env_index}, episode {chunk.id_!r}, agent {agent!r}, t={t}: found NaN or an infinite "
-                        f"number in its {name}{path}, expected finite ones. This chunk is dropped; all others come with the "
-                        "next `sample()`. Correct the environment, or allow such numbers with `check_finite=False`."
+                        f"number in its {name}{path}"
                     )
+                    return
 
 
 def is_finite(observations: Any) -> bool:

@@ -12,8 +12,9 @@ from episodia.connectors import RewardShaper
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals, MultiAgentTotals, Summary, summaries
-from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, is_finite
+from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, FiniteWatch, is_finite
 from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.env_runners.runner_settings import CheckFinite
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import EnvError
@@ -28,16 +29,16 @@ class HandOut:
         faults: What is known of episodes whose environment has failed.
         totals: Where chunks are counted.
         on_cut: Called with chunks that the recorder does not go on with.
-        check_finite: Whether to reject NaN and infinite numbers in observations and rewards.
+        check_finite: What becomes of NaN and infinite numbers in observations and rewards.
     """
 
     def __init__(
-        self, faults: Faults, totals: EpisodeTotals, *, on_cut: Callable[[EpisodeList], None], check_finite: bool
+        self, faults: Faults, totals: EpisodeTotals, *, on_cut: Callable[[EpisodeList], None], check_finite: CheckFinite
     ) -> None:
         self._faults = faults
         self._totals = totals
         self._on_cut = on_cut
-        self._check_finite = check_finite
+        self._finite = FiniteWatch(check_finite)
         self._bounds = BoundsWatch()
         self._waiting: list[EpisodeList] = []
         self._staying: list[EpisodeList] = []  # what waits after `release`
@@ -129,7 +130,7 @@ class HandOut:
         return [EpisodeList(left)] if left else []
 
     def _check_and_count(self, chunks: EpisodeList) -> None:
-        if self._check_finite and not self._is_finite:
+        if self._finite.is_open and not self._is_finite:
             self._check(chunks)
         self._bounds.look_at(chunks)
         self._bounds.warn()
@@ -155,11 +156,18 @@ class HandOut:
             for name, column in (("observation", chunk.observations), ("reward", chunk.rewards)):
                 for path, leaf in leaves(column.storage.lend(slice(0, None))):
                     if not is_finite(leaf):
-                        self._waiting = self._without([chunk])
-                        self._totals.forget(chunk.id_)
-                        self._faults.metrics.num_episodes_dropped += 1
-                        self._faults.metrics.num_env_steps_dropped += len(chunk)
-                        raise EnvError(_not_finite(chunk, f"{name}{path}", leaf, column.lookback))
+                        self._note_not_finite(chunk, _not_finite(chunk, f"{name}{path}", leaf, column.lookback))
+                        return
+
+    def _note_not_finite(self, chunk: SingleAgentEpisode, found: str) -> None:
+        try:
+            self._finite.note(found)
+        except EnvError:
+            self._waiting = self._without([chunk])
+            self._totals.forget(chunk.id_)
+            self._faults.metrics.num_episodes_dropped += 1
+            self._faults.metrics.num_env_steps_dropped += len(chunk)
+            raise
 
 
 def _not_finite(chunk: SingleAgentEpisode, what: str, array: np.ndarray, lookback: int) -> str:
@@ -167,11 +175,7 @@ def _not_finite(chunk: SingleAgentEpisode, what: str, array: np.ndarray, lookbac
     place = np.argwhere(bad)[0]
     lane = chunk.id_.rsplit("-", 2)[1]
     t: Any = int(place[0]) - lookback + chunk.t_started
-    return (
-        f"environment {lane}, episode {chunk.id_!r}, t={t}: found {array[tuple(place)]} in its {what}, expected finite "
-        "numbers. This chunk is dropped; all others come with the next `sample()`. Correct the environment, or allow such "
-        "numbers with `check_finite=False`."
-    )
+    return f"environment {lane}, episode {chunk.id_!r}, t={t}: found {array[tuple(place)]} in its {what}"
 
 
 class _Entry(NamedTuple):
