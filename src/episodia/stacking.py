@@ -27,6 +27,10 @@ def stack(items: list[Item], is_object: Item | None = None) -> Item:
     {'x': array([1, 2])}
     """
     kind = type(items[0])
+    if kind is np.ndarray and is_object is not True:
+        rows = joined_rows(items)
+        if rows is not None:
+            return rows
     if kind in SCALAR_DTYPES and is_object is not True and countOf(map(type, items), kind) == len(items):
         try:
             return np.fromiter(items, SCALAR_DTYPES[kind], len(items))

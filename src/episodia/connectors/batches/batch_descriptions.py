@@ -37,7 +37,7 @@ def stacked(items: list[Any]) -> Any:
     Raises:
         ShapeError: If items differ in nesting or shape.
     """
-    if not is_made_of_tensors(items[0]):
+    if type(items[0]) is np.ndarray or not is_made_of_tensors(items[0]):
         return stack(items)
     torch = sys.modules["torch"]
     return map_batch(lambda *parts: torch.stack(parts), *items)
@@ -123,7 +123,7 @@ def _description(column: Item) -> str:
 
 def is_collected(column: Item) -> bool:
     """Return whether a column is `{(episode id, ...): [items]}`."""
-    return isinstance(column, dict) and bool(column) and all(isinstance(key, tuple) for key in column)
+    return isinstance(column, dict) and bool(column) and all(issubclass(kind, tuple) for kind in {*map(type, column)})
 
 
 def _leaves_text(value: Item) -> str:

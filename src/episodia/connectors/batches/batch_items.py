@@ -184,7 +184,7 @@ def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
 
 def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> Ragged:
     if rows.is_current:
-        items = _one_each(column, rows)
+        items = one_each(column, rows)
         if items:
             return Ragged(stacked(items), counted(len(items) + 1))
     counts = rows.row_counts
@@ -215,15 +215,18 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
     return _fitted(values, counts, found, column)
 
 
-def _one_each(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) -> list[Any] | None:
+def one_each(column: dict[Any, Any], rows: EpisodeList) -> list[Any] | None:
     """Return the only item of each episode, the usual case at the present moment; None if it is another case."""
     episodes = rows.agent_episodes
     if len(column) != len(episodes):
         return None
-    found = [column.get((episode.id_,) if episode.agent_id is None else owner_of(episode).key) for episode in episodes]
-    if any(items is None or len(items) != 1 or _is_batch(items[0]) for items in found):
-        return None
-    return [items[0] for items in found if items is not None]
+    found = []
+    for episode in episodes:
+        items = column.get((episode.id_,) if episode.agent_id is None else owner_of(episode).key)
+        if items is None or len(items) != 1 or _is_batch(items[0]):
+            return None
+        found.append(items[0])
+    return found
 
 
 def _check_shares(batches: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, ...], int]) -> None:

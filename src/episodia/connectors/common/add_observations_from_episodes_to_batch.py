@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors.batches.batch_columns import add_to_run, rows_of_modules
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.pipelines.column_piece import ColumnPiece
@@ -30,10 +30,11 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
         return self._add_array if is_followed else self.work
 
     def _add_array(self, run: Run) -> None:
-        if run.batch:
+        batch = run.batch
+        if DEFAULT_MODULE_ID in batch:  # grouped by module
             self.work(run)
-        else:
-            run.batch[Columns.OBS] = run.episodes.latest(Columns.OBS)
+        elif Columns.OBS not in batch:
+            batch[Columns.OBS] = run.episodes.latest(Columns.OBS)
 
     def work(self, run: Run) -> None:
         """Add observations, unless a module has them already."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors.batches.batch_columns import mapped_rows
-from episodia.connectors.batches.batch_descriptions import is_collected, is_nested_batch, is_tensor
-from episodia.connectors.batches.batch_items import as_ragged, batch_of, num_items
+from episodia.connectors.batches.batch_descriptions import is_collected, is_nested_batch, is_tensor, stacked
+from episodia.connectors.batches.batch_items import as_ragged, batch_of, num_items, one_each
 from episodia.connectors.batches.other_episodes import ItemKey, check_same_places, other_keys
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run, mark
@@ -33,29 +33,35 @@ class BatchIndividualItems(ColumnPiece):
     lookback = 0
 
     def compile(self, layout: Layout) -> Step:
-        """Return `work`; for runners, look first whether columns have their final form already."""
+        """Return `work`; runners with one module need not look for the module of each column."""
         return self._work_on_rows if layout.episodes is LiveEpisodes else self.work
 
     def _work_on_rows(self, run: Run) -> None:
-        batch, count = run.batch, len(run.episodes)
-        for name, column in batch.items():
-            if type(column) is Ragged:
-                batch[name] = column.body().values
-            elif type(column) is not np.ndarray or column.shape[:1] != (count,):
-                self.work(run)
-                return
+        if DEFAULT_MODULE_ID in run.batch:  # grouped by module
+            self.work(run)
+        else:
+            _batch_all(run.batch, run.episodes)
 
     def work(self, run: Run) -> None:
         """Turn all columns into their final form."""
         for _, columns, rows in mapped_rows(run):
-            # Padded sequences have other rows; their columns were checked before padding.
-            is_padded = Columns.SEQ_LENS in columns
             if not rows.is_current:
                 others = _of_other_episodes(columns, rows)
                 run.has_other_rows |= bool(others)
                 check_same_places(others, rows)
-            for name, column in columns.items():
-                columns[name] = column.body().values if type(column) is Ragged else plain(name, column, rows, is_padded)
+            _batch_all(columns, rows)
+
+
+def _batch_all(columns: Any, rows: EpisodeList) -> None:
+    # Padded sequences have other rows; their columns were checked before padding.
+    is_padded = Columns.SEQ_LENS in columns
+    final = (len(rows),) if type(rows) is LiveEpisodes else None  # the first axis of arrays that are left alone
+    for name, column in columns.items():
+        if type(column) is Ragged:
+            columns[name] = column.body().values
+        elif type(column) is not np.ndarray or column.shape[:1] != final:
+            items = one_each(column, rows) if final and type(column) is dict else None
+            columns[name] = plain(name, column, rows, is_padded) if items is None else stacked(items)
 
 
 def plain(name: str, column: Item, rows: EpisodeList, is_padded: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,7 +20,10 @@ def is_finite(array: Item) -> bool:
     (True, False, True)
     """
     # A tensor may be on another device, so its numbers are copied only once.
-    return not isinstance(array, np.ndarray) or array.dtype.kind != "f" or bool(np.isfinite(array).all())
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return True
+    # A finite sum of squares has finite terms: one product for the usual case. It may overflow without reason.
+    return (array.dtype.itemsize > 2 and math.isfinite(np.vdot(array, array))) or bool(np.isfinite(array).all())
 
 
 def check_finite(piece: str, name: str, column: Ragged, rows: EpisodeList) -> None:

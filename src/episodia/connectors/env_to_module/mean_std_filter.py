@@ -222,11 +222,12 @@ class MeanStdFilter(ObservationChanger):
 
     def work(self, run: Run) -> None:
         """Normalise the observations in the batch, and note those of the present moment, all of them or none."""
-        before = self._pending, self._seen.copy(), self._shapes
+        pending, seen, shapes, count = self._pending, self._seen, self._shapes, len(self._seen)
         try:
             super().work(run)
         except BaseException:
-            self._pending, self._seen, self._shapes = before
+            del seen[count:]
+            self._pending, self._seen, self._shapes = pending, seen, shapes
             raise
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
@@ -248,22 +249,18 @@ class MeanStdFilter(ObservationChanger):
         """Return `column` normalised; at the present moment its rows are noted."""
         check_finite(self.name, Columns.OBS, column, rows)
         filtered = self._filtered_paths(column.values, part.space)
-        notes = rows.is_current and self.update_stats
-        paths = iter([path for path, _ in leaves(column.values)])
+        look = self._note if rows.is_current and self.update_stats else self._check_shape
+        made = []
+        for path, leaf in leaves(column.values):
+            if path in filtered:
+                key = part.label, path
+                look(leaf, key)
+                leaf = self._normalised(leaf, key)  # noqa: PLW2901  # a leaf of numbers that are not filtered stays
+            made.append(leaf)
+        following = iter(made)
+        return column.with_values(map_batch(lambda _: next(following), column.values))
 
-        def normalised(leaf: np.ndarray) -> np.ndarray:
-            key = part.label, next(paths)
-            if key[1] not in filtered:
-                return leaf
-            if notes:
-                self._note(key, leaf)
-            else:
-                self._check_shape(leaf, key)
-            return self._normalised(leaf, key)
-
-        return column.with_values(map_batch(normalised, column.values))
-
-    def _note(self, key: tuple[Any, str], rows: np.ndarray) -> None:
+    def _note(self, rows: np.ndarray, key: tuple[Any, str]) -> None:
         """Keep rows until the next commit, if their squares can be added up."""
         self._check_shape(rows, key)
         # The squares of float32 cannot get too large.

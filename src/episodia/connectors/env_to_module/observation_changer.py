@@ -17,6 +17,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.row_spaces import Part, agent_space, agent_spaces, parts_of, reassembled
 from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.live_agents import LiveRows
+from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.types import AgentID
 
 
@@ -88,6 +89,9 @@ class ObservationChanger(ObservationPiece):
 
     def work(self, run: Run) -> None:
         """Change the observations in the batch, before or after it is mapped to modules."""
+        if not run.batch and type(run.episodes) is LiveEpisodes:  # the first piece of a runner with one module
+            run.batch[Columns.OBS] = self._by_part(None, run.episodes, is_mapped=False)
+            return
         parts = rows_of_modules(run)
         there = [part for part in parts if Columns.OBS in part.columns]
         if not there:

@@ -53,13 +53,13 @@ class SingleAgentObservationPreprocessor(ColumnPiece):
             PipelineError: In a learner pipeline.
         """
         check_place(self.name, run.batch, run.episodes)
-        written: list[SingleAgentEpisode] = []
+        written: list[tuple[SingleAgentEpisode, Item]] = []
         try:
             for episode in self.single_agent_episode_iterator(run.episodes):
                 run.at_episode = episode
                 new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
                 episode.set_observations(new_data=new, at_indices=-1)
-                written.append(episode)
+                written.append((episode, new))
         finally:
             forget_other_spaces(written)
         run.at_episode = None
@@ -110,6 +110,7 @@ class MultiAgentObservationPreprocessor(ColumnPiece):
                     f"{self.name}: found observations for the agents {unknown} after preprocessing, expected some of "
                     f"{list(episode.agent_episodes)}. Return a dict with the ids that `observations` has."
                 )
-            for agent, observation in new.items():
-                episode.agent_episodes[agent].set_observations(new_data=observation, at_indices=-1)
-            forget_other_spaces([episode.agent_episodes[agent] for agent in new])
+            written = [(episode.agent_episodes[agent], observation) for agent, observation in new.items()]
+            for single, observation in written:
+                single.set_observations(new_data=observation, at_indices=-1)
+            forget_other_spaces(written)

@@ -55,37 +55,40 @@ class WriteObservationsToEpisodes(ColumnPiece):
         for _, columns, rows in rows_of_modules(run):
             if Columns.OBS in columns:
                 column = as_ragged(columns[Columns.OBS], rows)
-                written = rows.agent_episodes
-                for episode, observation in zip(written, rows_of(column.values), strict=True):
+                written = list(zip(rows.agent_episodes, rows_of(column.values), strict=True))
+                for episode, observation in written:
                     episode.set_observations(new_data=observation, at_indices=-1)
                 forget_other_spaces(written)
 
 
-def forget_other_spaces(written: Sequence[SingleAgentEpisode]) -> None:
-    """Let episodes forget their observation space, if the newest observation, which was written, does not belong to it.
+def forget_other_spaces(written: Sequence[tuple[SingleAgentEpisode, Item]]) -> None:
+    """Let episodes forget their observation space, if the observation that was written into them does not belong to it.
 
     The environment goes on with observations of that space, and what is stored are those of another.
     """
-    by_space: dict[int, list[SingleAgentEpisode]] = {}
-    for episode in written:
+    by_space: dict[int, list[tuple[SingleAgentEpisode, Item]]] = {}
+    for episode, item in written:
         if episode.observation_space is not None:
-            by_space.setdefault(id(episode.observation_space), []).append(episode)
-    for episodes in by_space.values():
-        space = episodes[0].observation_space
+            by_space.setdefault(id(episode.observation_space), []).append((episode, item))
+    for pairs in by_space.values():
+        space = pairs[0][0].observation_space
         if space is not None:
-            for position in _positions_outside(space, [episode.get_observations(-1) for episode in episodes]):
-                episodes[position].observation_space = None
+            for position in _positions_outside(space, [item for _, item in pairs]):
+                pairs[position][0].observation_space = None
 
 
 def _positions_outside(space: Space[Any], items: list[Item]) -> list[int]:
-    """Return the positions of the items that do not belong to `space`; most often all of them do."""
-    if _belong(space, items):
-        return []
-    if isinstance(space, spaces.Box) and all(type(item) is np.ndarray and item.shape == space.shape for item in items):
-        rows = np.stack(items)
-        if rows.dtype == space.dtype:
+    """Return the positions of the items that do not belong to `space`."""
+    if isinstance(space, spaces.Box) and {(type(item), getattr(item, "dtype", None)) for item in items} == {
+        (np.ndarray, space.dtype)
+    }:
+        # Without the message that an error has: there is a writer at each step, and it reads all of this.
+        rows = np.array(items)
+        if rows.shape[1:] == space.shape:
             outside = (rows < space.low) | (rows > space.high)
             return np.flatnonzero(outside.reshape(len(rows), -1).any(axis=1)).tolist()
+    if _belong(space, items):
+        return []
     return [position for position, item in enumerate(items) if not _belong(space, [item])]
 
 

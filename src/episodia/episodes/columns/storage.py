@@ -191,9 +191,7 @@ class ListStorage(Storage):
         items = self.values if type(self.values) is list else self._list()
         items[position] = item = item.copy() if is_plain else self.admit(item)
         self.alike = False
-        if position == self.num_frozen - 1:
-            self.num_frozen = position
-        elif position < self.num_frozen:
+        if position < self.num_frozen:
             freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
