@@ -24,6 +24,7 @@ from episodia.env_runners.runner_settings import (
     OnEnvError,
     RunnerSettings,
     StepTimeout,
+    check_episode_class,
     check_whole,
     checked_numbers,
     timeout_of,
@@ -72,6 +73,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         ignore_terminations: bool = False,
         reward_delay: int = 0,
         callbacks: Iterable[Any] = (),
+        episode_class: type[MultiAgentEpisode] = MultiAgentEpisode,
         on_env_error: OnEnvError = "drop",
         max_restarts: int | None = 3,
         step_timeout_s: StepTimeout = "auto",
@@ -109,6 +111,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
                 pieces: so many steps are not returned before they are settled. A `RewardShaper` in the pipeline brings its
                 own.
             callbacks: See `Callbacks`.
+            episode_class: The class of the episodes: a subclass of `MultiAgentEpisode` without a constructor of its own.
             on_env_error: Whether the episode of an environment that fails is dropped, or returned as truncated.
             max_restarts: How often in a row, without a finished episode in between, an environment that fails is rebuilt;
                 None for any number.
@@ -124,12 +127,14 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         if isinstance(modules, MultiAgentPolicy):
             agent_to_module_mapping_fn = agent_to_module_mapping_fn or modules.agent_to_module_mapping_fn
         acting = acting_of(modules, env_to_module, module_to_env, explore=explore, kind=MultiAgentPolicy)
+        check_episode_class(episode_class, MultiAgentEpisode)
         settings = RunnerSettings(
             vectorization=vectorization,
             explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
             train_batch_size=train_batch_size,
+            episode_class=episode_class,
             horizon=horizon,
             soft_horizon=soft_horizon,
             ignore_terminations=ignore_terminations,
@@ -147,7 +152,8 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         super().__init__(settings, rl_module, seeds, callbacks)
         self.count_steps_by = checked_count(count_steps_by)
         self._source = AgentEnvSource(env, num_envs, settings)
-        self._new_episode = EpisodeMaker(agent_to_module_mapping_fn or default_mapping(rl_module))
+        mapping = agent_to_module_mapping_fn or default_mapping(rl_module)
+        self._new_episode = EpisodeMaker(mapping, episode_class)
         self._lanes: list[Lane] = []
         with self._closed_on_error(owns_envs=self._source.can_remake):
             self._loop = self._new_loop(num_envs, acting._replace(module=rl_module))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from episodia.arguments import checked_flag, checked_whole, is_number
+from episodia.episodes import SingleAgentEpisode
 from episodia.errors import EnvRunnerError
 
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
@@ -36,6 +37,7 @@ class RunnerSettings:
     batch_mode: BatchMode
     rollout_fragment_length: FragmentLength
     train_batch_size: int | None = None
+    episode_class: type[Any] = SingleAgentEpisode
     horizon: int | None
     soft_horizon: int | None
     ignore_terminations: bool
@@ -114,6 +116,24 @@ def check_fragment_length(rollout_fragment_length: object, train_batch_size: obj
         check_whole(1, train_batch_size=train_batch_size)
     else:
         check_whole(1, rollout_fragment_length=rollout_fragment_length)
+
+
+def check_episode_class(episode_class: Any, base: type[Any]) -> None:
+    """Check that a runner can make episodes of `episode_class`.
+
+    Raises:
+        EnvRunnerError: If it is not a subclass of `base`, or has a constructor of its own.
+    """
+    if not (isinstance(episode_class, type) and issubclass(episode_class, base)):
+        raise EnvRunnerError(
+            f"found `episode_class={episode_class!r}`, expected {base.__name__}, or a subclass. Pass the class."
+        )
+    if any("__init__" in vars(each) for each in episode_class.__mro__ if not issubclass(base, each)):
+        raise EnvRunnerError(
+            f"found `episode_class={episode_class.__name__}` with a constructor of its own, expected that of {base.__name__}: "
+            "runners make episodes from what they have recorded. Give attributes defaults in the class, and set them in "
+            "callbacks."
+        )
 
 
 def check_flags(**settings: Any) -> None:

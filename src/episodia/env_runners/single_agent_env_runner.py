@@ -30,6 +30,7 @@ from episodia.env_runners.runner_settings import (
     StepTimeout,
     Vectorization,
     check_acts,
+    check_episode_class,
     checked_numbers,
     timeout_of,
 )
@@ -70,6 +71,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         reward_delay: int = 0,
         lookback: int = 1,
         callbacks: Iterable[Any] = (),
+        episode_class: type[SingleAgentEpisode] = SingleAgentEpisode,
         on_env_error: OnEnvError = "drop",
         max_restarts: int | None = 100,
         step_timeout_s: StepTimeout = "auto",
@@ -105,6 +107,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             lookback: How many earlier steps a chunk carries, at least; the lookback of the learner's pipeline. Pipelines of
                 the runner that need more get more.
             callbacks: See `Callbacks`.
+            episode_class: The class of the episodes: a subclass of `SingleAgentEpisode` without a constructor of its own.
             on_env_error: Whether the episode of an environment that raises is dropped or truncated.
             max_restarts: How often in a row an environment is rebuilt, without an episode in between that ends by itself.
             step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
@@ -121,12 +124,14 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         acting, module = acting._replace(mask_key=action_mask_key), acting.module
         if module is not None:
             check_acts(module)
+        check_episode_class(episode_class, SingleAgentEpisode)
         settings = RunnerSettings(
             vectorization=vectorization,
             explore=acting.explore,
             batch_mode=batch_mode,
             rollout_fragment_length=rollout_fragment_length,
             train_batch_size=train_batch_size,
+            episode_class=episode_class,
             horizon=horizon,
             soft_horizon=soft_horizon,
             ignore_terminations=ignore_terminations,

@@ -129,6 +129,7 @@ def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor:
             settings.lookback, settings.reward_delay, actor.env_to_module.lookback, actor.module_to_env.lookback
         ),
         seed=seed,
+        episode_class=settings.episode_class,
     )
     recorder.weights_version = 0
     return recorder
@@ -170,9 +171,10 @@ class EpisodeMaker:
         action_spaces: The space of each agent's actions as they are recorded.
     """
 
-    def __init__(self, mapping: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapping: Callable[[Any, Any], Any], episode_class: type[MultiAgentEpisode]) -> None:
         """Make episodes without spaces, before `use_spaces`."""
         self.mapping = mapping
+        self._episode_class = episode_class
         self.observation_spaces: SpacesOfAgents = None
         self.action_spaces: SpacesOfAgents = None
 
@@ -186,7 +188,7 @@ class EpisodeMaker:
 
     def __call__(self, id_: str) -> MultiAgentEpisode:
         """Return an empty episode with this id."""
-        return MultiAgentEpisode(
+        return self._episode_class(
             id_,
             observation_space=self.observation_spaces,
             action_space=self.action_spaces,

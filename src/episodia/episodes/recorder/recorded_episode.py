@@ -53,7 +53,7 @@ def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[Si
 
 def _new_episode(chunk: Chunk, layout: RecorderLayout) -> SingleAgentEpisode:
     """Return an episode without columns."""
-    episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
+    episode = layout.episode_class.__new__(layout.episode_class)
     spaces = layout.observation_space, layout.action_space
     episode._begin(chunk.id_, (None, None, None), spaces, (chunk.lane, 0))
     episode._set_history(chunk.weights_versions, {}, chunk.start_time, chunk.last_step_time)

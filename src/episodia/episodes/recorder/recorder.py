@@ -72,6 +72,7 @@ class Recorder:
         lookback: int = 1,
         block_steps: int = 256,
         seed: int | None = None,
+        episode_class: type[SingleAgentEpisode] = SingleAgentEpisode,
     ) -> None:
         """Make a recorder without memory; blocks are made when data comes.
 
@@ -83,6 +84,7 @@ class Recorder:
             block_steps: How many steps a block takes; more if rows are small and much is taken at once. An episode that
                 does not fit into one block is joined by a copy when it is taken.
             seed: What the ids of the episodes are derived from, together with lane and number; by default it is random.
+            episode_class: The class of the episodes. Its constructor is not called.
 
         Raises:
             EpisodeError: If a number is out of its range.
@@ -94,7 +96,7 @@ class Recorder:
                 f"recorder: found {num_lanes} lanes and blocks of {block_steps} steps, expected at least one of both."
             )
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
-        self._layout = RecorderLayout(observation_space, action_space)
+        self._layout = RecorderLayout(observation_space, action_space, episode_class=episode_class)
         self._tape = Tape(num_lanes, block_steps)
         self._plan: StepPlan | None = None
         self._chunks: list[Chunk | None] = [None] * num_lanes

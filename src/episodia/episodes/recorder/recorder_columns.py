@@ -12,6 +12,7 @@ from gymnasium import Space, spaces
 
 from episodia.columns import Columns
 from episodia.episodes.columns.rewards import REWARD_SPACE
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodeKeyError, EpisodiaError, ShapeError, SpaceError
 from episodia.space_rules import admission, rules_of
 from episodia.spaces import ARRAY_SPACES
@@ -133,6 +134,7 @@ class RecorderLayout:
     actions: RecorderColumn | None = None
     rewards: RecorderColumn | None = None
     extras: Mapping[str, RecorderColumn] = field(default_factory=dict)
+    episode_class: type[SingleAgentEpisode] = SingleAgentEpisode
 
     def columns(self) -> list[RecorderColumn]:
         """Return all columns that are known."""
