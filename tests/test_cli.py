@@ -225,11 +225,11 @@ def test_train_shows_a_curve_and_says_where_the_run_is(folder, capsys):
 
 def test_a_second_run_gets_a_folder_of_its_own(folder):
     for _ in range(2):
-        cli.main(["train", "reinforce", "CartPole-v1", "--steps", "20", *SMALL])
+        cli.main(["train", "a2c", "CartPole-v1", "--steps", "20", *SMALL])
 
     names = sorted(path.name for path in (folder / "runs").iterdir())
 
-    assert names == ["reinforce-CartPole-v1-0", "reinforce-CartPole-v1-0-2"]
+    assert names == ["a2c-CartPole-v1-0", "a2c-CartPole-v1-0-2"]
 
 
 def test_resume_goes_on_where_a_run_stopped_and_eval_plays(folder, capsys):

@@ -333,3 +333,22 @@ def test_s7_a_checkpoint_without_a_setup_is_an_error_of_the_library(planted):
 
     with pytest.raises(TrainingError, match="setup"):
         load_training(run)
+
+
+@pytest.mark.parametrize("options", [{"num_timesteps": 512}, {"num_timesteps": 512, "num_episodes": 2}])
+def test_a_number_of_steps_beside_a_number_of_episodes_is_rejected(options):
+    with pytest.raises(TrainingError, match=r"`num_timesteps=512` and `num_episodes=\d`.*expected one of the two"):
+        Setup.of("reinforce", "CartPole-v1", **options)
+
+
+def test_a_number_of_steps_may_replace_a_number_of_episodes():
+    setup = Setup.of("reinforce", "CartPole-v1", num_timesteps=512, num_episodes=None)
+
+    assert setup.recipe.wanted == {"num_timesteps": 512}
+    assert Setup.from_dict(setup.to_dict()).recipe == setup.recipe
+
+
+def test_a_setup_of_whole_episodes_survives_being_plain_data():
+    setup = Setup.of("reinforce", "CartPole-v1", num_episodes=3)
+
+    assert Setup.from_dict(json.loads(json.dumps(setup.to_dict()))).recipe == setup.recipe

@@ -49,10 +49,11 @@ class Anything(gym.Env):
 
 
 def check_whole_way(observations, actions, tmp_path, algorithm="ppo", **options):
+    amount = {"num_episodes": 4} if algorithm == "reinforce" else {"num_timesteps": 20}
     setup = Setup.of(
         algorithm,
         lambda: Anything(observations, actions),
-        **{"num_envs": 2, "num_timesteps": 20, "num_epochs": 1, "hidden": (8,), **options},
+        **{"num_envs": 2, "num_epochs": 1, "hidden": (8,), **amount, **options},
     )
     with Training.of(setup) as training:
         before = training.learner.get_weights()["default_policy"]

@@ -109,7 +109,20 @@ def chosen(
         config = algorithm
     usual = ALGORITHMS.get(name_of(config) or "")
     recipe = usual.recipe if usual else Recipe()
+    _check_amounts(of_recipe, recipe)
     return config, Recipe(**{**_as_dict(recipe), **of_recipe}), others
+
+
+def _check_amounts(given: Mapping[str, Any], usual: Recipe) -> None:
+    """Reject a number of steps beside a number of episodes, which would leave the steps without effect."""
+    episodes = given.get("num_episodes", usual.num_episodes)
+    if "num_timesteps" in given and episodes is not None:
+        whose = "" if "num_episodes" in given else ", the default of the algorithm, which learns from whole episodes"
+        raise TrainingError(
+            f"training: found `num_timesteps={given['num_timesteps']!r}` and `num_episodes={episodes!r}`{whose}; expected one "
+            "of the two, because they say in two ways how much to collect. Leave `num_timesteps` out, or "
+            "set `num_episodes=None`."
+        )
 
 
 def config_options(algorithm: str | AlgorithmConfig) -> set[str]:

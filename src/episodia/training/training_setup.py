@@ -222,6 +222,9 @@ class Setup:
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
         options = {name: decoded(value) for name, value in data["options"].items()}
+        if options.get("num_episodes") is not None:
+            # Both amounts are saved; the number of steps has no effect beside a number of episodes.
+            options.pop("num_timesteps", None)
         return cls.of(**others, connectors=pieces, **options)
 
 
