@@ -7,6 +7,7 @@ is a small number that depends on both. So each number that is sampled tells whe
 from dataclasses import dataclass, field
 
 import numpy as np
+from hypothesis import strategies as st
 
 from episodia import SingleAgentEpisode
 
@@ -80,3 +81,37 @@ def next_observations(episodes):
     """The observation after each step, as a plain list."""
     track = episodes.flat("obs", tail=True)
     return track.values[track.step_rows() + 1].tolist()
+
+
+ENDS = st.sampled_from(["", "", "", "terminated", "truncated"])
+# Lists of chunks that are added together: which of the open walks, how many steps, how it ends.
+CHUNKS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), ENDS), min_size=1, max_size=5)
+HISTORIES = st.lists(CHUNKS, min_size=1, max_size=40)
+
+
+def played(buffer, history):
+    """Add a history of chunks; return the oracle."""
+    plain, open_walks, begun = PlainBuffer(), {}, 0
+    for chunks in history:
+        episodes = []
+        for lane, length, end in chunks:
+            if lane not in open_walks:
+                open_walks[lane], begun = begun, begun + 1
+            number = open_walks[lane]
+            episodes.append(plain.chunk(number, length, end))
+            if end:
+                del open_walks[lane]
+        buffer.add(episodes)
+    return plain
+
+
+def check_steps(episodes, plain):
+    """Each step of `episodes` is as it was added; return walk and time of all steps."""
+    actions, rewards, terminated, truncated = columns(episodes, "actions", "rewards", "terminateds", "truncateds")
+    steps = located(actions)
+    assert episodes.flat("obs").values.tolist() == actions
+    assert [reward(*step) for step in steps] == rewards
+    assert [place(number, t + 1) for number, t in steps] == next_observations(episodes)
+    assert [plain.is_end(*step, "terminated") for step in steps] == terminated
+    assert [plain.is_end(*step, "truncated") for step in steps] == truncated
+    return steps

@@ -1,33 +1,65 @@
-"""Replay: episodes at rest, and every way of sampling from them."""
+"""Replay: episodes at rest, and every way of sampling from them.
+
+`ReplayBuffer(capacity, ...)` stores episodes; these are its methods:
+
+- `add(episodes)` stores episodes or chunks of them, and returns `Added`: steps that came, steps and episodes that were evicted.
+- `sample(num, draw, lookback=, modules=)` returns an `EpisodeList` (`Sampled`) that gathers columns when they are asked for.
+  Beside the stored columns it has `keys`, and, depending on selector and draw, `weights`, `discounts` and `loss_mask`.
+- `update_priorities(keys, values)` tells the selector new values, and returns how many keys were stale.
+- `episodes()` returns all that is stored as an `EpisodeList`; `len(buffer)` and `num_steps` count steps; `clear()` forgets all.
+- `get_state()` and `set_state(state)`: JSON values and arrays.
+
+Draws: `Transitions`, `Sequences`, `WholeEpisodes`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`, `Fresh`, and
+your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
+"""
 
 from episodia.replay.buffer import ReplayBuffer
-from episodia.replay.draws import Draw, Transitions, WholeEpisodes
+from episodia.replay.draws import Draw, Sequences, Transitions, WholeEpisodes
 from episodia.replay.minari_episodes import minari_episodes
 from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
 from episodia.replay.sampled import Sampled
-from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, StoredSteps, Uniform
+from episodia.replay.sampled_modules import SampledModules
+from episodia.replay.selectors.ages import AtMost, Fresh, InOrder
+from episodia.replay.selectors.proportional import Proportional
+from episodia.replay.selectors.selector import (
+    AddedSteps,
+    Selection,
+    Selector,
+    StatefulSelector,
+    StoredSteps,
+    Uniform,
+)
+from episodia.replay.selectors.sequence_priorities import sequence_priorities
 from episodia.replay.storage import InMemory, MemoryMapped, Storage
 from episodia.replay.table import Added
 
 __all__ = [
     "Added",
     "AddedSteps",
+    "AtMost",
     "Draw",
+    "Fresh",
     "InMemory",
+    "InOrder",
     "MemoryMapped",
     "MixedReplay",
+    "Proportional",
     "RateLimiter",
     "ReplayBuffer",
     "Sampled",
+    "SampledModules",
     "Selection",
     "Selector",
+    "Sequences",
+    "StatefulSelector",
     "Storage",
     "StoredSteps",
     "Transitions",
     "Uniform",
     "WholeEpisodes",
     "minari_episodes",
+    "sequence_priorities",
 ]
 
 

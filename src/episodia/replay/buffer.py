@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from threading import RLock
 from typing import Any, Literal, final
 
@@ -12,15 +12,17 @@ from episodia.arguments import checked_choice, checked_flag, checked_seed, check
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
+from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
 from episodia.replay.draws import Draw, Transitions, whole_episodes
 from episodia.replay.incoming import incoming
 from episodia.replay.keys import MOST_ROWS, as_keys, as_priorities
 from episodia.replay.sampled import Sampled, Source
+from episodia.replay.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
 from episodia.replay.storage import InMemory, Storage
 from episodia.replay.table import Added, Table
 from episodia.trees import describe
-from episodia.types import Item, ModuleID
+from episodia.types import Item, ModuleID, State
 
 # Two extents and a chunk of one step fit.
 _FEWEST_ROWS = 8
@@ -97,11 +99,6 @@ class ReplayBuffer:
         listed = EpisodeList.of(episodes)
         with self._lock:
             groups = listed.groups() if len(listed) else {}
-            if len({*groups, *self._tables}) > 1:
-                modules = [*{**self._tables, **groups}]
-                raise ReplayError(
-                    f"ReplayBuffer.add: found the modules {modules}, expected one. Keep the episodes of each in its own buffer."
-                )
             found = [
                 (self._table(module_id), part)
                 for module_id, group in groups.items()
@@ -117,8 +114,9 @@ class ReplayBuffer:
 
     def _table(self, module_id: ModuleID) -> Table:
         """Return the table of a module, a new one if it has no table yet."""
-        if module_id in self._tables:
-            return self._tables[module_id]
+        return self._tables.get(module_id) or self._new_table(module_id)
+
+    def _new_table(self, module_id: ModuleID) -> Table:
         return Table(
             module_id,
             self.capacity,
@@ -130,32 +128,63 @@ class ReplayBuffer:
 
     # --- Sampling ---------------------------------------------------------------------------------------------------
 
-    def sample(self, num: int, draw: Draw = Transitions(), *, lookback: int = 0) -> Sampled:  # noqa: B008  # frozen
-        """Return `num` stretches of stored episodes, drawn with replacement.
+    def sample(
+        self,
+        num: int,
+        draw: Draw = Transitions(),  # noqa: B008  # frozen
+        *,
+        lookback: int = 0,
+        modules: Collection[ModuleID] | None = None,
+    ) -> Sampled | SampledModules:
+        """Return `num` stretches of stored episodes for each module, drawn with replacement.
 
         Args:
             num: How many.
             draw: What each of them is: a transition, a sequence, an episode.
             lookback: How many steps before each stretch can be looked back to, for frame stacks, previous actions, and states
                 of recurrent modules: the lookback of the learner pipeline. Steps whose lookback was evicted are not drawn.
+            modules: The modules to sample for; None for all.
+
+        Returns:
+            A list of episodes; with several modules, `groups()` of it has that of each module.
 
         Raises:
-            ReplayError: If there is no step that can be drawn.
+            ReplayError: If there is no step that can be drawn, or a module is unknown.
         """
-        num = checked_whole(ReplayError, "ReplayBuffer.sample", "num", num, 1)
-        lookback = checked_whole(ReplayError, "ReplayBuffer.sample", "lookback", lookback, 0)
+        where = "ReplayBuffer.sample"
+        num = checked_whole(ReplayError, where, "num", num, 1)
+        lookback = checked_whole(ReplayError, where, "lookback", lookback, 0)
+        if isinstance(draw, type) or not isinstance(draw, Draw):
+            raise ReplayError(
+                f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
+            )
         with self._lock:
-            tables = list(self._tables.values())
-            if not tables:
-                raise ReplayError("found an empty buffer, expected steps to sample from. Call `add` first.")
-            parts = [Sampled(Source(table), draw.draw(table, num, lookback, self._rng)) for table in tables]
-        return parts[0]
+            parts = {
+                table.module_id: Sampled(Source(table), draw.draw(table, num, lookback, self._rng))
+                for table in self._asked(modules)
+            }
+        return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
+
+    def _asked(self, modules: Collection[ModuleID] | None) -> list[Table]:
+        if modules is None:
+            found = list(self._tables.values())
+        else:
+            unknown = [module_id for module_id in modules if module_id not in self._tables]
+            if unknown or isinstance(modules, str):
+                raise ReplayError(
+                    f"ReplayBuffer.sample: found `modules={modules!r}`, expected some of {list(self._tables)}. Add episodes of "
+                    "the others first, or leave them out."
+                )
+            found = [self._tables[module_id] for module_id in modules]
+        if not found:
+            raise ReplayError("ReplayBuffer.sample: found an empty buffer, expected steps. Call `add` first.")
+        return found
 
     def update_priorities(self, keys: Item, values: Item) -> int:
         """Tell the selector new values, such as absolute TD errors, of sampled steps.
 
         Args:
-            keys: The keys of a sample: `sampled.keys`, or the column `keys` of a batch.
+            keys: The keys of a sample: `sampled.keys`, or the column `keys` of a batch. With several modules, a dict by module.
             values: A number for each key. Of equal keys, the last one counts.
 
         Returns:
@@ -164,10 +193,28 @@ class ReplayBuffer:
         Raises:
             ReplayError: If a value is not finite, or there are more or fewer values than keys; nothing is changed then.
         """
-        found = as_keys(keys)
-        numbers = as_priorities(values, len(found))
-        (table,) = self._tables.values()
-        return table.update(found, numbers)
+        by_module = self._by_module(keys, values)
+        with self._lock:
+            return sum(table.update(found, numbers) for table, found, numbers in by_module)
+
+    def _by_module(self, keys: Item, values: Item) -> list[tuple[Table, np.ndarray, np.ndarray]]:
+        if not isinstance(keys, Mapping) and len(self._tables) == 1:
+            keys, values = dict.fromkeys(self._tables, keys), dict.fromkeys(self._tables, values)
+        if (
+            not isinstance(keys, Mapping)
+            or not isinstance(values, Mapping)
+            or keys.keys() != values.keys()
+            or not keys.keys() <= self._tables.keys()
+        ):
+            raise ReplayError(
+                f"ReplayBuffer.update_priorities: found keys of {_modules_text(keys)} and values of {_modules_text(values)}, "
+                f"expected dicts by module, with modules from {list(self._tables)}. Pass `sampled.keys`, and values for it."
+            )
+        found = []
+        for module_id, part in keys.items():
+            own = as_keys(part)
+            found.append((self._tables[module_id], own, as_priorities(values[module_id], len(own))))
+        return found
 
     # --- What is stored ---------------------------------------------------------------------------------------------
 
@@ -185,8 +232,13 @@ class ReplayBuffer:
         Columns are gathered when they are read, as those of a sample.
         """
         with self._lock:
-            tables = [table for table in self._tables.values() if table.writer.index.num_steps]
-            parts = [Sampled(Source(table), whole_episodes(table, _with_steps(table))) for table in tables]
+            parts = [
+                Sampled(Source(table), whole_episodes(table, table.writer.index.episodes_with_steps()))
+                for table in self._tables.values()
+                if table.writer.index.num_steps
+            ]
+        if len(parts) > 1:
+            return SampledModules({part.module_id: part for part in parts})
         return parts[0] if parts else EpisodeList()
 
     def clear(self) -> None:
@@ -195,14 +247,52 @@ class ReplayBuffer:
             for table in self._tables.values():
                 table.clear()
 
+    # --- State ------------------------------------------------------------------------------------------------------
 
-def _with_steps(table: Table) -> np.ndarray:
-    """Return the stored episodes that have steps, in the order in which they came."""
-    stored = table.writer.index.episodes
-    episodes = stored.in_use()
-    episodes = episodes[stored.t_stop[episodes] > stored.t_kept[episodes]]
-    in_order: np.ndarray = episodes[np.argsort(stored.number[episodes])]
-    return in_order
+    def get_state(self) -> State:
+        """Return all that is stored, priorities and the random generator included: JSON values and arrays."""
+        with self._lock:
+            return {
+                "capacity": self.capacity,
+                "evict": self.evict,
+                "infos": self._infos,
+                "generator": dict(self._rng.bit_generator.state),
+                "modules": list(self._tables),
+                "tables": [table.get_state() for table in self._tables.values()],
+            }
+
+    def set_state(self, state: State) -> None:
+        """Continue from what `get_state` of a buffer with the same arguments returned.
+
+        Raises:
+            ReplayError: If the state belongs to a buffer with other arguments; nothing is changed then.
+        """
+        own = {"capacity": self.capacity, "evict": self.evict, "infos": self._infos}
+        found = {name: state.get(name) for name in own}
+        if found != own:
+            raise ReplayError(
+                f"ReplayBuffer.set_state: found the state of a buffer with {found}, expected {own}. Make the buffer with "
+                "the same arguments."
+            )
+        tables = {module_id: self._new_table(module_id) for module_id in state["modules"]}
+        for table, part in zip(tables.values(), state["tables"], strict=True):
+            table.set_state(part)
+        with self._lock:
+            self._rng.bit_generator.state = state["generator"]
+            self._tables = tables
+
+    # --- Display ----------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return buffer_text(self.capacity, [contents_of(table) for table in self._tables.values()])
+
+    def _repr_html_(self) -> str:
+        with self._lock:
+            return buffer_html(self.capacity, [contents_of(table) for table in self._tables.values()])
+
+
+def _modules_text(given: Item) -> str:
+    return f"the modules {list(given)}" if isinstance(given, Mapping) else describe(given)
 
 
 def _checked_selector(selector: Selector | None) -> Selector:

@@ -24,7 +24,7 @@ from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
 from episodia.replay.storage import InMemory
 from episodia.replay.table import Table
 from episodia.trees import map_batch
-from episodia.types import Item
+from episodia.types import Item, ModuleID
 
 
 @final
@@ -144,6 +144,11 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         self._origins: list[Any] | None = None
         self._times = drawn.times
         self._begin([], is_multi_agent=False, modules={source.module_id: counted(len(drawn.keys))})
+
+    @property
+    def module_id(self) -> ModuleID:
+        """The module that has acted in the stretches."""
+        return self._source.module_id
 
     @property
     def keys(self) -> np.ndarray:

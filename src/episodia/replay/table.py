@@ -16,10 +16,11 @@ from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.rows.row_writer import Placed, RowWriter
-from episodia.replay.selectors.selector import AddedSteps, Selector, StoredSteps
+from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
 from episodia.replay.storage import Storage
+from episodia.space_codec import decode_space, encode_space
 from episodia.trees import map_batch
-from episodia.types import ModuleID
+from episodia.types import ModuleID, State
 
 
 class Picked(NamedTuple):
@@ -162,6 +163,29 @@ class Table:
                 "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
             )
         return Picked(rows, kinds, weights)
+
+    # --- State ------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """Return all rows, the index, and the state of the selector."""
+        index = self.writer.index
+        ids = {episode: list(key) if isinstance(key, tuple) else key for episode, key in index.episodes.ids.items()}
+        return {
+            "spaces": {name: encode_space(space) for name, space in self.spaces.items()},
+            "ids": [[episode, key] for episode, key in ids.items()],
+            "writer": self.writer.get_state(),
+            "columns": self.columns.get_state(self.writer.ring.used),
+            "selector": self.selector.get_state() if isinstance(self.selector, StatefulSelector) else {},
+        }
+
+    def set_state(self, state: State) -> None:
+        """Continue from what `get_state` returned."""
+        self.spaces = {name: decode_space(space) for name, space in state["spaces"].items()}
+        ids = {int(episode): tuple(key) if isinstance(key, list) else key for episode, key in state["ids"]}
+        self.writer.set_state(state["writer"], ids)
+        self.columns.set_state(state["columns"], self.writer.ring.used)
+        if isinstance(self.selector, StatefulSelector):
+            self.selector.set_state(state["selector"])
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""

@@ -247,6 +247,14 @@ class RowIndex:
         starts = np.array(begins, np.int64)
         return rows_of_ranges(starts, np.array(ends, np.int64) - starts), np.array(counts, np.int64)
 
+    def episodes_with_steps(self) -> np.ndarray:
+        """Return the stored episodes that have steps, in the order in which they came."""
+        stored = self.episodes
+        episodes = stored.in_use()
+        episodes = episodes[stored.t_stop[episodes] > stored.t_kept[episodes]]
+        in_order: np.ndarray = episodes[np.argsort(stored.number[episodes])]
+        return in_order
+
     # --- State ------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> State:

@@ -343,14 +343,15 @@ class RowWriter:
             "num_lost_episodes": self.num_lost_episodes,
         }
 
-    def set_state(self, state: State, growing: dict[Hashable, int]) -> None:
-        """Continue from what `get_state` returned."""
+    def set_state(self, state: State, ids: dict[int, Hashable]) -> None:
+        """Continue from what `get_state` returned, with the ids of the stored episodes."""
         self.index.set_state(state["index"])
         self.ring.set_state(state["ring"])
         self.extents.set_state(state["extents"])
         self._idle = [(int(start), int(stop), int(born)) for start, stop, born in state["idle"]]
         self.num_lost_episodes = int(state["num_lost_episodes"])
-        self.growing = growing
+        self.index.episodes.ids = ids
+        self.growing = {key: episode for episode, key in ids.items() if self.index.episodes.extent[episode] >= 0}
 
 
 def _all_but_first(lengths: np.ndarray) -> np.ndarray | slice:
