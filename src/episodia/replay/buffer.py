@@ -154,7 +154,7 @@ class ReplayBuffer:
         where = "ReplayBuffer.sample"
         num = checked_whole(ReplayError, where, "num", num, 1)
         lookback = checked_whole(ReplayError, where, "lookback", lookback, 0)
-        if isinstance(draw, type) or not isinstance(draw, Draw):
+        if not isinstance(draw, Draw):
             raise ReplayError(
                 f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
             )

@@ -28,6 +28,7 @@ class Drawn:
         added: Columns that the buffer does not store, such as weights: one row for each step.
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.
+        is_single: Whether each stretch has one step.
     """
 
     rows: np.ndarray
@@ -39,17 +40,14 @@ class Drawn:
     added: dict[str, np.ndarray] = field(default_factory=dict)
     is_macro: bool = False
 
-    @cached_property
-    def is_single(self) -> bool:
-        """Whether all stretches have one step."""
-        return self.is_macro or self.lengths is single_lengths(len(self.lengths))
+    is_single: bool = False
 
-    @cached_property
+    @property
     def offsets(self) -> np.ndarray:
         """Where the steps of each stretch begin: int64 [B + 1]."""
         return counted(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths)
 
-    @cached_property
+    @property
     def track_offsets(self) -> np.ndarray:
         """Where the observations of each stretch begin: int64 [B + 1]."""
         return _pairs(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths + 1)
@@ -63,13 +61,17 @@ class Drawn:
     def step_rows(self) -> np.ndarray:
         """The row of each step: int64 [N]."""
         if self.is_single and self.lookbacks is None:
-            return self.rows[::2]
+            return self.rows[::2].copy()  # rows that are neighbours in memory are taken faster
         return self.parts.rows(is_track=False)
 
-    @cached_property
+    @property
     def track_rows(self) -> np.ndarray:
         """The row of each observation: int64 [N + B]."""
-        return self.rows if self.lookbacks is None else self.parts.rows(is_track=True)
+        return self.rows if self.lookbacks is None else self._track_rows
+
+    @cached_property
+    def _track_rows(self) -> np.ndarray:
+        return self.parts.rows(is_track=True)
 
 
 @final

@@ -12,9 +12,10 @@ Pictures of one episode in the buffer, with `x` for the chosen step, brackets ar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, final, runtime_checkable
+from typing import Literal, final
 
 import numpy as np
 
@@ -30,10 +31,10 @@ from episodia.replay.table import Picked, Table
 Allowed = Callable[[np.ndarray], np.ndarray]
 
 
-@runtime_checkable
-class Draw(Protocol):
+class Draw(ABC):
     """Decides what a sample is made of."""
 
+    @abstractmethod
     def draw(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
         """Return the rows of `num` stretches, each with up to `lookback` rows of the past.
 
@@ -44,7 +45,7 @@ class Draw(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Transitions:
+class Transitions(Draw):
     """Single steps; or `n_step` steps together, as one.
 
     Of several steps, the rewards are summed, the observation after the last one follows, and `discounts` is the factor of its
@@ -95,7 +96,7 @@ class Transitions:
         sums = n_step_sums(rewards, counts, (ends & TERMINATED) != 0, self.gamma)
         both = np.empty((num, 2), np.int64)
         both[:, 0], both[:, 1] = rows, following
-        drawn = Drawn(both.reshape(-1), table.keys(rows), ends, single_lengths(num), is_macro=True)
+        drawn = Drawn(both.reshape(-1), table.keys(rows), ends, single_lengths(num), is_macro=True, is_single=True)
         drawn.added = {Columns.REWARDS: sums.returns, Columns.DISCOUNTS: sums.discounts, **_weights(picked)}
         if lookback:
             drawn.times = index.places(rows).times
@@ -105,7 +106,7 @@ class Transitions:
 
 @final
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(Draw):
     """Sequences of `length` steps that begin with the chosen ones, each with up to `burn_in` earlier steps in front.
 
     Steps that only warm up the state of a recurrent module are false in the column `loss_mask`. The state before a sequence is
@@ -184,7 +185,7 @@ class Sequences:
 
 @final
 @dataclass(frozen=True)
-class WholeEpisodes:
+class WholeEpisodes(Draw):
     """All that is stored of the episodes of the chosen steps: long episodes are more probable than short ones.
 
     >>> WholeEpisodes()
@@ -216,11 +217,11 @@ def _single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
     if lookback:
         times = index.places(rows).times
         flat, lookbacks = with_past(table, rows, lookback, lengths)
-        return Drawn(flat, table.keys(rows), picked.kinds, lengths, times, lookbacks, _weights(picked))
+        return Drawn(flat, table.keys(rows), picked.kinds, lengths, times, lookbacks, _weights(picked), is_single=True)
     both = np.empty((len(rows), 2), np.int64)
     both[:, 0] = rows
-    both[:, 1] = index.after(rows, picked.kinds)
-    return Drawn(both.reshape(-1), table.keys(rows), picked.kinds, lengths, added=_weights(picked))
+    both[:, 1] = index.after(rows, picked.kinds, picked.any_kind)
+    return Drawn(both.reshape(-1), table.keys(rows), picked.kinds, lengths, added=_weights(picked), is_single=True)
 
 
 def _weights(picked: Picked) -> dict[str, np.ndarray]:

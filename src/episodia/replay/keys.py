@@ -22,7 +22,7 @@ def keys_of(rows: np.ndarray, serials: np.ndarray) -> np.ndarray:
     >>> keys_of(np.array([7]), np.array([1])).tolist()
     [4294967303]
     """
-    keys: np.ndarray = (serials.astype(np.int64) << 32) | rows
+    keys: np.ndarray = (serials << 32) | rows
     return keys
 
 

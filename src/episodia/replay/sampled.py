@@ -18,7 +18,7 @@ from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_r
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.replay.drawn import Drawn
-from episodia.replay.keys import are_fresh, rows_of_keys
+from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
 from episodia.replay.storage import InMemory
@@ -97,7 +97,7 @@ class Source:
             raise self._stale()
         with self._table.lock:
             self.check(rows)
-            return self._table.keys(rows)
+            return keys_of(rows, self._table.writer.index.serials(rows))
 
     def check(self, rows: np.ndarray) -> None:
         """Reject rows that were overwritten since the sample was drawn.

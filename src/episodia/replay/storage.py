@@ -10,10 +10,19 @@ import numpy as np
 
 from episodia.arguments import checked_path
 from episodia.errors import ReplayError
+from episodia.trees import leaves
+from episodia.types import Item
 
 
 class Storage(Protocol):
     """Makes the arrays of a buffer: one for each leaf of each column."""
+
+    def check(self, name: str, values: Item) -> None:
+        """Reject values that cannot be stored: nested arrays of the column `name`.
+
+        Raises:
+            ReplayError: If they cannot.
+        """
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return a C-contiguous array of zeros; `name` is unique within a buffer."""
@@ -28,6 +37,9 @@ class InMemory:
     """
 
     __slots__ = ()
+
+    def check(self, name: str, values: Item) -> None:
+        """Accept all values."""
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array of zeros."""
@@ -53,17 +65,24 @@ class MemoryMapped:
     def __init__(self, path: str | Path) -> None:
         self.path = checked_path(ReplayError, "MemoryMapped", "path", path)
 
-    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return an array of zeros that is mapped from a new file.
+    def check(self, name: str, values: Item) -> None:
+        """Reject items that are Python objects, which have no fixed size.
 
         Raises:
-            ReplayError: If items are objects, which have no fixed size, or if the file cannot be made.
+            ReplayError: If there are such items.
         """
-        if dtype.hasobject:
+        if any(leaf.dtype.hasobject for _, leaf in leaves(values)):
             raise ReplayError(
                 f"column {name!r}: found items that are Python objects, expected arrays of numbers in a buffer that is mapped "
                 "from files. Use `storage=InMemory()`, or leave the column out."
             )
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return an array of zeros that is mapped from a new file.
+
+        Raises:
+            ReplayError: If the file cannot be made.
+        """
         file = self.path / f"{quote(name, safe='')}.rows"
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -24,11 +24,19 @@ from episodia.types import ModuleID, State
 
 
 class Picked(NamedTuple):
-    """The steps that a draw takes: rows, their kinds, and weights if the selector has some; each `[B]`."""
+    """The steps that a draw takes.
+
+    Attributes:
+        rows: Their rows: int64 [B].
+        kinds: The kinds of these rows: uint8 [B].
+        weights: Their weights, float64 [B]; None if the selector has no weights.
+        any_kind: All bits that are set in one of the kinds.
+    """
 
     rows: np.ndarray
     kinds: np.ndarray
     weights: np.ndarray | None
+    any_kind: int
 
 
 class Added(NamedTuple):
@@ -100,7 +108,8 @@ class Table:
         return added
 
     def _add(self, found: Incoming) -> Added:
-        lost, had_rows = self.writer.num_lost_episodes, self.writer.ring.used > 0
+        lost = self.writer.num_lost_episodes
+        self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
         placed = self.writer.place(found.chunks)
         values = found.values
         if not (isinstance(placed.is_new, slice) and placed.is_new == slice(None)):
@@ -108,7 +117,7 @@ class Table:
                 name: map_batch(lambda leaf: leaf[placed.is_new], part) if name in TRACKS else part
                 for name, part in values.items()
             }
-        self.columns.write(values, placed.steps, placed.tracks, had_rows=had_rows)
+        self.columns.write(values, placed.steps, placed.tracks)
         evicted = self.writer.take_evicted()
         if len(evicted):
             self.selector.on_evict(evicted)
@@ -156,13 +165,13 @@ class Table:
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
         rows, weights = self.selector.select(num, steps, rng)
         kinds = index.kind.take(rows)
-        if len(rows) != num or not (kinds & STEP).all():
+        if len(rows) != num or not np.bitwise_and.reduce(kinds) & STEP:
             found = int(np.count_nonzero(kinds & STEP))
             raise ReplayError(
                 f"{self.selector!r}: found {len(rows)} rows, of which {found} are steps, expected {num} rows of steps. Let "
                 "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
             )
-        return Picked(rows, kinds, weights)
+        return Picked(rows, kinds, weights, int(np.bitwise_or.reduce(kinds)))
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -189,4 +198,5 @@ class Table:
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""
-        return keys_of(rows, self.writer.index.serials(rows))
+        index = self.writer.index
+        return keys_of(rows, index.runs.serial.take(index.run_of.take(rows)))

@@ -59,7 +59,7 @@ class RowColumns:
     # --- Writing ----------------------------------------------------------------------------------------------------
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Reject values that do not fit the stored columns.
+        """Reject values that do not fit the stored columns, or the storage.
 
         Raises:
             ReplayError: If nesting, shapes or dtypes differ; numbers are not cast if that could change them.
@@ -67,6 +67,7 @@ class RowColumns:
         for name, given in values.items():
             column = self._columns.get(name)
             if column is None:
+                self._storage.check(name, given)
                 continue
             if type(column) is np.ndarray and type(given) is np.ndarray:
                 fits = _leaf_fits(column, given)
@@ -78,11 +79,15 @@ class RowColumns:
                     "episodes before. Keep other data in a buffer of its own, or convert it."
                 )
 
-    def write(self, values: Mapping[str, Any], steps: np.ndarray, tracks: np.ndarray, *, had_rows: bool) -> None:
-        """Store checked `values` at the rows `steps`, those of observations at the rows `tracks`."""
+    def begin(self, values: Mapping[str, Any], *, had_rows: bool) -> None:
+        """Make the arrays of columns that come for the first time, before any row is placed."""
         for name, given in values.items():
             if name not in self._columns:
                 self._begin(name, given, had_rows=had_rows)
+
+    def write(self, values: Mapping[str, Any], steps: np.ndarray, tracks: np.ndarray) -> None:
+        """Store checked `values` at the rows `steps`, those of observations at the rows `tracks`."""
+        for name, given in values.items():
             rows = tracks if name in TRACKS else steps
             column = self._columns[name]
             if type(column) is np.ndarray:

@@ -184,12 +184,11 @@ class RowIndex:
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
-    def after(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        """Return the row of the observation after each step."""
+    def after(self, rows: np.ndarray, kinds: np.ndarray, any_kind: int) -> np.ndarray:
+        """Return the row of the observation after each step; `any_kind` has the bits of all `kinds`."""
         following: np.ndarray = rows + 1
-        hops = kinds & HOP
-        if hops.any():
-            at = np.flatnonzero(hops)
+        if any_kind & HOP:
+            at = np.flatnonzero(kinds & HOP)
             following[at] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
         return following
 

@@ -1,0 +1,95 @@
+"""A buffer continues from its state, and from files in memory, exactly as it would have."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from episodia.errors import ReplayError
+from episodia.replay import (
+    AtMost,
+    Fresh,
+    InMemory,
+    InOrder,
+    MemoryMapped,
+    Proportional,
+    ReplayBuffer,
+    Sequences,
+    Uniform,
+)
+from plain_buffer import HISTORIES, PlainBuffer, check_steps, played
+
+SELECTORS = [Uniform, Proportional, lambda: InOrder("newest", times=9), lambda: AtMost(9), lambda: Fresh(most=3)]
+
+
+def everything(episodes):
+    names = ("obs", "actions", "rewards", "terminateds", "truncateds", "t", *episodes.extra_columns())
+    return {name: episodes.flat(name, tail=name == "obs").values.tolist() for name in names}
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+@settings(max_examples=10)
+@given(history=HISTORIES, later=HISTORIES, capacity=st.integers(40, 160))
+def test_a_buffer_goes_on_from_its_state(selector, history, later, capacity):
+    first, second = (ReplayBuffer(capacity, selector=selector(), seed=3) for _ in range(2))
+    played(first, history)
+    state = first.get_state()
+
+    second.set_state(state)
+
+    plain = PlainBuffer()
+    chunks = [plain.chunk(100 + number, 3, "truncated") for number in range(len(later))]
+    for buffer in (first, second):
+        buffer.add(chunks)
+    assert everything(first.episodes()) == everything(second.episodes())
+    assert everything(first.sample(5)) == everything(second.sample(5))
+
+
+def test_growing_episodes_go_on_after_a_state():
+    first, second = ReplayBuffer(64, seed=0), ReplayBuffer(64, seed=0)
+    plain = PlainBuffer()
+    first.add([plain.chunk(0, 4)])
+    second.set_state(first.get_state())
+
+    second.add([plain.chunk(0, 4, "terminated")])
+
+    assert len(check_steps(second.episodes(), plain)) == 8
+    assert len(second.episodes()) == 1
+
+
+def test_a_state_belongs_to_buffers_with_the_same_arguments():
+    with pytest.raises(ReplayError, match="Make the buffer with the same arguments"):
+        ReplayBuffer(64).set_state(ReplayBuffer(65).get_state())
+
+
+@settings(max_examples=15)
+@given(history=HISTORIES, capacity=st.integers(40, 160), evict=st.sampled_from(["steps", "episodes"]))
+def test_files_hold_what_memory_holds(tmp_path_factory, history, capacity, evict):
+    storages = [InMemory(), MemoryMapped(tmp_path_factory.mktemp("rows"))]
+    buffers = [ReplayBuffer(capacity, evict=evict, storage=storage, seed=0) for storage in storages]
+    for buffer in buffers:
+        played(buffer, history)
+    if not len(buffers[0]):
+        return
+
+    memory, mapped = (everything(buffer.sample(30, Sequences(3))) for buffer in buffers)
+
+    assert memory == mapped
+
+
+def test_columns_are_mapped_from_files(tmp_path):
+    buffer = ReplayBuffer(64, storage=MemoryMapped(tmp_path), seed=0)
+    buffer.add([PlainBuffer().chunk(0, 4)])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "default_policy.actions.rows",
+        "default_policy.obs.rows",
+        "default_policy.rewards.rows",
+    ]
+
+
+def test_objects_are_not_mapped_from_files(tmp_path):
+    buffer = ReplayBuffer(64, storage=MemoryMapped(tmp_path), infos=True, seed=0)
+
+    with pytest.raises(ReplayError, match="Use `storage=InMemory"):
+        buffer.add([PlainBuffer().chunk(0, 4)])
+    assert len(buffer) == 0
