@@ -30,8 +30,9 @@ from episodia.trees import frozen
 #: What the bytes of packed values are aligned to.
 ALIGNMENT: Final = 16
 _MARK: Final = "$"
-# Shorter lists stay lists.
+# Shorter lists stay lists; of strings or lists, those that take little memory.
 _LEAST_PACKED: Final = 4
+_LEAST_JOINED: Final = 64
 _PLAIN = frozenset((str, int, bool, type(None)))
 _INT64 = np.iinfo(np.int64)
 
@@ -189,7 +190,20 @@ class _Packer:
             if kind is dict and values[0] and all(list(value) == list(values[0]) for value in values):
                 columns = [(self.value(key, path), [value[key] for value in values]) for key in values[0]]
                 return {"$dicts": [(key, self.value(column, (*path, 0, key))) for key, column in columns]}
+            if kind in (str, list) and len(values) >= _LEAST_JOINED:
+                return self._joined(values, kind, path)
         return self._all(values, path)
+
+    def _joined(self, values: list[Any], kind: type, path: tuple[Any, ...]) -> Any:
+        """Return a long list of strings as their bytes and lengths, one of lists of one length as columns."""
+        if kind is str:
+            contents = [value.encode("utf-8", "surrogatepass") for value in values]
+            joined = np.frombuffer(b"".join(contents), np.uint8)
+            return {"$strs": [self.add(joined, path), self.add(np.array(list(map(len, contents))), path)]}
+        if not values[0] or len(set(map(len, values))) > 1:
+            return self._all(values, path)
+        columns = zip(*values, strict=True)
+        return {"$lists": [self._list(list(column), (*path, 0, place)) for place, column in enumerate(columns)]}
 
     def _rows(self, values: list[Any], path: tuple[Any, ...]) -> Any:
         # Strings and times of one type may have different dtypes.
@@ -265,6 +279,15 @@ class _Unpacker:
         keys, columns = zip(*self.pairs(content, depth), strict=True)
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
+    def strings(self, content: Any) -> list[str]:
+        joined, lengths = (self.array(number) for number in content)
+        stops = np.cumsum(lengths).tolist()
+        if joined.dtype != np.uint8 or (lengths < 0).any() or stops[-1:] != [len(joined)]:
+            raise ValueError("strings of other lengths")
+        letters = joined.tobytes()
+        starts = [0, *stops[:-1]]
+        return [letters[start:stop].decode("utf-8", "surrogatepass") for start, stop in zip(starts, stops, strict=True)]
+
     def objects(self, content: Any, depth: int) -> np.ndarray:
         shape, values = content
         values = _checked_list(self.value(values, depth))
@@ -308,6 +331,8 @@ _READERS: dict[str, Callable[[_Unpacker, Any, int], Any]] = {
     "$graph": lambda unpacker, content, depth: GraphInstance(*unpacker.all(content, depth)),
     "$dict": lambda unpacker, content, depth: dict(unpacker.pairs(content, depth)),
     "$dicts": lambda unpacker, content, depth: unpacker.dicts(content, depth),
+    "$strs": lambda unpacker, content, _: unpacker.strings(content),
+    "$lists": lambda unpacker, content, depth: [list(row) for row in zip(*unpacker.all(content, depth), strict=True)],
     "$objects": lambda unpacker, content, depth: unpacker.objects(content, depth),
 }
 
