@@ -109,3 +109,51 @@ def test_functions_of_logits():
     assert rllib.sigmoid(np.array([-1000.0, 0.0, np.log(3.0)])) == pytest.approx([0.0, 0.5, 0.75])
     assert rllib.try_import_torch() == (torch, torch.nn)
     assert rllib.override(object)(len) is len
+
+
+COMMON = [
+    "AddInfosFromEpisodesToTrainBatch",
+    "AlgorithmConfig",
+    "Columns",
+    "ComputeReturnsToGo",
+    "ConnectorContext",
+    "ConnectorV2",
+    "DEFAULT_MODULE_ID",
+    "DEFAULT_POLICY_ID",
+    "DefaultModelConfig",
+    "ENV_RUNNER_RESULTS",
+    "EPISODE_RETURN_MEAN",
+    "EVALUATION_RESULTS",
+    "EnvContext",
+    "EpisodeType",
+    "Learner",
+    "MetricsLogger",
+    "MultiAgentEnv",
+    "MultiAgentEnvRunner",
+    "MultiRLModule",
+    "PettingZooEnv",
+    "RLModule",
+    "RLModuleSpec",
+    "RLlibCallback",
+    "SampleBatch",
+    "SingleAgentEnvRunner",
+    "SingleAgentEpisode",
+    "StateDict",
+    "TensorType",
+    "TorchLearner",
+    "TorchRLModule",
+    "ViewRequirement",
+    "convert_to_numpy",
+    "convert_to_torch_tensor",
+    "flatten_space",
+    "one_hot",
+    "override",
+    "relu",
+    "try_import_tf",
+    "try_import_torch",
+]
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_names_that_examples_import_most_are_here_or_explained(name):
+    assert name in rllib.__all__ or name in rllib._OURS

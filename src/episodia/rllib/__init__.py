@@ -9,6 +9,7 @@ from typing import NoReturn
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import (
     AddColumnsFromEpisodesToTrainBatch,
+    AddInfosFromEpisodesToTrainBatch,
     AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
     AddStatesFromEpisodesToBatch,
@@ -16,6 +17,7 @@ from episodia.connectors import (
     AgentToModuleMapping,
     BatchedNdArray,
     BatchIndividualItems,
+    ComputeReturnsToGo,
     ConnectorPipelineV2,
     EnvToModulePipeline,
     FlattenObservations,
@@ -34,19 +36,28 @@ from episodia.connectors import (
     SingleAgentObservationPreprocessor,
     TensorToNumpy,
     UnBatchToIndividualItems,
+    ViewRequirement,
     WriteObservationsToEpisodes,
 )
+from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.env_runners.callbacks import Callbacks as RLlibCallback
 from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv
+from episodia.env_runners.metrics_logger import MetricsLogger
 from episodia.episodes import InfiniteLookbackBuffer, MultiAgentEpisode, SingleAgentEpisode
+from episodia.episodes.lists.episode_list import Episode as EpisodeType
 from episodia.rllib.array_helpers import (
     batch,
     convert_to_numpy,
+    convert_to_torch_tensor,
+    flatten_space,
     flatten_to_single_ndarray,
     get_base_struct_from_space,
     get_dummy_batch_for_space,
+    huber_loss,
+    l2_loss,
     one_hot,
     override,
+    relu,
     sigmoid,
     softmax,
     try_import_torch,
@@ -56,13 +67,18 @@ from episodia.rllib.column_names import Postprocessing, SampleBatch
 from episodia.rllib.item_connector import ItemConnector as ConnectorV2
 from episodia.rllib.rl_module import RLModule, TorchRLModule, ValueFunctionAPI
 from episodia.types import AgentID, ModuleID
+from episodia.types import Item as TensorType
+from episodia.types import State as StateDict
 
 # RLlib has one name for runners and one for learners; here one piece serves both.
 FrameStackingEnvToModule = FrameStackingLearner = FrameStacking
+DEFAULT_POLICY_ID = DEFAULT_MODULE_ID
 
 __all__ = [
     "DEFAULT_MODULE_ID",
+    "DEFAULT_POLICY_ID",
     "AddColumnsFromEpisodesToTrainBatch",
+    "AddInfosFromEpisodesToTrainBatch",
     "AddNextObservationsFromEpisodesToTrainBatch",
     "AddObservationsFromEpisodesToBatch",
     "AddStatesFromEpisodesToBatch",
@@ -72,9 +88,11 @@ __all__ = [
     "BatchIndividualItems",
     "BatchedNdArray",
     "Columns",
+    "ComputeReturnsToGo",
     "ConnectorPipelineV2",
     "ConnectorV2",
     "EnvToModulePipeline",
+    "EpisodeType",
     "FlattenObservations",
     "FrameStacking",
     "FrameStackingEnvToModule",
@@ -84,10 +102,12 @@ __all__ = [
     "InfiniteLookbackBuffer",
     "LearnerConnectorPipeline",
     "MeanStdFilter",
+    "MetricsLogger",
     "ModuleID",
     "ModuleToAgentUnmapping",
     "ModuleToEnvPipeline",
     "MultiAgentEnv",
+    "MultiAgentEnvRunner",
     "MultiAgentEpisode",
     "MultiAgentObservationPreprocessor",
     "NormalizeAndClipActions",
@@ -98,20 +118,29 @@ __all__ = [
     "RLlibCallback",
     "RemoveSingleTsTimeRankFromBatch",
     "SampleBatch",
+    "SingleAgentEnvRunner",
     "SingleAgentEpisode",
     "SingleAgentObservationPreprocessor",
+    "StateDict",
     "TensorToNumpy",
+    "TensorType",
     "TorchRLModule",
     "UnBatchToIndividualItems",
     "ValueFunctionAPI",
+    "ViewRequirement",
     "WriteObservationsToEpisodes",
     "batch",
     "convert_to_numpy",
+    "convert_to_torch_tensor",
+    "flatten_space",
     "flatten_to_single_ndarray",
     "get_base_struct_from_space",
     "get_dummy_batch_for_space",
+    "huber_loss",
+    "l2_loss",
     "one_hot",
     "override",
+    "relu",
     "sigmoid",
     "softmax",
     "try_import_torch",
@@ -139,6 +168,28 @@ _OURS = {
     "clip_action": _PIECE_FOR_ACTIONS,
     "normalize_action": _PIECE_FOR_ACTIONS,
     "unsquash_action": _PIECE_FOR_ACTIONS,
+    "EVALUATION_RESULTS": "the keys of `RunnerMetrics.as_dict()`",
+    "ENV_RUNNER_RESULTS": "the keys of `RunnerMetrics.as_dict()`",
+    "EPISODE_RETURN_MEAN": 'the key "episode_return_mean" of `RunnerMetrics.as_dict()`',
+    "NUM_ENV_STEPS_SAMPLED_LIFETIME": "`Training.steps`",
+    "DefaultModelConfig": "the keywords of `episodia.modules.default_module`",
+    "Learner": "`episodia.Learner`, which takes the config of an algorithm",
+    "TorchLearner": "`episodia.Learner`, which takes the config of an algorithm",
+    "PPOTorchLearner": '`episodia.Learner`, or `episodia.train("ppo", ...)`',
+    "RandomRLModule": "`episodia.modules.RandomModule`",
+    "EnvContext": "nothing: give the environment its settings in the function that makes it",
+    "Policy": "`episodia.Policy`",
+    "PettingZooEnv": "nothing: `episodia.MultiAgentEnvRunner` takes environments of PettingZoo",
+    "ParallelPettingZooEnv": "nothing: `episodia.MultiAgentEnvRunner` takes environments of PettingZoo",
+    "try_import_tf": "torch, or a module without torch",
+    "FullyConnectedNetwork": "`episodia.modules.default_module`",
+    "TorchModelV2": "`episodia.rllib.TorchRLModule`",
+    "ModelCatalog": "`episodia.modules.default_module`",
+    "ConnectorContext": "nothing: pieces know their spaces",
+    "AgentConnector": "`episodia.rllib.ConnectorV2`",
+    "ActionConnector": "`episodia.rllib.ConnectorV2`",
+    "Checkpointable": "`get_state` and `set_state` of your class",
+    "TargetNetworkAPI": "a loss with a target network, see `episodia.learners`",
 }
 
 

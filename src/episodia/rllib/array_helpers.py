@@ -159,6 +159,62 @@ def sigmoid(x: Item) -> np.ndarray:
     return values
 
 
+def relu(x: Item, alpha: float = 0.0) -> np.ndarray:
+    """Return positive numbers, and others times `alpha`.
+
+    >>> relu([-2.0, 3.0], alpha=0.5)
+    array([-1.,  3.])
+    """
+    numbers = np.asarray(convert_to_numpy(x))
+    return np.where(numbers > 0, numbers, alpha * numbers)
+
+
+def l2_loss(x: Item) -> Any:
+    """Return half of the sum of squares.
+
+    >>> float(l2_loss([1.0, 3.0]))
+    5.0
+    """
+    return np.sum(np.square(convert_to_numpy(x))) / 2.0
+
+
+def huber_loss(x: Item, delta: float = 1.0) -> np.ndarray:
+    """Return half of the square of each number up to `delta`, and a straight line from there on.
+
+    >>> huber_loss([0.5, -3.0])
+    array([0.125, 2.5  ])
+    """
+    size = np.abs(np.asarray(convert_to_numpy(x)))
+    losses: np.ndarray = np.where(size < delta, 0.5 * size**2, delta * (size - 0.5 * delta))
+    return losses
+
+
+def flatten_space(space: Space[Any]) -> list[Space[Any]]:
+    """Return the spaces at the leaves of a Dict or Tuple space.
+
+    >>> from gymnasium import spaces
+    >>> flatten_space(spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Discrete(3)])}))
+    [Discrete(2), Discrete(3)]
+    """
+    return [leaf for _, leaf in leaves(get_base_struct_from_space(space))]
+
+
+def convert_to_torch_tensor(x: Item, device: Any = None, pin_memory: bool = False) -> Item:
+    """Return arrays as tensors, nested or not; floats become float32, as RLlib's modules expect.
+
+    >>> convert_to_torch_tensor({"x": np.zeros(2)})
+    {'x': tensor([0., 0.])}
+    """
+    import torch  # noqa: PLC0415  # only where a module of torch is used
+
+    def tensor(leaf: Any) -> Any:
+        found = torch.as_tensor(leaf, device=device)
+        found = found.float() if found.dtype == torch.float64 else found
+        return found.pin_memory() if pin_memory else found
+
+    return map_batch(tensor, x)
+
+
 def override(cls: type) -> Callable[[T], T]:  # noqa: ARG001  # RLlib's signature
     """Return a decorator that returns the method unchanged; it says which class the method belongs to."""
     return lambda method: method
