@@ -483,3 +483,13 @@ def test_the_demo_trains_and_leaves_a_picture(folder, capsys):
 
     assert "counts as solved" in capsys.readouterr().out
     assert (folder / "runs" / "demo" / "learning_curve.png").is_file()
+
+
+@pytest.mark.parametrize("verb", ["train", "eval", "collect", "demo", "connectors", "new-connector"])
+def test_help_shows_default_values_that_say_something(verb, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--help"])
+
+    shown = capsys.readouterr().out
+    assert "(default: None)" not in shown
+    assert "(default: [])" not in shown

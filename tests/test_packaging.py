@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,60 @@ def test_the_search_finds_code_from_data(line):
 @pytest.mark.parametrize("line", ["model.eval()", "retrieval(x)", "np.load(path)", "pickle.dumps(x)"])
 def test_the_search_lets_harmless_lines_pass(line):
     assert not UNSAFE.search(line)
+
+
+def _run_without(modules, code):
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({modules!r})); "
+    return subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True, check=False)
+
+
+def test_testing_needs_hypothesis_and_pytest_only():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    needed = {_name_of(requirement) for requirement in extras["testing"]}
+    others = {_name_of(each) for name, extra in extras.items() if name != "testing" for each in extra} - {"episodia"}
+    code = (
+        "from episodia.testing import check_connector; from episodia.connectors import ClipRewards; "
+        "print(len(check_connector(ClipRewards(low=-1.0, high=1.0))) > 3)"
+    )
+    run = _run_without(sorted(name.replace("-", "_") for name in others - needed), code)
+
+    assert needed == {"pytest", "hypothesis"}
+    assert (run.stdout.strip(), run.stderr) == ("True", "")
+
+
+@pytest.mark.parametrize("name", ["hypothesis", "pytest"])
+def test_testing_says_what_to_install(name):
+    run = _run_without([name], "import episodia.testing")
+
+    assert "MissingExtraError" in run.stderr
+    assert f"{name} is not installed" in run.stderr
+    assert "episodia[testing]" in run.stderr
+
+
+def test_there_is_a_console_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, name = scripts["episodia"].partition(":")
+    code = f"import sys; sys.argv = ['episodia', '--version']; from {module} import {name}; sys.exit({name}())"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout.strip() == episodia.__version__
+
+
+def test_extras_are_those_that_code_uses():
+    """Each optional package is imported by name somewhere, also by `importlib`."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for_users = {_name_of(each) for name in ("plot", "train", "tensorboard", "pettingzoo") for each in extras[name]}
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+
+    assert set(extras) == {
+        "dev",
+        "lint",
+        "notebook",
+        "pettingzoo",
+        "plot",
+        "tensorboard",
+        "test",
+        "testing",
+        "train",
+    }
+    assert all(re.search(rf"\b{name}\b", text) for name in for_users - {"episodia"})

@@ -1,12 +1,18 @@
-"""`python -m episodia`: the command line."""
+"""The command line: `python -m episodia`, and the command `episodia`."""
 
 import io
 import sys
 
 from episodia.cli import main
 
-if __name__ == "__main__":
+
+def run() -> int:
+    """Run the command line with the words of the shell, and return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The terminal may lack characters of file names; printing them must not fail.
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -21,8 +21,17 @@ def add_verb(verbs: Verbs, name: str, description: str) -> argparse.ArgumentPars
         name,
         help=description,
         description=f"{description[0].upper()}{description[1:]}.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows default values, except None and empty lists, which say nothing."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default == []:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def positive(text: str) -> int:

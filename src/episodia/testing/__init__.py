@@ -1,7 +1,19 @@
 """Helpers for test suites: named spaces and episodes, strategies, comparisons, fakes, and checks of all extension points.
 
-They need hypothesis, which `pip install "episodia[test]"` installs. No other part of the package imports this one.
+They need hypothesis and pytest, which `pip install "episodia[testing]"` installs. No other part of the package imports this
+one.
 """
+
+from episodia.errors import MissingExtraError
+
+try:
+    import hypothesis  # noqa: F401  # only whether it is there
+    import pytest  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(
+        f"episodia.testing: found that {error.name} is not installed, expected hypothesis and pytest. Run "
+        '`pip install "episodia[testing]"`.'
+    ) from error
 
 from episodia.testing.comparing import assert_same_episode, assert_same_items, assert_same_multi_agent_episode
 from episodia.testing.connectors.connector_checks import CONNECTOR_LAWS, check_connector

@@ -25,7 +25,7 @@ requires-python = ">=3.11"
 dependencies = ["episodia"]
 
 [project.optional-dependencies]
-test = ["episodia[test]"]
+test = ["episodia[testing]", "safetensors>=0.4"]
 
 # The name to load it by, also out of saved policies: `episodia.connectors.load_connector("{name}")`. Never change it.
 [project.entry-points."{group}"]
