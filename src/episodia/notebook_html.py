@@ -37,9 +37,9 @@ def bytes_text(count: int) -> str:
     return f"{size:.4g} GB"
 
 
-def row(cells: Iterable[str]) -> str:
-    """Return a row of a table; `cells` are plain text."""
-    return "<tr>" + "".join(f"<td style='{_CELL}'>{text(cell)}</td>" for cell in cells) + "</tr>"
+def row(cells: Iterable[str], longest: int = LONGEST_TEXT) -> str:
+    """Return a row of a table; `cells` are plain text, of which at most `longest` characters are shown."""
+    return "<tr>" + "".join(f"<td style='{_CELL}'>{text(cell, longest)}</td>" for cell in cells) + "</tr>"
 
 
 def folded_row(summary: str, inside: str, width: int) -> str:

@@ -18,6 +18,9 @@ from episodia.trees import shortened
 
 _DOTS_PER_INCH = 110
 
+#: The colour of texts and marks: a grey that is seen on white and on black.
+GREY = "#808080"
+
 
 def panels(
     titles: Sequence[str], ax: Any = None, *, heights: Sequence[float] | None = None, width: float = 8.0
@@ -57,6 +60,19 @@ def new_figure(width: float, height: float) -> Any:
     """
     figure = _shown_by_notebooks(_matplotlib("figure").Figure)
     return figure(figsize=(width, height), layout="constrained", dpi=_DOTS_PER_INCH)
+
+
+def readable(figure: Any) -> Any:
+    """Make a figure of `panels` or `new_figure` readable on light and dark pages, and return it: grey on no background."""
+    figure.patch.set_alpha(0.0)
+    for text in figure.findobj(_matplotlib("text").Text):
+        text.set_color(GREY)
+    for axes in figure.axes:
+        axes.patch.set_alpha(0.0)
+        axes.tick_params(colors=GREY)
+        for spine in axes.spines.values():
+            spine.set_edgecolor(GREY)
+    return figure
 
 
 def save(figure: Any, path: Path) -> None:

@@ -23,8 +23,10 @@ from episodia.learners import (
     PPOConfig,
     ReinforceConfig,
 )
+from episodia.learners.algorithms.evaluated_steps import explained_variance
 from episodia.learners.algorithms.ppo import clipped_surrogates
 from episodia.modules import dist_for
+from episodia.training import train
 from tables import Table, softmax
 
 LOGITS = [[0.0, 1.0], [2.0, -1.0]]
@@ -302,3 +304,30 @@ def test_a_loss_or_a_metric_with_axes_is_rejected(part):
 
     with pytest.raises(LearnerError, match=rf"'{part}' has the shape \[3\], not that of one number"):
         gradients(Wide(), batch())
+
+
+@pytest.mark.parametrize(
+    ("values", "targets", "expected"),
+    [
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 1.0),
+        ([2.0, 2.0], [1.0, 3.0], 0.0),
+        ([5.0, 1.0], [1.0, 3.0], -8.0),
+        ([1.0, 2.0], [3.0, 3.0], 0.0),
+    ],
+)
+def test_explained_variance_is_the_part_of_the_variance_that_values_explain(values, targets, expected):
+    found = explained_variance(torch.tensor(values), torch.tensor(targets))
+
+    assert found.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_trainings_tell_explained_variance_episode_lengths_and_learning_rates(algorithm):
+    with train(
+        algorithm, "CartPole-v1", steps=200, num_timesteps=100, hidden=(4,), num_envs=1, progress=False
+    ) as training:
+        last = training.history[-1]
+
+    assert last["explained_variance"] <= 1.0
+    assert 5.0 < last["episode_length_mean"] < 200.0
+    assert last["learning_rate"] > 0.0

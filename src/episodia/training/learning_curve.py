@@ -31,11 +31,11 @@ def learning_curve(history: Sequence[Record], *, title: str = "", target: float 
     axes = figure.add_subplot()
     axes.plot([record["steps"] for record in history], [record["return_mean"] for record in history], linewidth=2.0)
     if target is not None:
-        axes.axhline(target, color="0.5", linestyle="--", linewidth=1.0)
+        axes.axhline(target, color=plotting.GREY, linestyle="--", linewidth=1.0)
     axes.set(xlabel="environment steps", ylabel="mean return of the last episodes", title=title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
-    return figure
+    return plotting.readable(figure)
 
 
 def _check(history: Sequence[Record], title: object, target: object) -> None:

@@ -191,11 +191,13 @@ class Training:
         self.episodes += played.num_episodes
         self.time_s += took_s
         self._recent.extend(played.episode_returns)
+        lengths = played.episode_lengths
         record: Record = {
             "iteration": self.iteration,
             "steps": self.steps,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
+            **({"episode_length_mean": sum(lengths) / len(lengths)} if lengths else {}),
             "steps_per_s": counted / took_s,
             "time_s": self.time_s,
             "num_env_restarts": played.num_env_restarts,

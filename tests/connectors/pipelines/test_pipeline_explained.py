@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from episodia.connectors import ConnectorPipelineV2, EnvToModulePipeline, Explanation, LearnerConnectorPipeline
+from episodia import SingleAgentEpisode
+from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
+    ConnectorPipelineV2,
+    EnvToModulePipeline,
+    Explanation,
+    LearnerConnectorPipeline,
+)
 from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.errors import ConnectorError, PipelineError
 from tiny_connectors import AddObservations, Call, Count, Tiny, run, walk
@@ -150,7 +157,7 @@ def test_it_prints_as_a_table():
     assert lines[1].split() == ["piece", "time", "bytes", "column", "content"]
     assert lines[2].split()[:2] == ["0", "AddObservations"]
     assert lines[3].split()[:3] == ["+", "obs", "ragged"]
-    assert len(lines) == 2 + 2 + 3
+    assert len(lines) == 2 + 2 + 3 + 2  # the notes on stretches and tails
 
 
 def test_notebooks_get_a_table_with_text_escaped():
@@ -190,3 +197,16 @@ def test_fingerprints_are_equal_for_equal_values_only(first):
     equal = [position for position, value in enumerate(VALUES) if fingerprint(value) == fingerprint(VALUES[first])]
 
     assert equal == [first]
+
+
+def test_nothing_is_cut_off_and_stretches_are_explained():
+    names = [f"a rather long name of a sensor {number:02}" for number in range(30)]
+    observations = [dict.fromkeys(names, np.zeros(2)) for _ in range(3)]
+    sensed = SingleAgentEpisode(observations=observations, actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0)
+    explanation = LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch()]).explain([sensed])
+
+    for shown in (str(explanation), explanation._repr_html_()):
+        assert all(name in shown for name in names)
+        assert "a stretch is the rows of one episode" in shown
+        assert "the observation after its last step" in shown
+    assert "stretch" not in str(LearnerConnectorPipeline().explain([sensed]))

@@ -5,7 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import episodia
 from episodia import EpisodeList, SingleAgentEpisode
@@ -228,3 +230,53 @@ def test_drawing_needs_neither_pyplot_nor_a_display():
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- Dark and light pages -------------------------------------------------------------------------------------------
+
+
+def figures():
+    from episodia import MultiAgentEpisode  # noqa: PLC0415
+    from episodia.training.learning_curve import learning_curve  # noqa: PLC0415
+
+    game = MultiAgentEpisode(
+        observations=[{"a": 0, "b": 1}, {"a": 1, "b": 2}],
+        actions=[{"a": 0, "b": 0}],
+        rewards=[{"a": 1.0, "b": 0.0}],
+        terminateds={"b": True, "__all__": False},
+        len_lookback_buffer=0,
+    )
+    return {
+        "episode": walk(terminated=True, len_lookback_buffer=1).plot(),
+        "list": EpisodeList([walk(terminated=True), walk()]).plot(),
+        "agents": game.plot("rewards"),
+        "curve": learning_curve(
+            [{"steps": 1, "return_mean": 2.0}, {"steps": 2, "return_mean": 3.0}], target=2.5, title="x"
+        ),
+    }
+
+
+def brightness(colour):
+    return sum(to_rgba(colour)[:3]) / 3
+
+
+@pytest.mark.parametrize("name", ["episode", "list", "agents", "curve"])
+def test_figures_have_no_background_and_nothing_black_or_white(name):
+    figure = figures()[name]
+    figure.canvas.draw()
+    texts = [text.get_color() for text in figure.findobj(Text) if text.get_text()]
+    lines = [line.get_color() for axes in figure.axes for line in axes.get_lines()]
+    spines = [spine.get_edgecolor() for axes in figure.axes for spine in axes.spines.values()]
+
+    assert all(patch.get_alpha() == 0.0 for patch in (figure.patch, *(axes.patch for axes in figure.axes)))
+    assert texts
+    assert all(0.25 < brightness(colour) < 0.75 for colour in [*texts, *lines, *spines])
+
+
+def test_axes_of_the_user_keep_their_style():
+    axes = Figure().add_subplot()
+    axes.set_title("mine", color="black")
+    walk().plot("rewards", ax=axes)
+
+    assert axes.title.get_color() == "black"
+    assert axes.patch.get_alpha() is None

@@ -97,8 +97,8 @@ def describe_batch(batch: Mapping[Any, Any]) -> str:
     return "; ".join(f"{name}: {describe_column(column)}" for name, column in columns_of(batch))
 
 
-def describe_column(column: Item) -> str:
-    """Return a description of a column: shapes and dtypes of a batch, or number and type of items.
+def describe_column(column: Item, longest: int = _LONGEST_TEXT) -> str:
+    """Return a description of a column: shapes and dtypes of a batch, or number and type of items; a long one is cut off.
 
     >>> import numpy as np
     >>> describe_column(Ragged(np.zeros((5, 2)), np.array([0, 3, 5]), tail=1))
@@ -106,7 +106,7 @@ def describe_column(column: Item) -> str:
     >>> describe_column({("walk",): [1, 2], ("run",): [3]})
     'items of 2 episodes: list of 3 (1)'
     """
-    return _shortened(_description(column))
+    return _shortened(_description(column), longest)
 
 
 def _description(column: Item) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 Change = Literal["new", "changed", "same", "gone"]
 
 _MOST_ROWS = 300
+# Nothing that fits into memory is cut off.
+_ANY_LENGTH = sys.maxsize
+_NOTE = "ragged: the rows of all episodes, one after another; a stretch is the rows of one episode."
+_NOTE_ON_TAILS = "tails: one more row for each episode, of the observation after its last step."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +78,19 @@ class Explanation:
         rows = self._rows()
         widths = [max(len(row[column]) for row in [_TITLES, *rows]) for column in range(len(_TITLES))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in [_TITLES, *rows]]
-        return "\n".join([self._headline(), *lines])
+        return "\n".join([self._headline(), *lines, *self._notes()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = self._rows()
         hidden = f"{len(rows) - _MOST_ROWS} more rows" if len(rows) > _MOST_ROWS else ""
-        return block(self._headline(), table(_TITLES, map(row, rows[:_MOST_ROWS]), hidden))
+        shown = (row(cells, _ANY_LENGTH) for cells in rows[:_MOST_ROWS])
+        return block(self._headline(), table(_TITLES, shown, hidden), *(f"<p>{note}</p>" for note in self._notes()))
+
+    def _notes(self) -> list[str]:
+        contents = " ".join(column.content for report in self.pieces for column in report.columns)
+        return [note for word, note in (("stretches", _NOTE), ("tails", _NOTE_ON_TAILS)) if word in contents]
 
     def _headline(self) -> str:
         return f"{self.pipeline}: {_time_text(sum(piece.seconds for piece in self.pieces))}"
@@ -188,7 +198,7 @@ class PieceWatcher:
         self.reports.append(
             PieceReport(
                 piece=place.path,
-                settings=settings_text(piece),
+                settings=settings_text(piece, _ANY_LENGTH),
                 place=place.indices,
                 seconds=seconds,
                 columns=(*columns, *gone),
@@ -199,7 +209,8 @@ class PieceWatcher:
         change: Change = "new"
         if name in self._before:
             change = "same" if fingerprint(column) == self._before[name] else "changed"
-        return ColumnDescription(name=name, change=change, content=describe_column(column), nbytes=bytes_of(column))
+        content = describe_column(column, _ANY_LENGTH)
+        return ColumnDescription(name=name, change=change, content=content, nbytes=bytes_of(column))
 
 
 # The columns of a batch, each with a description of its shapes and dtypes.

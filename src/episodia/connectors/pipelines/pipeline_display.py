@@ -69,10 +69,10 @@ def facts_of(piece: ConnectorV2) -> list[str]:
     return [*facts, "stateful"] if piece.is_stateful else facts
 
 
-def settings_text(piece: ConnectorV2) -> str:
+def settings_text(piece: ConnectorV2, longest: int = _LONGEST_CELL) -> str:
     """Return the settings of a piece in one line: `num_frames=4, axis=0`; declarations are shown elsewhere."""
     settings = [f"{name}={value}" for name, value in settings_of(piece).items() if name not in _DECLARED]
-    return shortened(", ".join(settings), _LONGEST_CELL)
+    return shortened(", ".join(settings), longest)
 
 
 def columns_text(columns: Collection[str] | None) -> str:

@@ -66,6 +66,7 @@ def plot(episode: SingleAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
         figure.suptitle(
             f"{plotting.plain(episode.id_)}: {len(episode)} steps, return {episode.get_return():g}", fontsize=11
         )
+        plotting.readable(figure)
     return figure
 
 
@@ -171,7 +172,7 @@ def mark_time(axes: Any, first_t: int, now: int, last_t: int) -> None:
 def mark_end(axes: Any, t: int, ending: str) -> None:
     """Draw a line at time step `t` that says how it ended; nothing, if it has not."""
     if ending:
-        axes.axvline(t, color="0.3", linestyle="-" if ending == "terminated" else "--", linewidth=1.2)
+        axes.axvline(t, color=plotting.GREY, linestyle="-" if ending == "terminated" else "--", linewidth=1.2)
         axes.annotate(ending, (t, 1.0), xycoords=_of_panel(axes), fontsize=7, ha="right", va="bottom")
 
 
@@ -265,7 +266,7 @@ def plot_list(episodes: Sequence[Any], ax: Any) -> Any:
         (returns, "return", [episode.get_return() for episode in episodes]),
         (lengths, "length", [len(episode) for episode in episodes]),
     ):
-        axes.plot(values, color="0.7", linewidth=0.8)
+        axes.plot(values, color=plotting.GREY, alpha=0.6, linewidth=0.8)
         for number, (ending, marker) in enumerate(_MARKERS.items()):
             places = [place for place, found in enumerate(endings) if found == ending]
             if places:
@@ -282,4 +283,5 @@ def plot_list(episodes: Sequence[Any], ax: Any) -> Any:
     if ax is None:
         steps = sum(len(episode) for episode in episodes)
         figure.suptitle(f"{len(episodes)} episodes, {steps} steps", fontsize=11)
+        plotting.readable(figure)
     return figure

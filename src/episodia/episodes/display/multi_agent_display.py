@@ -135,6 +135,7 @@ def plot(episode: MultiAgentEpisode, columns: Sequence[str], ax: Any) -> Any:
     (others or [timeline])[-1].set_xlabel("environment step")
     if ax is None:
         figure.suptitle(_title(episode), fontsize=11)
+        plotting.readable(figure)
     return figure
 
 
@@ -158,7 +159,7 @@ def _draw_timeline(axes: Any, episode: MultiAgentEpisode, agents: list[Any]) -> 
                 place.append(value)
     for name, marker in (("terminated", "x"), ("truncated", "|")):
         if ends[name][0]:
-            axes.plot(*ends[name], marker, color="black", markersize=9, label=name)
+            axes.plot(*ends[name], marker, color=plotting.GREY, markersize=9, label=name)
     _label_rows(axes, episode, agents)
 
 
@@ -171,8 +172,8 @@ def _label_rows(axes: Any, episode: MultiAgentEpisode, agents: list[Any]) -> Non
     names = [plotting.plain(agent, 24) for agent in agents]
     axes.set_yticks(range(len(agents)), names, fontsize=8)
     axes.set_ylim(max(len(agents), 1) - 0.4, -0.6)
-    axes.plot([], [], "o", color="0.4", markersize=5, label="acted")
-    axes.plot([], [], "o", color="0.4", fillstyle="none", markersize=5, label="saw")
+    axes.plot([], [], "o", color=plotting.GREY, markersize=5, label="acted")
+    axes.plot([], [], "o", color=plotting.GREY, fillstyle="none", markersize=5, label="saw")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=7, frameon=False)
     if hidden > 0:
         axes.set_ylabel(f"and {hidden} more agents", fontsize=7)

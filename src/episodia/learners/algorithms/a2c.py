@@ -15,7 +15,7 @@ from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedul
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import Coefficient, check_within
-from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps, explained_variance
 from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
@@ -69,9 +69,12 @@ class A2CConfig(AlgorithmConfig):
             Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
         )
         policy_loss = -(steps.logp() * advantages).mean()
-        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        value_targets = steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`")
+        value_loss = mse_loss(steps.values, value_targets)
         entropy = steps.entropy().mean()
         loss = (
             policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
         )
-        return LossOutputs({LOSS: loss}, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy})
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        explained = explained_variance(steps.values, value_targets)
+        return LossOutputs({LOSS: loss}, {**metrics, "explained_variance": explained})

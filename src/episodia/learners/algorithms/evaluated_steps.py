@@ -154,3 +154,15 @@ def _needed(columns: Batch, name: str, writer: str) -> Any:
             f"loss: found no column {name!r}, only {sorted(map(str, columns))}; expected it from {writer}. Add it there, or "
             "use an algorithm that does without it."
         ) from None
+
+
+def explained_variance(values: Tensor, targets: Tensor) -> Tensor:
+    """Return which part of the variance of the targets the values explain: 1 for perfect ones, 0 for a constant.
+
+    >>> explained_variance(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0]))
+    tensor(0.7500)
+    """
+    with torch.no_grad():
+        spread = targets.var(correction=0)
+        # Equal targets have nothing to explain.
+        return torch.where(spread > 0, 1.0 - (targets - values).var(correction=0) / spread, torch.zeros_like(spread))

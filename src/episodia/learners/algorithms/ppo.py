@@ -16,7 +16,7 @@ from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedul
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient, check_positive, check_within
-from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
+from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps, explained_variance
 from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 
@@ -85,7 +85,8 @@ class PPOConfig(AlgorithmConfig):
         log_ratios = steps.logp() - steps.numbers(Columns.ACTION_LOGP, "the episodes, in which `GetActions` records it")
         ratios, clip = log_ratios.exp(), torch.inf if self.clip is None else coefficients["clip"]
         policy_loss = -clipped_surrogates(ratios, advantages, clip).mean()
-        value_loss = mse_loss(steps.values, steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`"))
+        value_targets = steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`")
+        value_loss = mse_loss(steps.values, value_targets)
         entropy = steps.entropy().mean()
         kl = (
             _divergence(steps, log_ratios)
@@ -99,7 +100,8 @@ class PPOConfig(AlgorithmConfig):
             loss = loss + coefficients["kl_coefficient"] * kl
         clip_fraction = ((ratios.detach() - 1.0).abs() > clip).float().mean()
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
-        return LossOutputs({LOSS: loss}, {**metrics, "clip_fraction": clip_fraction})
+        explained = explained_variance(steps.values, value_targets)
+        return LossOutputs({LOSS: loss}, {**metrics, "clip_fraction": clip_fraction, "explained_variance": explained})
 
 
 def clipped_surrogates(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
