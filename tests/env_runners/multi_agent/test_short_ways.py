@@ -236,6 +236,62 @@ def test_what_does_not_look_like_the_step_before_goes_the_long_way(flushed):
     assert chunk.agent_episodes["right"].get_rewards().sum() == 50 + 4
 
 
+def test_steps_are_kept_back_while_callbacks_do_not_look_into_episodes(flushed):
+    make, envs = makers(**{**BULK, "longest": 1})
+    told = []
+    callbacks = {"on_episode_step": lambda env_index, episode, **_: told.append((env_index, episode.id_))}
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=3, seed=0, callbacks=[callbacks])
+    for env in runner.envs:
+        env.longest = 10**6
+    samples = [chunk for _ in range(2) for chunk in runner.sample(num_timesteps=60)]
+
+    assert max(flushed) > 5
+    assert len(told) == 120
+    assert_recorded_as_by_a_plain_loop(samples, envs)
+
+
+@given(first=st.integers(1, 30), look=st.sampled_from([len, lambda episode: episode.agent_steps(), repr]))
+def test_callbacks_find_each_step_in_the_episode_from_whenever_they_look(first, look):
+    make, envs = makers(**BULK)
+    found, calls = [], []
+
+    def on_step(episode, **_):
+        calls.append(None)
+        if len(calls) >= first:
+            look(episode)
+            found.append((episode.id_, episode.env_t))
+
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=0, callbacks=[{"on_episode_step": on_step}])
+    samples = [chunk for _ in range(2) for chunk in runner.sample(num_timesteps=30)]
+
+    ids = dict.fromkeys(id_ for id_, _ in found)
+    for id_ in ids:
+        times = [env_t for other, env_t in found if other == id_]
+        assert times == list(range(times[0], times[0] + len(times)))
+    assert_recorded_as_by_a_plain_loop(samples, envs)
+
+
+def test_a_callback_that_fails_loses_no_step_that_is_kept_back(flushed):
+    make, envs = makers(**{**BULK, "longest": 1})
+    told = []
+
+    def on_step(env_index, **_):
+        told.append(env_index)
+        if len(told) == 30:
+            raise ValueError("no more")
+
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=3, seed=0, callbacks=[{"on_episode_step": on_step}])
+    for env in runner.envs:
+        env.longest = 10**6
+    with pytest.raises(ValueError, match="no more"):
+        runner.sample(num_timesteps=60)
+    samples = runner.sample(num_timesteps=60)
+
+    assert max(flushed) > 5
+    assert told[27:30] == [0, 1, 2]
+    assert_recorded_as_by_a_plain_loop(samples, envs)
+
+
 def test_the_horizon_is_kept_also_where_steps_are_kept_back(flushed):
     make, _ = makers(**{**BULK, "longest": 1})
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=0, horizon=9)

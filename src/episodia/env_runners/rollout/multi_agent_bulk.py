@@ -24,7 +24,8 @@ class BulkRecording:
     """Keeps steps in which all agents that acted are shown what follows, and nothing else happens.
 
     The episodes do not know these steps until `flush`. A piece that gets hold of an episode may look at it whenever it runs, so
-    no steps are kept from then on, as long as the pipelines consist of the same pieces.
+    no steps are kept from then on, as long as the pipelines consist of the same pieces. Nor are steps kept once a callback has
+    looked into the episode that it was given.
 
     Args:
         actor: Knows what was put out for whom.
@@ -35,10 +36,12 @@ class BulkRecording:
         self._steps: BulkSteps | None = None
         self._is_open = False
         self._looking: tuple[object, object] | None = None  # the pieces of both pipelines, one of which has an episode
+        self._is_read = False  # whether a callback has looked into an episode
+        self._hidden: list[MultiAgentEpisode] = []
 
     def open(self, *, wanted: bool) -> None:
         """Take steps from now on, if that is wanted and no piece looks at episodes."""
-        is_possible = self._actor.modules is not None and self._pieces() != self._looking
+        is_possible = self._actor.modules is not None and not self._is_read and self._pieces() != self._looking
         self._is_open = wanted and is_possible
         self._actor.on_look = self._on_look if self._is_open else None
 
@@ -50,6 +53,22 @@ class BulkRecording:
         if self._steps is not None:
             self._steps.agents.on_access = None
         self.flush()
+
+    def hide(self, episodes: list[MultiAgentEpisode]) -> None:
+        """Let `episodes`, which callbacks get, store the steps that are kept before anything looks into them."""
+        self._hidden = episodes
+        for episode in episodes:
+            episode.hide_roster(self._on_read)
+
+    def show(self) -> None:
+        """Undo `hide`."""
+        for episode in self._hidden:
+            episode.show_roster()
+
+    def _on_read(self) -> None:
+        self.show()
+        self._is_read = True
+        self._on_look()
 
     def __len__(self) -> int:
         return 0 if self._steps is None else len(self._steps)

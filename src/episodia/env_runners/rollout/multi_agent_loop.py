@@ -170,7 +170,7 @@ class MultiAgentLoop:
                 self._count_failures(lane)
             self._collect(lane)
         self._mode = mode
-        self._bulk.open(wanted=not mode.at_random and not self._watcher.sees_steps)
+        self._bulk.open(wanted=not mode.at_random)
 
     def _play_steps(self, goal: Goal, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded() >= (goal.steps or 0)
@@ -271,6 +271,8 @@ class MultiAgentLoop:
             if len(outcomes) < len(lanes) or not self._bulk.record(lanes, episodes, choices, outcomes):
                 self._bulk.flush()
                 self._settle(list(zip(lanes, episodes, choices, outcomes, strict=False)))
+            elif self._watcher.sees_steps:
+                self._tell_steps(lanes)
             metrics.record_time_s += perf_counter() - stepped
 
     def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | Exception]]) -> None:
@@ -286,6 +288,21 @@ class MultiAgentLoop:
             except Exception as error:  # noqa: BLE001  # raised below
                 first = first or error
             self._count_failures(lane)
+        if first is not None:
+            raise first
+
+    def _tell_steps(self, lanes: list[Lane]) -> None:
+        """Call the callbacks after a step that is kept in bulk; what one raises does not keep the others from it."""
+        first: Exception | None = None
+        self._bulk.hide([lane.running for lane in lanes])
+        try:
+            for lane in lanes:
+                try:
+                    self._watcher.stepped(lane.running, lane.env, lane.index)
+                except Exception as error:  # noqa: BLE001  # raised below
+                    first = first or error
+        finally:
+            self._bulk.show()
         if first is not None:
             raise first
 
