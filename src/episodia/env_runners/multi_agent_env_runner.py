@@ -31,6 +31,7 @@ from episodia.env_runners.runner_settings import (
 )
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, MultiAgentEpisode
+from episodia.episodes.multi_agent.pending_step import MissingFinalObservation
 from episodia.modules.devices import device_of
 from episodia.policies import MultiAgentPolicy
 
@@ -67,6 +68,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         rollout_fragment_length: FragmentLength = 200,
         train_batch_size: int | None = None,
         count_steps_by: CountStepsBy = "env_steps",
+        missing_final_observation: MissingFinalObservation = "repeat",
         lookback: int = 1,
         horizon: int | None = None,
         soft_horizon: int | None = None,
@@ -102,6 +104,9 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             rollout_fragment_length: See `batch_mode`; with "auto", the environments share `train_batch_size` steps evenly.
             train_batch_size: How many steps `sample` returns by default, rounded up to the same number for each environment.
             count_steps_by: Whether steps are counted that environments make, or that agents complete.
+            missing_final_observation: What happens when an episode is truncated while an agent that has acted waits for its
+                next observation: its last one is repeated (`"repeat"`), or an `EpisodeError` is raised (`"error"`, the default
+                of episodes). `"repeat"` is the default here, because `horizon` may stop an episode at any step.
             lookback: How many of its own steps each agent looks back at least, for pipelines of learners. What the
                 runner's own pipelines need is derived.
             horizon: After how many environment steps an episode is truncated, and the environment reset.
@@ -153,7 +158,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         self.count_steps_by = checked_count(count_steps_by)
         self._source = AgentEnvSource(env, num_envs, settings)
         mapping = agent_to_module_mapping_fn or default_mapping(rl_module)
-        self._new_episode = EpisodeMaker(mapping, episode_class)
+        self._new_episode = EpisodeMaker(mapping, episode_class, missing_final_observation)
         self._lanes: list[Lane] = []
         with self._closed_on_error(owns_envs=self._source.can_remake):
             self._loop = self._new_loop(num_envs, acting._replace(module=rl_module))
@@ -282,6 +287,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             module_to_env=copy.deepcopy(self.module_to_env),
             seed=seed,
             count_steps_by=self.count_steps_by,
+            missing_final_observation=self._new_episode.missing_final_observation,
             **vars(self._settings),
         )
         with runner:
@@ -303,6 +309,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             "module_to_env": self.module_to_env,
             "seed": self.seed,
             "count_steps_by": self.count_steps_by,
+            "missing_final_observation": self._new_episode.missing_final_observation,
             "callbacks": self._callbacks,
             **vars(self._settings),
         }

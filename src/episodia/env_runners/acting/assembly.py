@@ -28,6 +28,7 @@ from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
+from episodia.episodes.multi_agent.pending_step import MissingFinalObservation
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import EnvRunnerError
 from episodia.modules import Module, MultiModule
@@ -171,9 +172,15 @@ class EpisodeMaker:
         action_spaces: The space of each agent's actions as they are recorded.
     """
 
-    def __init__(self, mapping: Callable[[Any, Any], Any], episode_class: type[MultiAgentEpisode]) -> None:
+    def __init__(
+        self,
+        mapping: Callable[[Any, Any], Any],
+        episode_class: type[MultiAgentEpisode],
+        missing_final_observation: MissingFinalObservation,
+    ) -> None:
         """Make episodes without spaces, before `use_spaces`."""
         self.mapping = mapping
+        self.missing_final_observation = missing_final_observation
         self._episode_class = episode_class
         self.observation_spaces: SpacesOfAgents = None
         self.action_spaces: SpacesOfAgents = None
@@ -193,8 +200,8 @@ class EpisodeMaker:
             observation_space=self.observation_spaces,
             action_space=self.action_spaces,
             agent_to_module_mapping_fn=self.mapping,
-            # A runner may stop an episode while agents wait, and environments pay agents that have just died.
-            missing_final_observation="repeat",
+            missing_final_observation=self.missing_final_observation,
+            # Environments pay agents that have just died.
             rewards_after_done="add",
         )
 
