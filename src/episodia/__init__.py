@@ -83,6 +83,7 @@ _PUBLIC_MODULES = (
     "learners",
     "modules",
     "policies",
+    "replay",
     "returns",
     "rllib",
     "schedules",

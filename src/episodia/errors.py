@@ -125,6 +125,10 @@ class EnvError(EpisodiaError, RuntimeError):
     """An environment failed and cannot be rebuilt, or not again; `__cause__` is the original exception."""
 
 
+class LostWorkerError(EnvError, ConnectionError):
+    """The process of an environment has ended, or does not answer in time."""
+
+
 class CheckpointError(EpisodiaError, ValueError):
     """A checkpoint cannot be written or read: a part cannot be stored, is damaged, is missing, or does not belong to it."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from episodia.episodes import EpisodeStore
 from episodia.errors import StoreError
-from episodia.store import row_writer
+from episodia.store import record_writer
 from episodia.testing import assert_same_episode
 from stored_walks import numbered, read_all
 
@@ -78,7 +78,7 @@ def test_a_full_disk_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path,
         with EpisodeStore(path) as store:
             store.append([numbered(0)])
             failing = Failing(at)
-            monkeypatch.setattr(row_writer.os, "fsync", failing)
+            monkeypatch.setattr(record_writer.os, "fsync", failing)
             failed = False
             try:
                 store.append([numbered(1), numbered(2)])

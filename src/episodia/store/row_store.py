@@ -12,9 +12,9 @@ import numpy as np
 
 from episodia.errors import DamagedStoreError, StoreError, StoreWarning
 from episodia.store.journal import JOURNAL_NAME, Journal, Part
+from episodia.store.record_writer import NewRecord, RecordWriter
 from episodia.store.row_files import RowFile
 from episodia.store.row_schema import SCHEMA_NAME, RowColumn, read_schema
-from episodia.store.row_writer import NewRecord, RowWriter
 from episodia.store.writer_lock import LOCK_NAME, WriterLock, has_writer
 
 
@@ -46,7 +46,7 @@ class RowStore:
         self.columns: list[RowColumn] = []
         self._files: list[RowFile] = []
         self._journal = Journal(directory)
-        self._writer: RowWriter | None = None
+        self._writer: RecordWriter | None = None
         self._has_warned = False
 
     # --- Reading ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class RowStore:
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def open_writer(self) -> RowWriter:
+    def open_writer(self) -> RecordWriter:
         """Return the writer, after taking the lock and making the directory if that has not happened.
 
         Raises:
@@ -189,7 +189,7 @@ class RowStore:
                 raise
         return self._writer
 
-    def _new_writer(self, lock: WriterLock) -> RowWriter:
+    def _new_writer(self, lock: WriterLock) -> RecordWriter:
         # As if opened for the first time: a failed append may have left anything.
         self._journal, self._files, self.columns = Journal(self.directory), [], []
         if self.exists:
@@ -203,7 +203,7 @@ class RowStore:
                     f"{self._journal.path}: found the damaged lines {self._journal.bad_lines[:10]}, expected whole ones. "
                     "Append the readable episodes to a new store, and go on with that one."
                 )
-        return RowWriter(self.directory, lock, self.columns, self._journal)
+        return RecordWriter(self.directory, lock, self.columns, self._journal)
 
     def _check_free(self) -> None:
         others = [] if self.exists else [file for file in self.directory.iterdir() if not _is_ours(file.name)]

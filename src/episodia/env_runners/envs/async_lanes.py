@@ -32,7 +32,7 @@ from gymnasium.vector.utils import (
 from episodia.env_runners.envs.env_crashes import RESTARTED, Restart
 from episodia.env_runners.envs.env_worker import Failure, serve
 from episodia.env_runners.envs.sync_lanes import Make, Step, check_same_spaces
-from episodia.errors import EnvError, EpisodiaError
+from episodia.errors import EnvError, EpisodiaError, LostWorkerError
 from episodia.spaces import ARRAY_SPACES
 from episodia.types import Item
 
@@ -44,11 +44,6 @@ _START_S = 60.0
 _STEP, _BEGIN = "step", "begin"
 # How often workers are started again if the server that starts them is gone.
 _STARTS = 3
-
-
-@final
-class LostWorkerError(EnvError, ConnectionError):
-    """A worker has ended, or does not answer in time."""
 
 
 def is_lost_worker(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from episodia.episodes.single_agent import single_agent_state as episode_state
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import DamagedStoreError, EpisodiaError, StoreError
 from episodia.store import NewRecord, Rows, RowStore, packed, unpacked
-from episodia.store.row_writer import RowWriter
+from episodia.store.record_writer import RecordWriter
 from episodia.trees import describe, rebuild_tuple
 from episodia.types import State
 
@@ -25,7 +25,7 @@ _EXTRAS: Final = "extra_model_outputs"
 _MAX_ELEMENTS: Final = 2**26
 
 
-def record_of(episode: SingleAgentEpisode | MultiAgentEpisode, writer: RowWriter) -> NewRecord:
+def record_of(episode: SingleAgentEpisode | MultiAgentEpisode, writer: RecordWriter) -> NewRecord:
     """Return `episode` as a record.
 
     Raises:
@@ -80,7 +80,7 @@ def episode_at(store: RowStore, position: int) -> SingleAgentEpisode | MultiAgen
 class _RowTaker:
     """Replaces the arrays of states by instances of `Rows`, and collects the arrays with their columns."""
 
-    def __init__(self, writer: RowWriter) -> None:
+    def __init__(self, writer: RecordWriter) -> None:
         self._writer = writer
         column = writer.column_of(VALUES, np.empty(0, np.uint8))
         if column is None:

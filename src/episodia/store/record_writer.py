@@ -26,7 +26,7 @@ class NewRecord(NamedTuple):
 
 
 @final
-class RowWriter:
+class RecordWriter:
     """The one writer of a directory, which must hold its lock."""
 
     def __init__(self, directory: Path, lock: WriterLock, columns: list[RowColumn], journal: Journal) -> None:
