@@ -18,8 +18,8 @@ import numpy as np
 from episodia.checkpoints.safe_files import read_plain, write_durably
 from episodia.errors import CheckpointError, DamagedStoreError, StoreError
 from episodia.store.packed_values import Rows, packed, unpacked
+from episodia.store.record_writer import NewRecord, RecordWriter
 from episodia.store.row_store import RowStore
-from episodia.store.row_writer import NewRecord, RowWriter
 from episodia.store.writer_lock import LOCK_NAME, WriterLock
 from episodia.trees import rebuild_tuple
 from episodia.types import State
@@ -119,7 +119,7 @@ def _write(directory: Path, state: State) -> None:
         store.close()
 
 
-def _moved(value: Any, path: str, writer: RowWriter, rows: list[tuple[int, np.ndarray]]) -> Any:
+def _moved(value: Any, path: str, writer: RecordWriter, rows: list[tuple[int, np.ndarray]]) -> Any:
     """Return `value` with its large arrays replaced by instances of `Rows`, and add these to `rows`."""
     if isinstance(value, dict):
         return {key: _moved(child, f"{path}.{key}", writer, rows) for key, child in value.items()}
