@@ -19,9 +19,11 @@ from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
 from episodia.learners.gradients.gradient_function import GradientFunction
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue, GradientProcessor
+from episodia.learners.hooks import LearnerHook, WarnAboutBadRewardScales
 from episodia.learners.learner import Learner
 from episodia.learners.minibatches import Minibatch, minibatches
 from episodia.learners.optimizers import OptimizerConfig
+from episodia.learners.replay_updates import ReplayUpdates
 from episodia.learners.update_metrics import ALL_MODULES, Metrics, UpdateMetrics
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "GradientFunction",
     "GradientProcessor",
     "Learner",
+    "LearnerHook",
     "LossInputs",
     "LossOutputs",
     "MeasuredGradients",
@@ -51,11 +54,13 @@ __all__ = [
     "OptimizerConfig",
     "PPOConfig",
     "ReinforceConfig",
+    "ReplayUpdates",
     "ReplayedSteps",
     "SACConfig",
     "TD3Config",
     "Target",
     "UpdateMetrics",
+    "WarnAboutBadRewardScales",
     "default_pipeline",
     "minibatches",
 ]

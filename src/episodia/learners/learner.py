@@ -28,6 +28,7 @@ from episodia.learners.gradients.gradient_averages import (
     total_weight,
 )
 from episodia.learners.gradients.gradient_steps import GradientSteps
+from episodia.learners.hooks import Hooks, LearnerHook
 from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
@@ -58,6 +59,7 @@ class Learner:
         action_space: The action space of the environment.
         learner_pipeline: The pipeline from episodes to batches; None takes the default one, with the targets of `config`.
         seed: The seed of the order of rows in minibatches.
+        hooks: Called before and after each part of an update, see `LearnerHook`.
         device: The device that modules are moved to. Batches stay on the CPU; minibatches are moved, and so are observations
             whose values are computed.
 
@@ -78,7 +80,7 @@ class Learner:
     2
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is an independent choice
         self,
         modules: Module | Mapping[str, Module],
         config: AlgorithmConfig,
@@ -86,12 +88,14 @@ class Learner:
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
         learner_pipeline: LearnerConnectorPipeline | None = None,
+        hooks: Sequence[LearnerHook] = (),
         seed: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         check_algorithm(config)
         self.config = config
         self.device = usable_device(LearnerError, device)
+        self._hooks = Hooks(hooks)
         self._rng = np.random.default_rng(checked_seed(LearnerError, "learner", seed))
         self._networks = LearnerModules(modules)
         self._differentiation = Differentiation(self._networks, config)
@@ -223,7 +227,7 @@ class Learner:
         shuffle: bool,
         env_steps: int | None,
     ) -> UpdateMetrics:
-        own = self._differentiation.learnable(batch)
+        own = self._differentiation.learnable(self._hooks.before_update(batch))
         row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
         counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
         coefficients, rates = self._at_present()
@@ -245,7 +249,10 @@ class Learner:
             }
             for module_id, count in counts.items()
         }
-        return UpdateMetrics({**found, ALL_MODULES: {**rates, **self._progress}}, results.collected())
+        metrics = UpdateMetrics({**found, ALL_MODULES: {**rates, **self._progress}}, results.collected())
+        for module_id, extra in self._hooks.after_update(metrics).items():
+            metrics.setdefault(module_id, {}).update(extra)
+        return metrics
 
     def _count_steps(self, num_steps: int, env_steps: int | None) -> None:
         self._progress["num_steps"] += num_steps
@@ -264,7 +271,9 @@ class Learner:
         buffers = self._differentiation.buffers
         kept = buffers.kept(columns)
         try:
-            computed = self._differentiation.computed(columns, coefficients, self._progress["num_gradient_steps"])
+            computed = self._differentiation.computed(
+                columns, coefficients, self._progress["num_gradient_steps"], self._hooks
+            )
             norms = self._take_step(computed.gradients, computed.losses)
         except BaseException:
             buffers.restore(kept)
@@ -280,6 +289,24 @@ class Learner:
             else:
                 log.skip(module_id)
 
+    def step(self, losses: Mapping[str, Tensor]) -> dict[str, float]:
+        """Take a gradient step with losses that you have computed by hand, one tensor without axes for each module.
+
+        All weights that an optimizer trains learn from it. Gradients are processed, non-finite ones are skipped, and target
+        networks follow, as in `update`.
+
+        Returns:
+            The norm of each module's gradients before clipping, without skipped modules.
+
+        Raises:
+            LearnerError: If a module is unknown, or if a loss does not depend on any trained weight.
+            NonFiniteError: See `update`.
+        """
+        check_can_learn()
+        self._at_present()
+        norms = self._take_step(self._differentiation.gradients_of(losses), losses)
+        return {module_id: float(norm) for module_id, norm in norms.items()}
+
     # --- Gradients, local and remote -------------------------------------------------------------------------------
 
     def compute_gradients(self, batch: Mapping[str, Batch]) -> MeasuredGradients:
@@ -290,7 +317,9 @@ class Learner:
         """
         check_can_learn()
         coefficients, _ = self._at_present()
-        return self._differentiation.measured(batch, coefficients, progress=self._progress, device=self.device)
+        return self._differentiation.measured(
+            batch, coefficients, progress=self._progress, device=self.device, hook=self._hooks
+        )
 
     def num_steps_of(self, batch: Mapping[str, Batch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of the gradients of `batch`."""
@@ -356,13 +385,16 @@ class Learner:
 
     def _take_step(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
-        taken = self._steps.take(gradients, losses)
+        changed = {module_id: dict(named) for module_id, named in self._hooks.after_gradients(gradients).items()}
+        self._hooks.before_step()
+        taken = self._steps.take(changed, losses)
         self._progress["num_skipped"] += taken.num_skipped
         if taken.has_stepped:
             self._progress["num_gradient_steps"] += 1
             self._differentiation.target_networks.follow(
                 gradient_steps=self._progress["num_gradient_steps"], env_steps=self.num_schedule_steps
             )
+        self._hooks.after_step()
         return taken.norms
 
     # --- Current values ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,16 @@ Followers: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Parameter]]]
 Named = TypeVar("Named")
 
 
+class LossHook(Protocol):
+    """Sees what a loss takes and returns; `LearnerHook` has more methods."""
+
+    def before_loss(self, module_id: str, inputs: LossInputs) -> LossInputs:
+        """Return the inputs that the loss gets."""
+
+    def after_loss(self, module_id: str, outputs: LossOutputs) -> LossOutputs:
+        """Return the outputs that count."""
+
+
 class BackwardPass(NamedTuple):
     """The results of a backward pass, by module: gradients by name, the sum of the losses, metrics, and results of rows.
 
@@ -36,7 +46,9 @@ class BackwardPass(NamedTuple):
     rows: dict[str, dict[str, Tensor]]
 
 
-def compute(config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameters: Followers) -> BackwardPass:
+def compute(
+    config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameters: Followers, hook: LossHook
+) -> BackwardPass:
     """Return losses, and gradients of all `parameters` whose loss is due; the parameters stay unchanged.
 
     One backward pass serves all modules, unless they share parameters: then each module has its own pass, because its
@@ -47,8 +59,12 @@ def compute(config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameter
         config: The algorithm, which has the loss.
         inputs: What the loss of each module works on.
         parameters: The trained parameters that follow each loss, by module and name.
+        hook: May change inputs and outputs of the loss.
     """
-    outputs = {module_id: _outputs_of(config, module_id, given, parameters) for module_id, given in inputs.items()}
+    outputs = {
+        module_id: _outputs_of(config, module_id, hook.before_loss(module_id, given), parameters, hook)
+        for module_id, given in inputs.items()
+    }
     due = [name for name in parameters if any(name in found.losses for found in outputs.values())]
     gradients: dict[str, Gradients] = {module_id: {} for module_id in inputs}
     for name in due:
@@ -70,10 +86,33 @@ def compute(config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameter
     )
 
 
-def _outputs_of(config: AlgorithmConfig, module_id: str, inputs: LossInputs, parameters: Followers) -> LossOutputs:
+def gradients_of(
+    losses: Mapping[str, Tensor], parameters: Mapping[str, Mapping[str, Parameter]]
+) -> dict[str, Gradients]:
+    """Return the gradients of one loss of each module.
+
+    Raises:
+        LearnerError: If a loss is not one number that depends on trained weights.
+    """
+    try:
+        checked = {module_id: _without_axes(f"loss of {module_id}", loss) for module_id, loss in losses.items()}
+        return _backward(checked, parameters, keeps_graph=False)
+    except EpisodiaError:
+        raise
+    except Exception as error:  # autograd, and foreign functions in it, raise anything
+        raise LearnerError(
+            f"gradient step: found losses of {list(losses)} that cannot be differentiated ({error}), expected tensors without "
+            "axes, computed by torch from weights that require gradients. Compute them again for each step."
+        ) from error
+
+
+def _outputs_of(
+    config: AlgorithmConfig, module_id: str, inputs: LossInputs, parameters: Followers, hook: LossHook
+) -> LossOutputs:
     """Return the checked outputs of the loss of one module; metrics and rows are detached."""
     try:
-        return _checked(config.loss(inputs), inputs, [name for name in parameters if module_id in parameters[name]])
+        outputs = hook.after_loss(module_id, config.loss(inputs))
+        return _checked(outputs, inputs, [name for name in parameters if module_id in parameters[name]])
     except NonFiniteError:
         return LossOutputs({name: torch.tensor(torch.nan) for name in inputs.due})
     except EpisodiaError as error:

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import final
 
 import torch
+from torch import Tensor
 
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.loss import LossInputs
-from episodia.learners.gradients.backward_pass import BackwardPass, compute
+from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, LossHook, compute, gradients_of
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
 from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
 from episodia.learners.minibatches import check_batch, on_device
@@ -77,7 +78,11 @@ class Differentiation:
                 yield
 
     def computed(
-        self, columns: Mapping[str, Batch], coefficients: Mapping[str, Mapping[str, float]], gradient_steps: int
+        self,
+        columns: Mapping[str, Batch],
+        coefficients: Mapping[str, Mapping[str, float]],
+        gradient_steps: int,
+        hook: LossHook,
     ) -> BackwardPass:
         """Return losses and gradients for columns on the device, see `compute`; call it in a `learning` context.
 
@@ -85,6 +90,7 @@ class Differentiation:
             columns: The columns of each module.
             coefficients: The coefficients of each module's loss.
             gradient_steps: The number of gradient steps so far, from which follows which losses are due.
+            hook: May change inputs and outputs of the loss.
         """
         due = due_losses(self._config.optimizers, gradient_steps)
         inputs = {
@@ -97,7 +103,21 @@ class Differentiation:
             )
             for module_id, own in columns.items()
         }
-        return compute(self._config, inputs, self._followers)
+        return compute(self._config, inputs, self._followers, hook)
+
+    def gradients_of(self, losses: Mapping[str, Tensor]) -> dict[str, Gradients]:
+        """Return the gradients of losses, one for each module, of all trained parameters.
+
+        Raises:
+            LearnerError: If a module is not trained, or if a loss is not one number that depends on trained weights.
+        """
+        unknown = [module_id for module_id in losses if module_id not in self.trained]
+        if unknown:
+            raise LearnerError(
+                f"gradient step: found losses of {unknown}, expected losses of some of {list(self.trained)}. Name modules that "
+                "are trained."
+            )
+        return gradients_of(losses, self.trained)
 
     def measured(
         self,
@@ -106,13 +126,14 @@ class Differentiation:
         *,
         progress: Mapping[str, int],
         device: torch.device,
+        hook: LossHook,
     ) -> MeasuredGradients:
         """Return gradients and metrics; modules stay unchanged, and the same arguments give the same gradients."""
         own = {module_id: on_device(columns, device) for module_id, columns in self.learnable(batch).items()}
         kept = self.buffers.kept(own)
         try:
             with self.learning(own, noise=progress["num_updates"], device=device):
-                return measured(self.computed(own, coefficients, progress["num_gradient_steps"]), self.trained)
+                return measured(self.computed(own, coefficients, progress["num_gradient_steps"], hook), self.trained)
         finally:
             self.buffers.restore(kept)
 

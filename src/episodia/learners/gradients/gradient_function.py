@@ -12,6 +12,7 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algori
 from episodia.learners.algorithms.coefficients import Coefficients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
+from episodia.learners.hooks import LearnerHook
 from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
@@ -87,7 +88,7 @@ class GradientFunction:
             for module_id in self._differentiation.trained
         }
         device = device_of(*self._networks.modules.values())
-        return self._differentiation.measured(batch, coefficients, progress=progress, device=device)
+        return self._differentiation.measured(batch, coefficients, progress=progress, device=device, hook=LearnerHook())
 
 
 def _check_steps(progress: Mapping[str, Any]) -> None:

@@ -1,0 +1,87 @@
+"""Updates from replay: sample, compute a batch, learn, and give the errors of rows back to the buffer."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from episodia.arguments import checked_whole
+from episodia.columns import Columns
+from episodia.errors import LearnerError
+from episodia.learners.algorithms.off_policy import OffPolicyConfig
+from episodia.learners.learner import Learner
+from episodia.learners.update_metrics import UpdateMetrics
+from episodia.replay import Draw, ReplayBuffer
+
+# The results of rows that become priorities.
+PRIORITY = "td_error"
+
+
+@final
+class ReplayUpdates:
+    """Updates a learner with samples of a buffer.
+
+    Each update is one gradient step with one sample. The sizes of the errors of its rows become the priorities of the stored
+    steps; errors that are not finite are counted (`num_bad_rows` of the metrics) and not written.
+
+    Args:
+        learner: The learner.
+        buffer: The buffer.
+        num: The number of rows of a sample.
+        draw: What a sample is made of; None takes the draw of the learner's algorithm.
+
+    Raises:
+        LearnerError: If the algorithm has no draw and none is passed.
+
+    >>> from gymnasium import spaces
+    >>> from episodia import SingleAgentEpisode
+    >>> from episodia.learners import DQNConfig
+    >>> from episodia.modules import QNetwork
+    >>> buffer = ReplayBuffer(100, seed=0)
+    >>> _ = buffer.add([SingleAgentEpisode(observations=[np.zeros(1, np.float32)] * 3, actions=[0, 1], rewards=[0.0, 1.0],
+    ...     terminated=True, len_lookback_buffer=0)])
+    >>> learner = Learner(QNetwork(spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2)), DQNConfig(), seed=0)
+    >>> ReplayUpdates(learner, buffer, num=4).update().rows["default_policy"]["td_error"].shape
+    (4,)
+    """
+
+    def __init__(self, learner: Learner, buffer: ReplayBuffer, *, num: int = 256, draw: Draw | None = None) -> None:
+        self.learner = learner
+        self.buffer = buffer
+        self.num = checked_whole(LearnerError, "ReplayUpdates", "num", num, 1)
+        self.draw = _draw_of(learner) if draw is None else draw
+
+    def update(self, *, env_steps: int | None = None) -> UpdateMetrics:
+        """Draw a sample, take one gradient step with it, and write its priorities.
+
+        Args:
+            env_steps: See `Learner.update`.
+
+        Raises:
+            ReplayError: If there is no step that can be drawn.
+            LearnerError: See `Learner.update`.
+        """
+        sampled = self.buffer.sample(self.num, self.draw, lookback=self.learner.pipeline.lookback)
+        batch = self.learner.batch_of(sampled)
+        metrics = self.learner.update_batch(batch, env_steps=env_steps)
+        for module_id, rows in metrics.rows.items():
+            if PRIORITY in rows and Columns.KEYS in batch[module_id]:
+                self._write(np.asarray(batch[module_id][Columns.KEYS]), rows[PRIORITY])
+        return metrics
+
+    def _write(self, keys: np.ndarray, errors: np.ndarray) -> None:
+        """Write the size of the error of each row; a sequence has the key of its first step."""
+        firsts = keys if keys.ndim == 1 else keys[:, 0]
+        finite = np.isfinite(errors)
+        self.buffer.update_priorities(firsts[finite], np.abs(errors[finite]))
+
+
+def _draw_of(learner: Learner) -> Draw:
+    config = learner.config
+    if isinstance(config, OffPolicyConfig):
+        return config.draw()
+    raise LearnerError(
+        f"ReplayUpdates: found the algorithm {config!r} without `draw`, expected a config such as `DQNConfig()`, or a draw. "
+        "Pass `draw=Transitions()`, for example."
+    )

@@ -1,0 +1,90 @@
+"""Sample, learn, and give errors back as priorities."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from episodia import SingleAgentEpisode
+from episodia.errors import LearnerError
+from episodia.learners import DQNConfig, Learner, LearnerHook, LossOutputs, PPOConfig, ReplayUpdates
+from episodia.modules import MLPActorCritic, QNetwork
+from episodia.replay import ReplayBuffer, Uniform
+from episodia.replay.selectors.selector import Selector
+
+BOX, TWO = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2)
+
+
+class Remembering(Uniform):
+    """Draws uniformly, and remembers what it was told."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def __deepcopy__(self, memo):
+        # The buffer gives each module a selector of its own.
+        return self
+
+    def update(self, rows, values):
+        self.told.append(np.array(values))
+
+
+def buffer(selector=None):
+    made = ReplayBuffer(100, selector=selector, seed=0)
+    rng = np.random.default_rng(0)
+    made.add(
+        [
+            SingleAgentEpisode(
+                observations=list(rng.random((11, 2)).astype(np.float32)),
+                actions=[0, 1] * 5,
+                rewards=[1.0] * 10,
+                terminated=True,
+                len_lookback_buffer=0,
+            )
+        ]
+    )
+    return made
+
+
+def learner(*hooks):
+    return Learner(QNetwork(BOX, TWO, hidden=(8,)), DQNConfig(), hooks=hooks, seed=0)
+
+
+def test_the_sizes_of_errors_become_priorities_in_the_order_of_rows():
+    selector = Remembering()
+
+    metrics = ReplayUpdates(learner(), buffer(selector), num=6).update()
+
+    assert isinstance(selector, Selector)
+    np.testing.assert_allclose(selector.told[0], metrics.rows["default_policy"]["td_error"])
+
+
+def test_errors_that_are_not_finite_are_counted_and_not_written():
+    class Spoil(LearnerHook):
+        def after_loss(self, module_id, outputs):
+            errors = outputs.rows["td_error"].clone()
+            errors[0] = np.nan
+            return LossOutputs(outputs.losses, outputs.metrics, {"td_error": errors})
+
+    selector = Remembering()
+
+    metrics = ReplayUpdates(learner(Spoil()), buffer(selector), num=6).update()
+
+    assert metrics["default_policy"]["num_bad_rows"] == 1
+    assert len(selector.told[0]) == 5
+    assert np.isfinite(selector.told[0]).all()
+
+
+def test_schedules_follow_the_environment_steps_that_are_passed():
+    updates = ReplayUpdates(learner(), buffer(), num=4)
+
+    updates.update(env_steps=17)
+
+    assert updates.learner.num_schedule_steps == 17
+
+
+def test_an_algorithm_without_a_draw_needs_one():
+    on_policy = Learner(MLPActorCritic(BOX, TWO), PPOConfig())
+
+    with pytest.raises(LearnerError, match="draw=Transitions"):
+        ReplayUpdates(on_policy, buffer())
