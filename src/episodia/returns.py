@@ -15,7 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from episodia.arguments import is_number
 from episodia.errors import ReturnsError
+from episodia.trees import describe
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -207,8 +209,8 @@ def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: f
     [-1.0, 1.0, 0.0]
     """
     numbers = _numbers("values", values)
-    if not epsilon > 0.0:
-        raise ReturnsError(f"`epsilon`: found {epsilon}, expected a number above 0. Leave it out to get 1e-4.")
+    if not is_number(epsilon) or not epsilon > 0.0:
+        raise ReturnsError(f"`epsilon`: found {epsilon!r}, expected a number above 0. Leave it out to get 1e-4.")
     if mask is None:
         return _standard_scores(numbers, epsilon)
     counted = _flags("mask", mask, numbers.shape, "value, True where it counts")
@@ -336,8 +338,17 @@ def _steps_left(bounds: Ints) -> Ints:
 # --- Checks of arguments -------------------------------------------------------------------------------------------------
 
 
+def _array(name: str, given: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ReturnsError(
+            f"`{name}`: found {describe(given)}, expected an array ({error}). Pass rows of one length."
+        ) from error
+
+
 def _numbers(name: str, given: ArrayLike) -> Floats:
-    array = np.asarray(given)
+    array = _array(name, given)
     if array.dtype.kind not in "fiub":
         raise ReturnsError(f"`{name}`: found dtype {array.dtype}, expected real numbers. Convert them first.")
     return array.astype(np.float64, copy=False)
@@ -360,7 +371,7 @@ def _per(name: str, given: ArrayLike, size: int, unit: str) -> Floats:
 
 
 def _bounds(offsets: ArrayLike, rows: int) -> Ints:
-    array = np.asarray(offsets)
+    array = _array("offsets", offsets)
     if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
         raise ReturnsError(
             f"`offsets`: found {array.dtype} of shape {array.shape}, expected integers of shape [B + 1]. "
@@ -377,7 +388,7 @@ def _bounds(offsets: ArrayLike, rows: int) -> Ints:
 
 
 def _flags(name: str, given: ArrayLike, shape: tuple[int, ...], unit: str) -> Bools:
-    array = np.asarray(given)
+    array = _array(name, given)
     # An empty list has no dtype.
     if array.shape != shape or (array.dtype != np.bool_ and array.size):
         raise ReturnsError(
@@ -388,8 +399,8 @@ def _flags(name: str, given: ArrayLike, shape: tuple[int, ...], unit: str) -> Bo
 
 
 def _fraction(name: str, given: float) -> float:
-    if not 0.0 <= given <= 1.0:
-        raise ReturnsError(f"`{name}`: found {given}, expected a number in [0, 1]. Pass 1 for no discount.")
+    if not is_number(given) or not 0.0 <= given <= 1.0:
+        raise ReturnsError(f"`{name}`: found {given!r}, expected a number in [0, 1]. Pass 1 for no discount.")
     return float(given)
 
 

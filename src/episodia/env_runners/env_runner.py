@@ -33,6 +33,7 @@ from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import EnvRunnerError, EpisodiaError
 from episodia.modules import Module, MultiModule
 from episodia.modules.modes import mode
+from episodia.trees import describe
 
 # The kind of episodes that a runner returns.
 EpisodeKind = TypeVar("EpisodeKind", SingleAgentEpisode, MultiAgentEpisode)
@@ -323,6 +324,7 @@ class EnvRunner(ABC, Generic[EpisodeKind]):
         Raises:
             EnvRunnerError: If there is no such module, or if they are not its weights; nothing is changed then.
         """
+        check_whole(0, or_none=True, version=version)
         with self._alone("set_weights"):
             self._load_weights(weights)
             self._set_version(self.weights_version + 1 if version is None else version)
@@ -435,6 +437,7 @@ def load_weights(modules: Mapping[Any, Module], weights: Mapping[Any, Mapping[st
     Raises:
         EnvRunnerError: If there is no such module, or if weights do not fit; all modules keep their weights then.
     """
+    check_weights(weights)
     networks = {id_: module for id_, module in modules.items() if isinstance(module, torch.nn.Module)}
     unknown = [module_id for module_id in weights if module_id not in networks]
     if unknown:
@@ -448,10 +451,33 @@ def load_weights(modules: Mapping[Any, Module], weights: Mapping[Any, Mapping[st
         networks[module_id].load_state_dict({name: torch.as_tensor(value) for name, value in given.items()})
 
 
+def check_weights(weights: Any, owner: str = "the modules") -> None:
+    """Check that there is a dict of weights.
+
+    Raises:
+        EnvRunnerError: If there is something else.
+    """
+    if not isinstance(weights, Mapping):
+        raise EnvRunnerError(
+            f"found {describe(weights)} as the weights of {owner}, expected a dict. Pass what `get_weights` returned."
+        )
+
+
+def _shape_of(weight: Any) -> tuple[int, ...] | None:
+    """Return the shape of numbers, None for anything else."""
+    try:
+        array = weight if isinstance(weight, torch.Tensor) else np.asarray(weight)
+    except (TypeError, ValueError):
+        return None
+    is_numbers = isinstance(array, torch.Tensor) or array.dtype.kind in "fiub"
+    return tuple(array.shape) if is_numbers else None
+
+
 def _check_fits(module_id: Any, module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
+    check_weights(weights, f"{type(module).__name__} ({module_id!r})")
     own = module.state_dict()
-    names = sorted(set(own).symmetric_difference(weights))
-    shapes = [name for name in own if name not in names and tuple(np.shape(weights[name])) != own[name].shape]
+    names = sorted(set(own).symmetric_difference(weights), key=str)
+    shapes = [name for name in own if name not in names and _shape_of(weights[name]) != own[name].shape]
     if names or shapes:
         raise EnvRunnerError(
             f"found weights that do not fit to {type(module).__name__} ({module_id!r}): missing or unknown {names}, of another "

@@ -13,7 +13,7 @@ from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.env_runners.acting.assembly import AUTO, Explore, acting_of, new_loop
 from episodia.env_runners.acting.runner_pipelines import Pieces
-from episodia.env_runners.env_runner import EnvRunner, rebuilt
+from episodia.env_runners.env_runner import EnvRunner, check_weights, rebuilt
 from episodia.env_runners.envs.async_lanes import close, forgets_resets
 from episodia.env_runners.envs.env_sources import AnyEnv, VectorEnvSource
 from episodia.env_runners.rollout.crashed_lanes import Faults
@@ -36,6 +36,7 @@ from episodia.env_runners.runner_settings import (
 )
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.errors import EnvRunnerError
 from episodia.modules.devices import device_of
 from episodia.policies import Policy
 
@@ -143,6 +144,10 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             async_context=async_context,
             check_finite=check_finite,
         )
+        if action_mask_key is not None and not isinstance(action_mask_key, str):
+            raise EnvRunnerError(
+                f"found `action_mask_key={action_mask_key!r}`, expected a string, or None without masks."
+            )
         super().__init__(settings, module, Seeds(seed, device_of(module)), callbacks)
         self._module = module
         self._mask_key = action_mask_key
@@ -261,6 +266,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         super().set_weights(weights, version)
 
     def _load_weights(self, weights: Mapping[str, Any]) -> None:
+        check_weights(weights)
         # A module without weights takes the empty dict that `get_weights` returns for it.
         super()._load_weights({DEFAULT_MODULE_ID: weights} if weights or self.get_weights() else {})
 

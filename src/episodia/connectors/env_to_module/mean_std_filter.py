@@ -10,7 +10,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from gymnasium import Space, spaces
 
-from episodia.arguments import checked_number
+from episodia.arguments import checked_flag, checked_number
 from episodia.columns import Columns
 from episodia.connectors.common.finite_numbers import check_finite, too_large
 from episodia.connectors.env_to_module.observation_changer import ObservationChanger
@@ -188,10 +188,10 @@ class MeanStdFilter(ObservationChanger):
                 f"{self.name}: found `clip_by_value={clip_by_value!r}`, expected a positive number or None. Pass one "
                 "of these."
             )
-        self.de_mean_to_zero = de_mean_to_zero
-        self.de_std_to_one = de_std_to_one
+        self.de_mean_to_zero = checked_flag(PipelineError, self.name, "de_mean_to_zero", de_mean_to_zero)
+        self.de_std_to_one = checked_flag(PipelineError, self.name, "de_std_to_one", de_std_to_one)
         self.clip_by_value = clip_by_value
-        self.update_stats = update_stats
+        self.update_stats = checked_flag(PipelineError, self.name, "update_stats", update_stats)
         self._restore({}, {}, {}, 0)
 
     def _restore(self, synced: Table, delta: Table, pending: Table, version: int) -> None:

@@ -166,7 +166,7 @@ NO_STEP = (EnvError, TypeError, ValueError, OverflowError)
 
 
 def check_flags(terminated: Any, truncated: Any) -> None:
-    """Check flags of which at least one is set: true means True or 1, not just anything.
+    """Check the two flags of a step: True, False, 1 or 0, not just anything.
 
     Raises:
         TypeError: If one of them is something else.
@@ -174,6 +174,18 @@ def check_flags(terminated: Any, truncated: Any) -> None:
     for flag in (terminated, truncated):
         if type(flag) is not bool and flag not in (0, 1):
             raise TypeError(f"{describe(flag)} is not a flag")
+
+
+def checked_reward(reward: Any) -> float:
+    """Return a reward as a float.
+
+    Raises:
+        TypeError: If it is a text, which Python would convert, or no number.
+        ValueError: If it is an array of several numbers.
+    """
+    if isinstance(reward, (str, bytes)):
+        raise TypeError(f"{describe(reward)} is not a reward")
+    return float(reward)
 
 
 def checked_info(info: object) -> dict[Any, Any]:
@@ -220,9 +232,9 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         made: Any = self.env.step(action)
         try:
             observation, reward, terminated, truncated, info = made
-            check_flags(terminated or False, truncated or False)
+            check_flags(terminated, truncated)
             seen = checked_observation(self.observation_space, self._lane, observation)
-            return seen, float(reward), bool(terminated), bool(truncated), checked_info(info) if info else {}
+            return seen, checked_reward(reward), bool(terminated), bool(truncated), checked_info(info) if info else {}
         except NO_STEP as error:
             raise no_step(self._lane, made, error) from error
 

@@ -10,7 +10,14 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from episodia.env_runners.envs.env_crashes import NO_STEP, GuardedEnv, check_flags, checked_info, no_step
+from episodia.env_runners.envs.env_crashes import (
+    NO_STEP,
+    GuardedEnv,
+    check_flags,
+    checked_info,
+    checked_reward,
+    no_step,
+)
 from episodia.env_runners.envs.vector_batches import observation_batch
 from episodia.errors import EnvError, EnvRunnerError
 from episodia.spaces import short_name
@@ -78,13 +85,14 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
             try:
                 observation, reward, terminated, truncated, info = made
                 put(lane, observation)
-                rewards[lane] = reward
+                rewards[lane] = reward if type(reward) is float else checked_reward(reward)
                 terminateds[lane] = terminated
                 truncateds[lane] = truncated
                 if info:
                     infos[lane] = checked_info(info)
-                if terminated or truncated:
+                if type(terminated) is not bool or type(truncated) is not bool:
                     check_flags(terminated, truncated)
+                if terminated or truncated:
                     self._ended.add(lane)
             except NO_STEP as error:
                 infos[lane] = self._rebuilt(lane, no_step(lane, made, error))

@@ -51,18 +51,24 @@ class Ragged:
         Raises:
             ShapeError: If `offsets` and rows do not fit together.
         """
+        if type(offsets) is not np.ndarray or offsets.dtype.kind not in "iu" or offsets.ndim != 1 or not len(offsets):
+            raise ShapeError(
+                f"offsets: found {describe(offsets)}, expected an array of integers, one more than there are stretches. Pass "
+                "the cumulative lengths of the stretches, from 0 on."
+            )
         self.values = values
         self.offsets = offsets
         self.tail = tail
         self.every = every
         rows = int(offsets[-1])
-        if type(values) is np.ndarray and len(values) == rows:
+        if type(values) is np.ndarray and values.shape[:1] == (rows,):
             return
         for path, leaf in leaves(values):
-            if len(leaf) != rows:
+            found = _num_rows(leaf)
+            if found != rows:
                 raise ShapeError(
-                    f"found {len(leaf)} rows{path} for offsets that end at {rows}, expected as many rows. Functions that are "
-                    "mapped over a column must keep its first axis."
+                    f"found {describe(leaf) if found is None else found} rows{path} for offsets that end at "
+                    f"{rows}, expected as many rows. Functions that are mapped over a column must keep its first axis."
                 )
 
     @classmethod
@@ -269,3 +275,11 @@ def positions_by_module(module_ids: Sequence[Any]) -> dict[Any, np.ndarray]:
 
 def _name(module_id: Any) -> Any:
     return DEFAULT_MODULE_ID if module_id is None else module_id
+
+
+def _num_rows(leaf: Any) -> int | None:
+    """Return how many rows a leaf has, None if it has no rows."""
+    try:
+        return len(leaf)
+    except TypeError:
+        return None

@@ -1,0 +1,107 @@
+"""Public functions that are given junk raise errors of the library, and change nothing in silence."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from episodia import returns
+from episodia.connectors import MeanStdFilter
+from episodia.env_runners import SingleAgentEnvRunner
+from episodia.episodes.lists.ragged import Ragged
+from episodia.errors import EnvError, EnvRunnerError, EpisodiaError
+from episodia.modules import MLPActorCritic
+from scripted_envs import ScriptedEnv
+
+JUNK = [
+    *(None, "x", b"x", -1, 1.5, float("nan"), True, [], [1, [2]], {}, {"a": 1}, set(), object(), len),
+    *(np.array(["a"]), np.array([[1, 2]]), np.array(3), torch.zeros(2)),
+]
+
+FUNCTIONS = {
+    "returns_to_go": (returns.returns_to_go, {"rewards": np.ones(4), "offsets": [0, 2, 4], "discount": 0.9}),
+    "standardized": (returns.standardized, {"values": np.ones(4), "epsilon": 1e-4}),
+    "discounted_sums": (
+        returns.discounted_sums,
+        {"values": np.ones(4), "discounts": np.ones(4), "offsets": [0, 2, 4], "bootstrap": 0.0},
+    ),
+    "n_step_returns": (
+        partial(returns.n_step_returns, terminated=[True]),
+        {"rewards": np.ones(4), "offsets": [0, 4], "discount": 0.9, "n": 2},
+    ),
+    "Ragged": (Ragged, {"values": np.ones(4), "offsets": np.array([0, 2, 4])}),
+}
+
+
+@pytest.mark.parametrize(("name", "argument"), [(name, each) for name in FUNCTIONS for each in FUNCTIONS[name][1]])
+def test_junk_in_the_place_of_an_argument_is_an_error_of_the_library_or_fits(name, argument):
+    function, good = FUNCTIONS[name]
+    function(**good)
+    rejected = 0
+    for junk in JUNK:
+        try:
+            function(**{**good, argument: junk})
+        except EpisodiaError:
+            rejected += 1
+
+    assert rejected >= len(JUNK) // 2
+
+
+@pytest.mark.parametrize("flag", ["de_mean_to_zero", "de_std_to_one", "update_stats"])
+def test_flags_of_the_filter_are_true_or_false(flag):
+    for junk in (None, "no", 0, [], np.ones(2)):
+        with pytest.raises(EpisodiaError, match=f"`{flag}="):
+            MeanStdFilter(**{flag: junk})
+
+
+@pytest.fixture(scope="module")
+def runner():
+    env = ScriptedEnv()
+    with SingleAgentEnvRunner(ScriptedEnv, MLPActorCritic(env.observation_space, env.action_space)) as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("number", range(len(JUNK)))
+def test_junk_as_weights_is_rejected_and_changes_nothing(runner, number):
+    before, junk = runner.get_weights(), JUNK[number]
+    name = next(iter(before))
+    for weights in (junk, {**before, name: junk}, {**before, 1: 2}):
+        with pytest.raises(EnvRunnerError):
+            runner.set_weights(weights)
+
+    assert all(np.array_equal(value, before[key]) for key, value in runner.get_weights().items())
+
+
+def test_versions_of_weights_are_whole_numbers(runner):
+    for junk in ("x", -1, 1.5, True, [], np.ones(2)):
+        with pytest.raises(EnvRunnerError, match="version"):
+            runner.set_weights(runner.get_weights(), junk)
+
+
+def test_keys_of_action_masks_are_texts():
+    for junk in (1, 1.5, True, [], object()):
+        with pytest.raises(EnvRunnerError, match="action_mask_key"):
+            SingleAgentEnvRunner("CartPole-v1", action_mask_key=junk)
+
+
+class Odd(ScriptedEnv):
+    def __init__(self, reward, flag):
+        super().__init__()
+        self.reward, self.flag = reward, flag
+
+    def step(self, action):
+        observation, *_ = super().step(action)
+        return observation, self.reward, self.flag, False, {}
+
+
+@pytest.mark.parametrize(("reward", "flag"), [("1.0", False), (b"1", False), (None, False), (1.0, None), (1.0, "")])
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_texts_are_no_rewards_and_none_and_empty_texts_no_flags(reward, flag, vectorization):
+    if vectorization == "async" and flag != "":
+        pytest.skip("the same check runs in a worker; one case shows it")
+    with (
+        SingleAgentEnvRunner(partial(Odd, reward, flag), seed=0, vectorization=vectorization) as runner,
+        pytest.raises(EnvError, match=r"environment 0: found .* as a step"),
+    ):
+        runner.sample(num_timesteps=3)
