@@ -7,7 +7,7 @@
   Beside the stored columns it has `keys`, and, depending on selector and draw, `weights`, `discounts` and `loss_mask`.
 - `update_priorities(keys, values)` tells the selector new values, and returns how many keys were stale.
 - `episodes()` returns all that is stored as an `EpisodeList`; `len(buffer)` and `num_steps` count steps; `clear()` forgets all.
-- `get_state()` and `set_state(state)`: JSON values and arrays.
+- `get_state()` and `set_state(state)`: JSON values and arrays; `save(path)` and `load(path)`: the same in a directory.
 
 Draws: `Transitions`, `Sequences`, `WholeEpisodes`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`, `Fresh`, and
 your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, final
 
 import numpy as np
 
-from episodia.arguments import checked_choice, checked_flag, checked_seed, checked_whole
+from episodia.arguments import checked_choice, checked_flag, checked_path, checked_seed, checked_whole
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import ReplayError
+from episodia.errors import DamagedStoreError, ReplayError
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
 from episodia.replay.draws import Draw, Transitions, whole_episodes
 from episodia.replay.incoming import incoming
@@ -21,6 +22,7 @@ from episodia.replay.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
 from episodia.replay.storage import InMemory, Storage
 from episodia.replay.table import Added, Table
+from episodia.store import load_snapshot, save_snapshot
 from episodia.trees import describe
 from episodia.types import Item, ModuleID, State
 
@@ -280,6 +282,36 @@ class ReplayBuffer:
         with self._lock:
             self._rng.bit_generator.state = state["generator"]
             self._tables = tables
+
+    def save(self, path: str | Path) -> None:
+        """Write all that is stored to the directory `path`, see `get_state`; a later save replaces it.
+
+        A crash at any moment leaves the earlier save or this one.
+
+        Raises:
+            ReplayError: If `path` is not a path.
+            StoreError: If it cannot be written, or holds other files; an earlier save is intact.
+        """
+        save_snapshot(checked_path(ReplayError, "ReplayBuffer.save", "path", path), self.get_state())
+
+    def load(self, path: str | Path) -> None:
+        """Continue from what `save` of a buffer with the same arguments wrote, exactly as that buffer would have.
+
+        All checksums are verified, and no code from a file is ever run.
+
+        Raises:
+            ReplayError: If the state belongs to a buffer with other arguments; nothing is changed then.
+            StoreError: If there is no save, or if it is damaged; nothing is changed then.
+        """
+        directory = checked_path(ReplayError, "ReplayBuffer.load", "path", path)
+        state = load_snapshot(directory)
+        try:
+            self.set_state(state)
+        except (TypeError, LookupError, AttributeError) as error:
+            raise DamagedStoreError(
+                f"{directory}: found a state that is not that of a buffer ({error}), expected what `save` wrote. Load it into "
+                "the object that it belongs to."
+            ) from error
 
     # --- Display ----------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ from episodia.rllib.array_helpers import (
 )
 from episodia.rllib.column_names import Postprocessing, SampleBatch
 from episodia.rllib.item_connector import ItemConnector as ConnectorV2
+from episodia.rllib.replay_buffers import (
+    EpisodeReplayBuffer,
+    MultiAgentEpisodeReplayBuffer,
+    PrioritizedEpisodeReplayBuffer,
+)
 from episodia.rllib.rl_module import RLModule, TorchRLModule, ValueFunctionAPI
 from episodia.types import AgentID, ModuleID
 from episodia.types import Item as TensorType
@@ -92,6 +97,7 @@ __all__ = [
     "ConnectorPipelineV2",
     "ConnectorV2",
     "EnvToModulePipeline",
+    "EpisodeReplayBuffer",
     "EpisodeType",
     "FlattenObservations",
     "FrameStacking",
@@ -109,11 +115,13 @@ __all__ = [
     "MultiAgentEnv",
     "MultiAgentEnvRunner",
     "MultiAgentEpisode",
+    "MultiAgentEpisodeReplayBuffer",
     "MultiAgentObservationPreprocessor",
     "NormalizeAndClipActions",
     "NumpyToTensor",
     "Postprocessing",
     "PrevActionsPrevRewards",
+    "PrioritizedEpisodeReplayBuffer",
     "RLModule",
     "RLlibCallback",
     "RemoveSingleTsTimeRankFromBatch",
