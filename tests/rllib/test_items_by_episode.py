@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from episodia import Columns, MultiAgentEnvRunner, SingleAgentEnvRunner, rllib
 from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
     ConnectorV2,
     EnvToModulePipeline,
     LearnerConnectorPipeline,
@@ -187,6 +188,51 @@ def test_other_connectors_find_the_rows_of_agents_in_the_columns_of_their_module
         (game,) = runner.sample(num_episodes=1)
 
     assert game.agent_episodes["blue"].get_actions().tolist() == [3] * 5
+
+
+def test_other_connectors_find_the_rows_of_agents_in_columns_of_several_modules():
+    def work(batch, episode, key):
+        batch[Columns.ACTIONS][key] = {"red": 2, "blue": 3}[episode.agent_id] + 0 * batch[Columns.ACTIONS][key]
+
+    modules = {"red": module(), "blue": module()}
+    piece = piece_of(ConnectorV2, work)
+    with MultiAgentEnvRunner(
+        Countdown, modules, module_to_env=[piece], agent_to_module_mapping_fn=lambda agent, _: agent, seed=0
+    ) as runner:
+        (game,) = runner.sample(num_episodes=1)
+
+    assert game.agent_episodes["red"].get_actions().tolist() == [2] * 5
+    assert game.agent_episodes["blue"].get_actions().tolist() == [3] * 5
+
+
+def test_a_key_without_a_known_module_is_an_error():
+    def work(batch, _episode, _key):
+        batch[Columns.ACTIONS][("game", "red", "green")]
+
+    modules = {"red": module(), "blue": module()}
+    piece = piece_of(ConnectorV2, work)
+    with (
+        MultiAgentEnvRunner(
+            Countdown, modules, module_to_env=[piece], agent_to_module_mapping_fn=lambda agent, _: agent
+        ) as runner,
+        pytest.raises(ConnectorError, match=r"one of the modules \['red', 'blue'\]"),
+    ):
+        runner.sample(num_episodes=1)
+
+
+def test_rows_of_agents_are_written_before_the_mapping_to_modules():
+    def work(batch, episode, key):
+        batch[Columns.OBS][key] = batch[Columns.OBS][key] + (10.0 if episode.agent_id == "red" else 0.0)
+
+    rl_module, episodes, _ = games()
+    pipeline = LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch(), piece_of(ConnectorV2, work)])
+    plain = LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch()])(
+        rl_module=rl_module, episodes=episodes
+    )[Columns.OBS]
+    made = pipeline(rl_module=rl_module, episodes=episodes)[Columns.OBS]
+
+    np.testing.assert_array_equal(made["red"], plain["red"] + 10.0)
+    np.testing.assert_array_equal(made["blue"], plain["blue"])
 
 
 # --- From the environment to the module -----------------------------------------------------------------------------

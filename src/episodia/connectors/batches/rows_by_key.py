@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.columns import COLUMN_NAMES
 from episodia.connectors.pipelines.current_run import Run, owner_of
 from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.lists.ragged import changed_rows
@@ -122,9 +123,50 @@ class KeyedBatch(dict[Any, Any]):
         super().__setitem__(name, column)
         return column
 
+    def __missing__(self, name: Any) -> Any:
+        """Return a column of several modules, or the rows of an agent in one: `batch["actions"][(id, agent, module)]`."""
+        if type(name) is tuple:
+            if name and name[-1] in self:
+                return self[name[-1]][name]
+        elif COLUMN_NAMES.isdisjoint(self) and any(isinstance(part, dict) and name in part for part in self.values()):
+            return _ColumnOfModules(self, name)
+        raise KeyError(name)
+
+    def __setitem__(self, name: Any, column: Any) -> None:
+        """Write a column, or the rows of an agent in a column that is split by module."""
+        if type(name) is tuple and name and name[-1] in self:
+            self[name[-1]][name] = column
+        else:
+            super().__setitem__(name, column)
+
     def get(self, name: Any, default: Any = None) -> Any:
         """Return a column as `[]` does, or `default`."""
         return self[name] if name in self else default  # noqa: SIM401  # `dict.get` would return the column itself
+
+
+@final
+class _ColumnOfModules:
+    """A column of a batch that is grouped by module, whose rows are found by the keys of agents."""
+
+    __slots__ = ("_batch", "_name")
+
+    def __init__(self, batch: KeyedBatch, name: Any) -> None:
+        self._batch = batch
+        self._name = name
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._of(key)[key]
+
+    def __setitem__(self, key: Any, row: Any) -> None:
+        self._of(key)[key] = row
+
+    def _of(self, key: Any) -> Any:
+        if type(key) is not tuple or not key or key[-1] not in self._batch or self._name not in self._batch[key[-1]]:
+            raise BatchError(
+                f"column {self._name!r}: found the key {key!r}, expected `(id of the multi-agent episode, agent id, module "
+                f"id)`, with one of the modules {list(self._batch)}. All rows of a module are in `batch[module_id]`."
+            )
+        return self._batch[key[-1]][self._name]
 
 
 def without_keys(batch: dict[Any, Any]) -> dict[Any, Any]:
