@@ -70,6 +70,7 @@ from episodia.testing.learners.learner_subject import LearnerSubject, played_epi
 from episodia.testing.modules.module_checks import MODULE_LAWS, check_module
 from episodia.testing.modules.module_subject import ModuleSubject
 from episodia.testing.parametrizing import checks_of, parametrize_with_checks
+from episodia.testing.replay.selector_checks import check_selector
 
 __all__ = [
     "AGENT_IDS",
@@ -109,6 +110,7 @@ __all__ = [
     "check_env_runner",
     "check_learner",
     "check_module",
+    "check_selector",
     "checks_of",
     "chunked_episodes",
     "chunked_multi_agent_episodes",
