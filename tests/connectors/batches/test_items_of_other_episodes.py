@@ -168,6 +168,35 @@ def test_a_runner_rejects_items_of_other_episodes(episodes):
         run(pipeline, episodes)
 
 
+@pytest.mark.parametrize("modules", [["one", "one", "one"], ["one", "one", "two"], ["one", "two", "two"]])
+def test_a_runner_leaves_out_items_of_agents_that_ended_or_wait(modules):
+    episode = MultiAgentEpisode("game", agent_module_ids=dict(zip("abc", modules, strict=True)))
+    episode.add_env_reset(observations={"a": 0, "b": 10, "c": 20})
+    episode.add_env_step({"a": 1, "c": 21}, dict.fromkeys("abc", 0), dict.fromkeys("abc", 0.0), terminateds={"c": True})
+
+    def add(batch, _):
+        for single in episode.agent_episodes.values():
+            Call.add_batch_item(batch, "x", single.get_observations(-1), single)
+
+    pipeline = EnvToModulePipeline(connectors=[Call(add), AgentToModuleMapping(), BatchIndividualItems()])
+
+    assert {module: part["x"].tolist() for module, part in run(pipeline, [episode]).items()} == {"one": [1]}
+
+
+def test_a_runner_rejects_items_of_an_agent_that_a_listed_episode_does_not_have():
+    def add(batch, found):
+        for single in Call.single_agent_episode_iterator(found):
+            stranger = copy_of(single)
+            stranger.agent_id, stranger.multi_agent_episode_id = "z", "duel"
+            Call.add_batch_item(batch, "x", 1.0, single)
+            Call.add_batch_item(batch, "x", 2.0, stranger)
+
+    pipeline = EnvToModulePipeline(connectors=[Call(add), AgentToModuleMapping(), BatchIndividualItems()])
+
+    with pytest.raises(ConnectorError, match=r"'z', .*no environment acts on"):
+        run(pipeline, [duel()])
+
+
 # --- Batches made by hand ---------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
 from episodia.connectors.batches.batch_items import as_ragged
-from episodia.connectors.batches.other_episodes import check_modules, of_module, other_keys
+from episodia.connectors.batches.other_episodes import check_modules, of_acting_agents, of_module, other_keys
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
 from episodia.errors import BatchError
@@ -203,7 +203,8 @@ class _ColumnsOfModule(MutableMapping[Any, Any]):
         if is_by_module(column):
             return column[self._module_id]
         if is_collected(column):
-            return as_ragged(of_module(column, self._module_id, self._rows), self._rows)
+            acting = of_acting_agents(column, self._episodes)
+            return as_ragged(of_module(acting, self._module_id, self._rows), self._rows)
         return as_ragged(column, self._episodes).select(self._episodes.by_module()[self._module_id])
 
     def __setitem__(self, name: Any, column: Any) -> None:
@@ -227,9 +228,11 @@ class _ColumnsOfModule(MutableMapping[Any, Any]):
 def split_by_module(column: Item, episodes: EpisodeList) -> dict[Any, Any]:
     """Return the rows of each module of a column that plugins wrote for all episodes.
 
-    They are `Ragged`, or stay items by episode where some belong to episodes outside of the list.
+    They are `Ragged`, or stay items by episode where some belong to episodes outside of the list. At the present moment, items
+    of agents that do not act are left out.
     """
     if is_collected(column):
+        column = of_acting_agents(column, episodes)
         check_modules(column, episodes)
         found = {}
         for module_id, rows in episodes.groups().items():

@@ -17,7 +17,7 @@ from episodia.connectors.batches.batch_descriptions import (
     is_made_of_tensors,
 )
 from episodia.connectors.batches.batch_items import as_ragged
-from episodia.connectors.batches.other_episodes import of_module
+from episodia.connectors.batches.other_episodes import of_acting_agents, of_module
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
@@ -199,6 +199,7 @@ def gathered(outputs: ModuleOutputs, column: str, episodes: Any) -> Any:
     if is_collected(found) or (isinstance(found, list) and found):
         rows = EpisodeList.of(episodes)
         if outputs.module_id is not None:
+            found = of_acting_agents(found, rows) if isinstance(found, dict) else found
             rows = rows.groups()[outputs.module_id]
             found = of_module(found, outputs.module_id, rows) if isinstance(found, dict) else found
         found = as_ragged(found, rows).body().values

@@ -32,6 +32,15 @@ def other_keys(column: Collected, rows: EpisodeList) -> list[ItemKey]:
     return [key for key, items in column.items() if items and key not in known]
 
 
+def of_acting_agents(column: Collected, episodes: EpisodeList) -> Collected:
+    """Return `column` without the items of agents of `episodes` that have ended or wait, if only acting agents have rows."""
+    if not (episodes.is_current and episodes.is_multi_agent) or not other_keys(column, episodes):
+        return column
+    acting = {key for single in episodes.agents_for_reading() for key in keys_of(single)}
+    agents = {key for episode in episodes for single in episode.agent_episodes.values() for key in keys_of(single)}
+    return {key: items for key, items in column.items() if key in acting or key not in agents}
+
+
 def of_module(column: Collected, module_id: Any, rows: EpisodeList) -> Collected:
     """Return the items of one module, in order; `rows` are the episodes of this module.
 
