@@ -235,6 +235,10 @@ def may_nest(items: Sequence[Any]) -> bool:
 _DTYPE_OF = attrgetter("dtype")
 
 
+# An info without an entry. All such infos of an episode are this dict: readers get copies, so it stays empty.
+NO_INFO: dict[Any, Any] = {}
+
+
 class ObjectStorage(Storage):
     """Opaque Python objects, such as infos: never stacked, whatever the form of the episode.
 

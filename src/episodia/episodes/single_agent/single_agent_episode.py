@@ -17,6 +17,7 @@ from episodia.arguments import reject_unknown
 from episodia.episodes.columns.indexing import Index, as_count, as_flag, as_int, is_single
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_TYPES, as_reward, check_rewards
+from episodia.episodes.columns.storage import NO_INFO
 from episodia.episodes.display import episode_plots as plots
 from episodia.episodes.display import episode_tables as display
 from episodia.episodes.single_agent import logged_arrays
@@ -287,7 +288,7 @@ class SingleAgentEpisode:
             push = self.rewards.push
             push(reward if type(reward) is float or type(reward) in REWARD_TYPES else as_reward(reward))
             push = self.infos.push
-            push({} if type(infos) is dict and not infos else as_infos(infos))
+            push(NO_INFO if infos is None or (type(infos) is dict and not infos) else as_infos(infos))
             for key in extras or ():
                 value, column = extras[key], columns[key]
                 push = column.push
