@@ -71,6 +71,43 @@ class Source:
             self.check(rows if outside is None else rows[~outside])
             return gather.items_at(self.columns[name], rows, outside, fill)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more can be read than what was sampled."""
+        return self._table is not None
+
+    def known_times(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that are stored of each key's episode.
+
+        Raises:
+            StaleSampleError: If one of the steps is not stored any more.
+        """
+        table = self._table
+        if table is None:
+            raise self._stale()
+        with table.lock:
+            if not are_fresh(keys, table.writer.index).all():
+                raise self._stale()
+            places, stored = table.writer.index.places(rows_of_keys(keys)), table.writer.index.episodes
+            return stored.t_kept.take(places.episodes), stored.t_stop.take(places.episodes)
+
+    def items_at_times(self, name: str, keys: np.ndarray, times: np.ndarray) -> Any:
+        """Return the value of a column at a stored time step of each key's episode.
+
+        Raises:
+            StaleSampleError: If one of the steps is not stored any more.
+        """
+        table = self._table
+        if table is None:
+            raise self._stale()
+        with table.lock:
+            index = table.writer.index
+            if not are_fresh(keys, index).all():
+                raise self._stale()
+            rows = rows_of_keys(keys)
+            places = index.places(rows)
+            return self.columns.take(name, index.walk(rows, places.runs, (times - places.times)[:, None])[:, 0])
+
     def places(self, keys: np.ndarray) -> tuple[np.ndarray, list[Any]]:
         """Return the time step of each key's row, and the origin of its episode.
 
@@ -337,6 +374,21 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             asked, indices = np.tile(np.array([1, extra]), len(counts)), None
         rows, outside = self._rows_of_windows(column, shifts, asked, indices)
         return Ragged(self._source.items_at(column, rows, outside, fill), offsets_of(counts), extra, every)
+
+    def known_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that the buffer has of each stretch's episode.
+
+        If the sample is loaded, or an episode of it was read, these are the time steps of the stretch itself.
+        """
+        if self._listed is not None or not self._source.is_open:
+            return super().known_times()
+        return self._source.known_times(self._drawn.keys)
+
+    def items_at(self, column: str, times: np.ndarray) -> Any:
+        """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
+        if self._listed is not None or not self._source.is_open:
+            return super().items_at(column, times)
+        return self._source.items_at_times(column, self._drawn.keys, times)
 
     def _rows_of_windows(
         self, column: str, shifts: Sequence[int], asked: np.ndarray, indices: np.ndarray | None

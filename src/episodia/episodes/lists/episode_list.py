@@ -536,6 +536,27 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             counts.extents[extra] = found
         return found
 
+    def known_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that are known of each agent episode: two int64 [B].
+
+        Here these are its own ones. A sample from a replay buffer knows all that is stored of the episode.
+        """
+        started = self.t_started
+        return started, started + self.lengths
+
+    def items_at(self, column: str, times: np.ndarray) -> Any:
+        """Return the item of `column`, observations or infos, at one of the known time steps of each agent episode.
+
+        Args:
+            column: The column.
+            times: The time step for each agent episode: int64 [B].
+
+        Returns:
+            A batch of B rows.
+        """
+        track = self.flat(column, tail=True)
+        return track.take(track.offsets[:-1] + times - self.t_started)
+
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.
 
