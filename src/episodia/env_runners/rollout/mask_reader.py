@@ -41,6 +41,9 @@ class MaskReader:
 
     def read(self, infos: Infos) -> np.ndarray | None:
         """Return the masks of all lanes, `[lanes, actions]`; None before the first mask."""
+        if not infos and self._row is None:
+            self.are_new = False
+            return None
         knew = self._row is not None
         found = masks_by_lane(infos, self._key, self._num_lanes) if infos and self._key is not None else {}
         fitting = {lane: mask for lane, mask in found.items() if self._fits(lane, mask)}
