@@ -24,7 +24,7 @@ from episodia.connectors import (
 )
 from episodia.errors import EnvRunnerError, EpisodiaError, LearnerError, TrainingError
 from episodia.learners import AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig, PPOConfig
-from episodia.learners.algorithms.config_codec import decoded
+from episodia.learners.config_codec import decoded
 from episodia.training import Recipe, Setup, load_training, resume, train
 from episodia.training.training_setup import MODULE_OPTIONS, RUNNER_OPTIONS
 

@@ -194,7 +194,7 @@ def _check_resumed(options: argparse.Namespace) -> None:
 
 def _settings(config: str | None, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return the settings in the file `config`, and those after `--set`, which come first."""
-    from episodia.learners.algorithms.config_codec import decoded  # noqa: PLC0415  # see `_demo`
+    from episodia.learners.config_codec import decoded  # noqa: PLC0415  # see `_demo`
 
     taken = [name for name in OPTIONS if name in dict(pairs)]
     if taken:

@@ -20,7 +20,7 @@ from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.learners.algorithms.algorithm import check_algorithm
-from episodia.learners.algorithms.config_codec import decoded, encoded
+from episodia.learners.config_codec import decoded, encoded
 from episodia.modules import DefaultActorCritic, default_module
 from episodia.modules.devices import usable_device
 from episodia.training.recipes import Recipe, chosen, config_options, name_of, named
