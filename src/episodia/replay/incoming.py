@@ -38,14 +38,14 @@ class Incoming(NamedTuple):
         chunks: Ids, times, lengths and flags.
         values: Nested arrays by column: one row for each step, and for tracks one more for each chunk.
         endings: Chunks without steps.
-        spaces: The spaces of observations and actions, by column.
+        spaces: Returns the spaces of observations and actions, by column.
         versions: Returns which versions of the weights each chunk has.
     """
 
     chunks: Chunks
     values: dict[str, Any]
     endings: list[Ending]
-    spaces: dict[str, Space[Any] | None]
+    spaces: Callable[[], dict[str, Space[Any] | None]]
     versions: Callable[[], list[Versions]]
 
 
@@ -68,17 +68,20 @@ def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incom
     flags = episodes.is_terminated * np.uint8(TERMINATED) | episodes.is_truncated * np.uint8(TRUNCATED)
     chunks = Chunks(episodes.origins, episodes.t_started, episodes.lengths, flags.astype(np.uint8))
     has_steps = chunks.lengths > 0
-    spaces = {name: episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
     if has_steps.all():
         values = {name: _values(name, column) for name, column in _columns(episodes, extras, infos=infos)}
-        return Incoming(chunks, values, [], spaces, lambda: episodes.weights_versions)
+        return Incoming(chunks, values, [], partial(_spaces, episodes), lambda: episodes.weights_versions)
     kept = np.flatnonzero(has_steps)
     versions = [episodes.weights_versions[chunk] for chunk in kept.tolist()]
     values = {}
     if len(kept):
         columns = _columns(episodes, extras, infos=infos)
         values = {name: _values(name, column.select(kept)) for name, column in columns}
-    return Incoming(_selected(chunks, kept), values, _endings(chunks), spaces, lambda: versions)
+    return Incoming(_selected(chunks, kept), values, _endings(chunks), partial(_spaces, episodes), lambda: versions)
+
+
+def _spaces(episodes: EpisodeList) -> dict[str, Space[Any] | None]:
+    return {name: episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
 
 
 def _columns(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Iterator[tuple[str, Ragged]]:

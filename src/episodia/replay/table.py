@@ -96,7 +96,7 @@ class Table:
     def add(self, found: Incoming) -> Added:
         """Store checked chunks."""
         if not self.spaces:
-            self.spaces = found.spaces
+            self.spaces = found.spaces()
         with self.lock:
             added = Added()
             if len(found.chunks.keys):
