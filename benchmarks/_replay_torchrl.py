@@ -1,4 +1,7 @@
-"""TorchRL's side of the replay rows. Its samples are tensors in a `TensorDict`."""
+"""TorchRL's side of the replay rows. Its samples are tensors in a `TensorDict`.
+
+Its sum tree is bound to another version of torch than all sides have here, so it has no row with priorities.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
-from _replay_settings import ALPHA, BATCH, BETA, LENGTH, SEQUENCES, steps
+from _replay_settings import BATCH, LENGTH, SEQUENCES, steps
 from tensordict import TensorDict
-from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer, TensorDictReplayBuffer
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import SliceSampler
 
 
@@ -40,20 +42,6 @@ def tensors(num: int) -> Callable[[], Any]:
 
 
 uniform = tensors
-
-
-def prioritized(num: int) -> Callable[[], Any]:
-    """Return what samples by priority, and tells new priorities."""
-    buffer = TensorDictPrioritizedReplayBuffer(alpha=ALPHA, beta=BETA, storage=LazyTensorStorage(num), batch_size=BATCH)
-    _filled(buffer, num)
-    errors = torch.from_numpy(np.random.default_rng(3).random(BATCH))
-
-    def run() -> Any:
-        sampled = buffer.sample()
-        buffer.update_priority(sampled["index"], errors)
-        return sampled
-
-    return run
 
 
 def sequences(num: int) -> Callable[[], Any]:

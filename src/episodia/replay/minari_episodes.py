@@ -27,6 +27,10 @@ def minari_episodes(dataset: Any, *, episodes: Iterable[int] | None = None) -> I
         ReplayError: If the data set is not on this machine, if its file points to other files, or if an episode is cut.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
+    if not hasattr(found, "iterate_episodes"):
+        raise ReplayError(
+            f"minari_episodes: found `dataset={describe(dataset)}`, expected a data set of Minari, or its name. Pass one."
+        )
     _check_own_file(found)
     numbers = None if episodes is None else [int(number) for number in episodes]
     for data in found.iterate_episodes(numbers):

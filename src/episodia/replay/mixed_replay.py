@@ -8,12 +8,13 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import checked_each, checked_number, checked_whole, is_number
+from episodia.arguments import checked_each, checked_number, checked_whole, is_number, is_whole
 from episodia.errors import ReplayError
 from episodia.replay.buffer import ReplayBuffer
 from episodia.replay.draws import Draw, Transitions
 from episodia.replay.joined_sample import JoinedSample
 from episodia.replay.keys import as_priorities
+from episodia.trees import describe
 from episodia.types import State
 
 
@@ -104,9 +105,10 @@ class MixedReplay:
         Raises:
             ReplayError: If a value is not finite, or there are more or fewer values than keys; nothing is changed then.
         """
-        if len(keys) != len(self._buffers):
+        given = checked_each(ReplayError, "MixedReplay.update_priorities", "keys", keys, _is_keys, "arrays of keys")
+        if len(given) != len(self._buffers):
             raise ReplayError(
-                f"MixedReplay.update_priorities: found the keys of {len(keys)} buffers, expected those of "
+                f"MixedReplay.update_priorities: found the keys of {len(given)} buffers, expected those of "
                 f"{len(self._buffers)}. Pass `sampled.keys`."
             )
         numbers = as_priorities(values, sum(map(len, keys)))
@@ -127,7 +129,11 @@ class MixedReplay:
         Raises:
             ReplayError: If they are not the counts of as many buffers.
         """
-        where, given = "MixedReplay.set_state", list(state["num_sampled"])
+        where = "MixedReplay.set_state"
+        found: object = state
+        if not isinstance(found, dict) or found.keys() != {"num_asked", "num_sampled"}:
+            raise ReplayError(f"{where}: found {describe(state)}, expected what `get_state()` returned.")
+        given = checked_each(ReplayError, where, "num_sampled", found["num_sampled"], is_whole, "counts")
         if len(given) != len(self._buffers):
             raise ReplayError(
                 f"{where}: found {len(given)} counts, expected one for each of {len(self._buffers)} buffers."
@@ -139,3 +145,7 @@ class MixedReplay:
     def __repr__(self) -> str:
         shares = ", ".join(f"{float(share):.3g}" for share in self._shares)
         return f"MixedReplay({len(self._buffers)} buffers, shares {shares})"
+
+
+def _is_keys(part: object) -> bool:
+    return isinstance(part, np.ndarray) and part.ndim == 1

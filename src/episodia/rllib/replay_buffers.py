@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import check_known, checked_whole
+from episodia.arguments import check_known, checked_each, checked_seed, checked_whole, is_whole
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import ReplayError
 from episodia.replay import (
@@ -23,6 +23,7 @@ from episodia.replay import (
     Transitions,
     Uniform,
 )
+from episodia.trees import describe
 from episodia.types import ModuleID, State
 
 # What RLlib takes, and what has no meaning here: metrics are counted by loops and learners.
@@ -63,7 +64,7 @@ class EpisodeReplayBuffer:
         check_known(where, kwargs, _UNUSED)
         self.batch_size_B = checked_whole(ReplayError, where, "batch_size_B", batch_size_B, 1)
         self.batch_length_T = checked_whole(ReplayError, where, "batch_length_T", batch_length_T, 1)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(checked_seed(ReplayError, where, seed))
         self._buffer = ReplayBuffer(capacity, evict="episodes", selector=self._selector(), infos=True, seed=seed)
         self._keys: Any = None
         self._num_added = self._num_sampled = self._num_evicted = 0
@@ -121,7 +122,7 @@ class EpisodeReplayBuffer:
                 f"{where}: found `sample_episodes=False`, expected True: a learner pipeline makes batches of episodes. "
                 "Pass the sample to it."
             )
-        num = checked_whole(ReplayError, where, "num_items", num_items or batch_size_B or self.batch_size_B, 1)
+        num = checked_whole(ReplayError, where, "num_items", _first(num_items, batch_size_B, self.batch_size_B), 1)
         self._set_beta(beta)
         draw, count = self._draw(num, batch_length_T, n_step, gamma)
         sampled = self._buffer.sample(count, draw, lookback=lookback, modules=modules_to_sample)
@@ -133,12 +134,14 @@ class EpisodeReplayBuffer:
         self, num: int, length: int | None, n_step: int | tuple[int, int] | None, gamma: float
     ) -> tuple[Draw, int]:
         """Return a draw, and how many stretches to draw."""
-        if length:
-            return Sequences(length), max(1, round(num / length))
-        if isinstance(n_step, tuple):
-            low, high = n_step
+        where = f"{type(self).__name__}.sample"
+        if steps := checked_whole(ReplayError, where, "batch_length_T", _first(length, 0), 0):
+            return Sequences(steps), max(1, round(num / steps))
+        if isinstance(n_step, tuple) and len(n_step) == 2:
+            low, high = checked_each(ReplayError, where, "n_step", n_step, is_whole, "two numbers of steps")
+            checked_whole(ReplayError, where, "n_step", high, checked_whole(ReplayError, where, "n_step", low, 1))
             return Transitions(int(self._rng.integers(low, high + 1)), gamma), num
-        return Transitions(1 if n_step is None else n_step, gamma), num
+        return Transitions(_first(n_step, 1), gamma), num
 
     def _set_beta(self, beta: float) -> None:
         """Do nothing: without priorities there are no weights."""
@@ -181,9 +184,19 @@ class EpisodeReplayBuffer:
 
     def set_state(self, state: State) -> None:
         """Continue from what `get_state` returned."""
+        given: object = state
+        if not isinstance(given, dict) or given.keys() != {"buffer", "counts", "generator"}:
+            raise ReplayError(
+                f"{type(self).__name__}.set_state: found {describe(state)}, expected what `get_state()` returned."
+            )
         self._buffer.set_state(state["buffer"])
         self._num_added, self._num_sampled, self._num_evicted = (int(count) for count in state["counts"])
         self._rng.bit_generator.state = state["generator"]
+
+
+def _first(*values: Any) -> Any:
+    """Return the first value that is not None, None if there is no such value."""
+    return next((value for value in values if value is not None), None)
 
 
 # Arguments of `sample` that have no effect, because what they ask for is always there.

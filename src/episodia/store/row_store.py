@@ -206,8 +206,9 @@ class RowStore:
         return RecordWriter(self.directory, lock, self.columns, self._journal)
 
     def _check_free(self) -> None:
-        others = [] if self.exists else [file for file in self.directory.iterdir() if not _is_ours(file.name)]
-        if others:
+        others = [file for file in self.directory.iterdir() if not _is_ours(file.name)]
+        # Asked last: another process may begin the store in the meantime.
+        if others and not self.exists:
             raise StoreError(
                 f"{self.directory}: found other files, such as {others[0].name[:80]!r}, expected a path that does not exist, "
                 "an empty directory, or a store. Choose another path; nothing was written."

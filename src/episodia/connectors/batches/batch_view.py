@@ -8,7 +8,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 import torch
 
-from episodia.arguments import checked_whole
+from episodia.arguments import checked_each, checked_whole
 from episodia.columns import Columns
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import next_rows
 from episodia.episodes import EpisodeList
@@ -59,6 +59,7 @@ class BatchView:
         >>> view.new_obs, view.actions
         (array([1, 2]), array([5, 6]))
         """
+        episodes = EpisodeList.of(episodes)
         track = episodes.flat(Columns.OBS, tail=True)
         names = (Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS, *episodes.extra_columns())
         return cls(
@@ -76,6 +77,7 @@ class BatchView:
         Raises:
             BatchError: If their columns or the dtypes of these differ.
         """
+        views = checked_each(BatchError, "BatchView.cat", "views", views, lambda view: isinstance(view, cls), "views")
         if not views:
             raise BatchError("BatchView.cat: found no views, expected at least one. Pass a list of them.")
         kinds = [[(path, leaf.dtype, leaf.shape[1:]) for path, leaf in leaves(view.to_dict())] for view in views]
@@ -95,6 +97,10 @@ class BatchView:
             rng: Shuffles the rows; by default they stay in order.
         """
         size = checked_whole(BatchError, "BatchView.split", "size", size, 1)
+        if not isinstance(rng, (np.random.Generator, type(None))):
+            raise BatchError(
+                f"BatchView.split: found `rng={describe(rng)}`, expected a generator of NumPy. Pass one, or None."
+            )
         order = np.arange(len(self)) if rng is None else rng.permutation(len(self))
         return (self[order[start : start + size]] for start in range(0, len(self), size))
 
@@ -121,7 +127,13 @@ class BatchView:
             index = slice(int(index), int(index) + 1 or None)
             if not 0 <= (index.start + len(self) if index.start < 0 else index.start) < len(self):
                 raise BatchError(f"found the row {index.start}, expected one within the {len(self)} rows. Correct it.")
-        return BatchView(map_batch(_rows_at(index), self._columns))
+        try:
+            return BatchView(map_batch(_rows_at(index), self._columns))
+        except (IndexError, TypeError, ValueError) as error:
+            raise BatchError(
+                f"found the index {describe(index)}, expected a name, an integer, a slice, or an array of indices within the "
+                f"{len(self)} rows or of flags. Correct it."
+            ) from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns

@@ -1,0 +1,80 @@
+"""What lies around the buffer answers junk with errors of the library."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+from episodia import SingleAgentEpisode
+from episodia.connectors import BatchView
+from episodia.episodes import EpisodeStore
+from episodia.errors import EpisodiaError
+from episodia.replay import MixedReplay, RateLimiter, ReplayBuffer, minari_episodes
+from episodia.rllib import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
+
+JUNK = [
+    *(None, b"x", -1, 1.5, float("nan"), True, [], [1, [2]], {}, {"a": 1}, set(), object(), len),
+    *(np.array(["a"]), np.array([[1, 2]]), np.array(3), torch.zeros(2)),
+]
+
+
+def filled(made):
+    made.add([SingleAgentEpisode(observations=[0, 1, 2], actions=[5, 6], rewards=[0.5, 1.0], len_lookback_buffer=0)])
+    return made
+
+
+def buffer():
+    return filled(ReplayBuffer(100, seed=0))
+
+
+def rllib_buffer():
+    return filled(PrioritizedEpisodeReplayBuffer(100, seed=0))
+
+
+def mixed():
+    return MixedReplay([buffer(), buffer()], [1, 1])
+
+
+VIEW = BatchView({"a": np.arange(3)})
+CALLS = {
+    "RateLimiter, samples_per_insert": lambda junk: RateLimiter(samples_per_insert=junk, error=9),
+    "RateLimiter, error": lambda junk: RateLimiter(samples_per_insert=1, error=junk),
+    "RateLimiter.set_state": lambda junk: RateLimiter(samples_per_insert=1, error=9).set_state(junk),
+    "MixedReplay, buffers": lambda junk: MixedReplay(junk, [1]),
+    "MixedReplay, shares": lambda junk: MixedReplay([buffer()], junk),
+    "MixedReplay, one share": lambda junk: MixedReplay([buffer()], [junk]),
+    "MixedReplay.sample": lambda junk: mixed().sample(junk),
+    "MixedReplay.update_priorities": lambda junk: mixed().update_priorities(junk, [1.0]),
+    "MixedReplay.set_state": lambda junk: mixed().set_state(junk),
+    "minari_episodes": lambda junk: list(minari_episodes(junk)),
+    "BatchView": BatchView,
+    "BatchView.of": BatchView.of,
+    "BatchView.cat": BatchView.cat,
+    "BatchView[...]": lambda junk: VIEW[junk],
+    "BatchView.split": lambda junk: list(VIEW.split(junk)),
+    "BatchView.split, rng": lambda junk: list(VIEW.split(2, rng=junk)),
+    "EpisodeStore": EpisodeStore,
+    "ReplayBuffer.save": lambda junk: buffer().save(junk),
+    "ReplayBuffer.load": lambda junk: buffer().load(junk),
+    "EpisodeReplayBuffer": EpisodeReplayBuffer,
+    "EpisodeReplayBuffer, seed": lambda junk: EpisodeReplayBuffer(seed=junk),
+    "EpisodeReplayBuffer.add": lambda junk: EpisodeReplayBuffer(100).add(junk),
+    "EpisodeReplayBuffer.sample": lambda junk: rllib_buffer().sample(junk),
+    "EpisodeReplayBuffer.sample, length": lambda junk: rllib_buffer().sample(2, batch_length_T=junk),
+    "EpisodeReplayBuffer.sample, n_step": lambda junk: rllib_buffer().sample(2, n_step=junk),
+    "EpisodeReplayBuffer.sample, range": lambda junk: rllib_buffer().sample(2, n_step=(junk, 3)),
+    "EpisodeReplayBuffer.sample, beta": lambda junk: rllib_buffer().sample(2, beta=junk),
+    "EpisodeReplayBuffer.set_state": lambda junk: rllib_buffer().set_state(junk),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_junk_is_an_error_of_the_library_or_fits(name):
+    accepted = 0
+    for junk in JUNK:
+        with contextlib.suppress(EpisodiaError):
+            CALLS[name](junk)
+            accepted += 1
+
+    assert accepted <= len(JUNK) // 2
