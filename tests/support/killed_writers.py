@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def forked(function, *arguments):
         try:
             function(*arguments)
             code = 0
+        except BaseException:  # noqa: BLE001  # the process ends here, and its parent only learns the code
+            traceback.print_exc()
         finally:
             os._exit(code)
     return child

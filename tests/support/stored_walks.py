@@ -16,7 +16,7 @@ def numbered(number):
     return SingleAgentEpisode(
         f"walk-{number}",
         observations={
-            "camera": np.full((steps + 1, 2, 3), number, np.uint8),
+            "camera": np.full((steps + 1, 2, 3), number % 256, np.uint8),
             "speed": number + np.arange(steps + 1) / 8,
         },
         actions=np.arange(steps) + number,
