@@ -109,7 +109,7 @@ def learn(observation_space: Space[Any], action_space: Space[Any], episodes: Epi
     reveal_type(module)  # DefaultActorCritic
     learner = episodia.Learner(module, PPOConfig(clip=0.1))
     reveal_type(learner)  # Learner
-    reveal_type(learner.update(episodes))  # dict[str, dict[str, float]]
+    reveal_type(learner.update(episodes))  # UpdateMetrics
 
 
 def act(path: str, observation: Item) -> Item:

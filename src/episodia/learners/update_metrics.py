@@ -24,6 +24,7 @@ class UpdateMetrics(dict[str, dict[str, float]]):
     Attributes:
         rows: Numbers in the order of the batch's rows, by module and name.
 
+    >>> import numpy as np
     >>> UpdateMetrics({"left": {"loss": 0.5}}, {"left": {"td_error": np.zeros(2)}}).rows
     {'left': {'td_error': array([0., 0.])}}
     """

@@ -31,7 +31,7 @@ class MetricsFile:
     ...     file = MetricsFile(Path(folder) / "metrics.jsonl")
     ...     file({"iteration": 1, "return_mean": math.nan})
     ...     file.path.read_text()
-    '{"iteration": 1, "return_mean": null, "crc32": "0c95c2e5"}\n'
+    '{"iteration": 1, "return_mean": null, "crc32": "1d3b9d13"}\n'
     """
 
     def __init__(self, path: Path) -> None:
