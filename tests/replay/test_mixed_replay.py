@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import Columns, EpisodeList, SingleAgentEpisode
+from episodia import Columns, EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.connectors import AddNextObservationsFromEpisodesToTrainBatch, defaults
 from episodia.errors import ReplayError
 from episodia.replay import MixedReplay, ReplayBuffer, Selection, Transitions
@@ -184,3 +184,18 @@ def test_columns_of_other_dtypes_are_not_cast():
 def test_wrong_arguments_are_rejected(buffers, shares, words):
     with pytest.raises(ReplayError, match=words):
         MixedReplay(buffers, shares)
+
+
+def test_buffers_of_several_modules_are_rejected():
+    play = MultiAgentEpisode("play", agent_to_module_mapping_fn=lambda agent, _: f"module of {agent}")
+    play.add_env_reset(observations={"a": 0, "b": 1})
+    play.add_env_step(
+        observations={"a": 1, "b": 2},
+        actions={"a": 0, "b": 0},
+        rewards={"a": 1.0, "b": 2.0},
+        terminateds={"__all__": True},
+    )
+    buffer = ReplayBuffer(64, seed=0)
+    buffer.add([play.finalize()])
+    with pytest.raises(ReplayError, match=r"modules \['module of a', 'module of b'\], expected one module"):
+        MixedReplay([buffer, buffer], [1, 1]).sample(4)
