@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from episodia.arguments import checked_flag, checked_whole, is_number
-from episodia.episodes import SingleAgentEpisode
+from episodia.episodes import EpisodeRecorder, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
 
 BatchMode: TypeAlias = Literal["truncate_episodes", "complete_episodes"]
@@ -133,6 +133,19 @@ def check_episode_class(episode_class: Any, base: type[Any]) -> None:
             f"found `episode_class={episode_class.__name__}` with a constructor of its own, expected that of {base.__name__}: "
             "runners make episodes from what they have recorded. Give attributes defaults in the class, and set them in "
             "callbacks."
+        )
+
+
+def check_recorder_made(recorder: object) -> None:
+    """Check that a factory has made a recorder.
+
+    Raises:
+        EnvRunnerError: If it has made something else.
+    """
+    if not isinstance(recorder, EpisodeRecorder):
+        raise EnvRunnerError(
+            f"found {recorder!r} from `recorder=`, expected a subclass of `EpisodeRecorder`, or a function that makes one. "
+            "Pass the class."
         )
 
 

@@ -35,7 +35,8 @@ from episodia.env_runners.runner_settings import (
     timeout_of,
 )
 from episodia.env_runners.seeding import Seeds
-from episodia.episodes import EpisodeList, SingleAgentEpisode
+from episodia.episodes import EpisodeList, Recorder, SingleAgentEpisode
+from episodia.episodes.recorder.episode_recorder import RecorderFactory
 from episodia.errors import EnvRunnerError
 from episodia.modules.devices import device_of
 from episodia.policies import Policy
@@ -73,6 +74,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         lookback: int = 1,
         callbacks: Iterable[Any] = (),
         episode_class: type[SingleAgentEpisode] = SingleAgentEpisode,
+        recorder: RecorderFactory = Recorder,
         on_env_error: OnEnvError = "drop",
         max_restarts: int | None = 100,
         step_timeout_s: StepTimeout = "auto",
@@ -109,6 +111,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
                 the runner that need more get more.
             callbacks: See `Callbacks`.
             episode_class: The class of the episodes: a subclass of `SingleAgentEpisode` without a constructor of its own.
+            recorder: What makes the recorder of the steps: a subclass of `EpisodeRecorder`, or a function with its arguments.
             on_env_error: Whether the episode of an environment that raises is dropped or truncated.
             max_restarts: How often in a row an environment is rebuilt, without an episode in between that ends by itself.
             step_timeout_s: How long asynchronous environments may take for a step or a reset: `"auto"` is 300 seconds, None any
@@ -151,11 +154,12 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         super().__init__(settings, module, Seeds(seed, device_of(module)), callbacks)
         self._module = module
         self._mask_key = action_mask_key
+        self._recorder = recorder
         self._source = VectorEnvSource(env, num_envs, settings)
         self._lent_env: VectorEnv[Any, Any, Any] | None = None
         totals = EpisodeTotals()
         faults = Faults(on_env_error, self._metrics, totals)
-        self._loop = new_loop(self._source, acting, self._seeds, faults, self._watcher)
+        self._loop = new_loop(self._source, acting, recorder, self._seeds, faults, self._watcher)
         hand_out = HandOut(faults, totals, on_cut=self._watcher.cut, check_finite=check_finite)
         self._sampler = Sampler(self._loop, hand_out, totals, reward_delay)
         with self._closed_on_error(owns_envs=self._source.can_remake):
@@ -225,6 +229,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             env_to_module=copy.deepcopy(self.env_to_module),
             module_to_env=copy.deepcopy(self.module_to_env),
             seed=seed,
+            recorder=self._recorder,
             action_mask_key=self._mask_key,
             **settings,
         )
@@ -282,6 +287,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
             "env_to_module": self.env_to_module,
             "module_to_env": self.module_to_env,
             "seed": self.seed,
+            "recorder": self._recorder,
             "callbacks": self._callbacks,
             "action_mask_key": self._mask_key,
             **vars(self._settings),

@@ -5,12 +5,14 @@ from episodia.episodes.lists.episode_list import Episode, EpisodeList, Episodes
 from episodia.episodes.lists.episode_store import EpisodeStore
 from episodia.episodes.lists.ragged import Ragged
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 from episodia.episodes.recorder.recorder import Recorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 __all__ = [
     "Episode",
     "EpisodeList",
+    "EpisodeRecorder",
     "EpisodeStore",
     "Episodes",
     "InfiniteLookbackBuffer",

@@ -26,10 +26,11 @@ from episodia.env_runners.envs.env_sources import SpacesOfAgents, VectorEnvSourc
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.single_agent_loop import SingleAgentLoop
 from episodia.env_runners.runner_metrics import RunnerMetrics
+from episodia.env_runners.runner_settings import RunnerSettings, check_recorder_made
 from episodia.env_runners.seeding import Seeds
 from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.multi_agent.pending_step import MissingFinalObservation
-from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder, RecorderFactory
 from episodia.errors import EnvRunnerError
 from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of
@@ -86,13 +87,18 @@ def acting_of(
 
 
 def new_loop(
-    source: VectorEnvSource, acting: Acting, seeds: Seeds, faults: Faults, watcher: Watcher
+    source: VectorEnvSource,
+    acting: Acting,
+    recorder_of: RecorderFactory,
+    seeds: Seeds,
+    faults: Faults,
+    watcher: Watcher,
 ) -> SingleAgentLoop:
     """Make environments and all parts that act in them. On failure, close the environments made here."""
     env = source.build()
     try:
         actor = _new_actor(env, acting, seeds, faults)
-        recorder = _new_recorder(source, env, actor, seeds.seed)
+        recorder = _new_recorder(recorder_of, source.settings, env, actor, seeds.seed)
         return SingleAgentLoop(source, env, actor, recorder, seeds=seeds, faults=faults, watcher=watcher)
     except BaseException:
         if source.can_remake:
@@ -119,10 +125,11 @@ def _new_actor(env: VectorEnv[Any, Any, Any], acting: Acting, seeds: Seeds, faul
     )
 
 
-def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int) -> Recorder:
-    settings = source.settings
+def _new_recorder(
+    make: RecorderFactory, settings: RunnerSettings, env: VectorEnv[Any, Any, Any], actor: Actor, seed: int
+) -> EpisodeRecorder:
     action_space = action_space_of(actor.module, actor.module_to_env, env.single_action_space)
-    recorder = Recorder(
+    recorder = make(
         env.single_observation_space,
         action_space if actor.module is None else recorded_action_space(action_space),
         env.num_envs,
@@ -132,6 +139,7 @@ def _new_recorder(source: VectorEnvSource, env: VectorEnv[Any, Any, Any], actor:
         seed=seed,
         episode_class=settings.episode_class,
     )
+    check_recorder_made(recorder)
     recorder.weights_version = 0
     return recorder
 

@@ -11,7 +11,7 @@ from episodia.env_runners.envs.vector_batches import Infos, is_by_lane
 from episodia.env_runners.rollout.episode_totals import EpisodeTotals
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import OnEnvError
-from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 
 
 @final
@@ -59,7 +59,7 @@ class Faults:
             infos[lane][RESTARTED] = str(restart)
         return list(restarts)
 
-    def settled(self, infos: Infos, recorder: Recorder) -> Sequence[int]:
+    def settled(self, infos: Infos, recorder: EpisodeRecorder) -> Sequence[int]:
         """End the episodes of environments that were rebuilt; return all lanes that begin with this step."""
         idle = recorder.idle_lanes
         episodes = {
@@ -81,7 +81,7 @@ class Faults:
             self.drop(recorder, running)
         return recorder.idle_lanes
 
-    def drop(self, recorder: Recorder, lanes: Sequence[int]) -> None:
+    def drop(self, recorder: EpisodeRecorder, lanes: Sequence[int]) -> None:
         """Forget the running episodes of `lanes`, and count what is lost."""
         self.count_dropped(recorder.drop(lanes))
 

@@ -16,7 +16,7 @@ from episodia.env_runners.rollout.nan_and_bounds_checks import BoundsWatch, Fini
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.env_runners.runner_settings import CheckFinite
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 from episodia.errors import EnvError
 from episodia.trees import leaves
 
@@ -61,16 +61,16 @@ class HandOut:
         """Return the ids of those that wait as a whole."""
         return [summary.id_ for summary in self._summaries() if summary.is_done and not summary.t_started]
 
-    def collect(self, recorder: Recorder) -> None:
+    def collect(self, recorder: EpisodeRecorder) -> None:
         """Let all that was recorded wait here, running episodes cut where they are."""
         is_finite = recorder.is_surely_finite()
         recorder.take(lambda chunks: self._keep(chunks, is_finite))
 
-    def collect_finished(self, recorder: Recorder) -> None:
+    def collect_finished(self, recorder: EpisodeRecorder) -> None:
         """Let the episodes wait here that have ended; running ones stay whole."""
         recorder.take_finished(lambda chunks: self._keep(chunks, False))
 
-    def recover(self, recorder: Recorder) -> None:
+    def recover(self, recorder: EpisodeRecorder) -> None:
         """Let each chunk wait here once, whatever an interrupt has left in the recorder and here."""
         self.collect_finished(recorder)
         once: dict[tuple[str, int], SingleAgentEpisode] = {}
@@ -95,7 +95,7 @@ class HandOut:
         """Whether a chunk waits whose episode goes on."""
         return any(not summary.is_done for summary in self._summaries())
 
-    def settle(self, recorder: Recorder, shapers: Sequence[RewardShaper]) -> None:
+    def settle(self, recorder: EpisodeRecorder, shapers: Sequence[RewardShaper]) -> None:
         """Give chunks the rewards that were set after they were cut."""
         chunks = (chunk for chunks in self._waiting for chunk in chunks)
         settle(chunks, recorder.episodes_here(), shapers, self._faults.unseen_ends)

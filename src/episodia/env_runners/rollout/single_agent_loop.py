@@ -24,8 +24,8 @@ from episodia.env_runners.rollout.sample_goals import EpisodeOrder, Goal, Sample
 from episodia.env_runners.rollout.vector_step import Chosen, Stepper, stepper_for
 from episodia.env_runners.seeding import Seeds, seed_for
 from episodia.episodes import EpisodeList
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
-from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import EnvError
 
 
@@ -48,7 +48,7 @@ class SingleAgentLoop:
         source: VectorEnvSource,
         env: VectorEnv[Any, Any, Any],
         actor: Actor,
-        recorder: Recorder,
+        recorder: EpisodeRecorder,
         *,
         seeds: Seeds,
         faults: Faults,

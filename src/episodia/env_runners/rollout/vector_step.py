@@ -16,7 +16,7 @@ from episodia.env_runners.envs.sync_lanes import SyncLanes
 from episodia.env_runners.envs.vector_batches import infos_by_lane, recorded_infos, taken_rows, with_rows
 from episodia.env_runners.rollout.crashed_lanes import Faults
 from episodia.env_runners.rollout.mask_reader import MaskReader
-from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 
 
 class Chosen(NamedTuple):
@@ -43,7 +43,7 @@ class Stepper(ABC):
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
-        recorder: Recorder,
+        recorder: EpisodeRecorder,
         faults: Faults,
         *,
         masks: MaskReader,
@@ -111,7 +111,7 @@ class NextStep(Stepper):
 
     begins_by_itself = True
 
-    def __init__(self, env: Any, recorder: Recorder, faults: Faults, **settings: Any) -> None:
+    def __init__(self, env: Any, recorder: EpisodeRecorder, faults: Faults, **settings: Any) -> None:
         super().__init__(env, recorder, faults, **settings)
         self._resets: np.ndarray | None = None  # those lanes, as a mask
 
@@ -155,7 +155,9 @@ class NextStep(Stepper):
 class SameStep(Stepper):
     """For environments that reset a lane in the very step with which its episode ends."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, **settings: Any) -> None:
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], recorder: EpisodeRecorder, faults: Faults, **settings: Any
+    ) -> None:
         super().__init__(env, recorder, faults, **settings)
         keep_last_observations(env)
 
@@ -230,7 +232,7 @@ _STEPPERS: dict[AutoresetMode, type[Stepper]] = {
 _FINAL_KEYS = frozenset({"final_obs", "_final_obs", "final_info", "_final_info"})
 
 
-def stepper_for(env: VectorEnv[Any, Any, Any], recorder: Recorder, faults: Faults, **settings: Any) -> Stepper:
+def stepper_for(env: VectorEnv[Any, Any, Any], recorder: EpisodeRecorder, faults: Faults, **settings: Any) -> Stepper:
     """Return what takes steps in `env`, by its autoreset mode; `settings` are those of `Stepper`."""
     return _STEPPERS[autoreset_mode_of(env)](env, recorder, faults, **settings)
 

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
-from episodia.episodes.recorder.recorder import Recorder
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.types import Item
 
@@ -23,6 +23,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     The latest items of a column are read from the recorder as they are. Handles of episodes are made when the first one is
     read, and kept between steps. Call `refresh` after each step.
 
+    >>> from episodia import Recorder
     >>> from gymnasium import spaces
     >>> recorder = Recorder(spaces.Discrete(9), spaces.Discrete(2), num_lanes=2, seed=7)
     >>> recorder.reset(np.array([0, 5]))
@@ -32,7 +33,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     __slots__ = ("_keys", "_listed", "_offsets", "_recorder")
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: EpisodeRecorder) -> None:
         """List the episodes of `recorder`, which must be reset before the list is read."""
         # The base counts its episodes, and the recorder may not be reset yet.
         self._listed: list[SingleAgentEpisode] | None = []
@@ -43,7 +44,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         self._offsets = np.arange(recorder.num_lanes + 1)
         self._modules = {DEFAULT_MODULE_ID: np.arange(recorder.num_lanes)}
         self._group = self
-        space = recorder.layout.observation_space
+        space = recorder.observation_space
         self._keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset[str]()
 
     def refresh(self) -> None:
@@ -73,8 +74,8 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def space_of(self, column: str) -> spaces.Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
-        layout = self._recorder.layout
-        return {Columns.OBS: layout.observation_space, Columns.ACTIONS: layout.action_space}.get(column)
+        recorder = self._recorder
+        return {Columns.OBS: recorder.observation_space, Columns.ACTIONS: recorder.action_space}.get(column)
 
     @property
     def row_counts(self) -> np.ndarray:
@@ -94,7 +95,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs that are recorded."""
-        return list(self._recorder.layout.extras)
+        return self._recorder.extra_columns()
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return the items at `shifts` from the present moment of each lane; see `EpisodeList.windows`."""

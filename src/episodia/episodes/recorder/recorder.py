@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias, final
 
@@ -18,6 +17,7 @@ from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.gather import taken
 from episodia.episodes.lists.recorded_list import RecordedList
 from episodia.episodes.recorder.blocks import Tape
+from episodia.episodes.recorder.episode_recorder import EpisodeRecorder, Keep
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import continue_episode, growing_episodes, prepared
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
@@ -44,7 +44,7 @@ _Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
 
 
 @final
-class Recorder:
+class Recorder(EpisodeRecorder):
     """Records the steps of a vector environment, and returns them as episodes.
 
     Each lane is one environment. A vector step is one write for each column; episodes are views on these arrays.
@@ -89,53 +89,28 @@ class Recorder:
         Raises:
             EpisodeError: If a number is out of its range.
         """
-        self._num_lanes = as_count("num_lanes", num_lanes, "recorder")
-        self._lookback = as_count("lookback", lookback, "recorder")
-        if not self._num_lanes or as_count("block_steps", block_steps, "recorder") < 1:
-            raise EpisodeError(
-                f"recorder: found {num_lanes} lanes and blocks of {block_steps} steps, expected at least one of both."
-            )
-        self._seed = uuid.uuid4().hex if seed is None else str(seed)
+        super().__init__(
+            observation_space, action_space, num_lanes, lookback=lookback, seed=seed, episode_class=episode_class
+        )
+        if as_count("block_steps", block_steps, "recorder") < 1:
+            raise EpisodeError(f"recorder: found blocks of {block_steps} steps, expected at least one.")
         self._layout = RecorderLayout(observation_space, action_space, episode_class=episode_class)
         self._tape = Tape(num_lanes, block_steps)
         self._plan: StepPlan | None = None
         self._chunks: list[Chunk | None] = [None] * num_lanes
-        self._numbers = [0] * num_lanes  # of the next episode
-        self._idle = set(range(num_lanes))  # lanes that have ended, or were never reset
         self._never_reset = set(self._idle)
         self._finished: list[Chunk] = []
         self._has_steps = False  # since the last `take`
-        self._is_changing = False  # outside of a call: that was interrupted, and its lanes do not fit together
         self._last_time = 0.0
-        self._weights_version: int | None = None
 
     def __repr__(self) -> str:
         running = self._num_lanes - len(self._idle)
         return f"Recorder({self._num_lanes} lanes, {running} running, {len(self._finished)} episodes finished)"
 
     @property
-    def num_lanes(self) -> int:
-        """How many environments are recorded."""
-        return self._num_lanes
-
-    @property
     def layout(self) -> RecorderLayout:
         """The columns that are recorded, and the spaces."""
         return self._layout
-
-    @property
-    def lookback(self) -> int:
-        """How many steps of the past a chunk has in front that continues an episode; can be set, for those that follow."""
-        return self._lookback
-
-    @lookback.setter
-    def lookback(self, lookback: int) -> None:
-        self._lookback = as_count("lookback", lookback, "recorder")
-
-    @property
-    def idle_lanes(self) -> list[int]:
-        """The lanes whose episode has ended, or that were never reset: those that need a reset."""
-        return sorted(self._idle)
 
     @property
     def weights_version(self) -> int | None:
@@ -329,11 +304,6 @@ class Recorder:
         self._plan = None
         self._is_changing = False
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether a call was interrupted in the middle, so that running episodes cannot go on; see `repair`."""
-        return self._is_changing
-
     def repair(self) -> dict[str, int]:
         """Drop the running episodes if a call was interrupted in the middle; else do nothing.
 
@@ -407,21 +377,9 @@ class Recorder:
         self._running()
         return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
 
-    def episodes(self) -> EpisodeList[SingleAgentEpisode]:
-        """Return what `list_episodes` does, as an `EpisodeList`."""
-        return EpisodeList(self.list_episodes())
-
-    def latest(self, column: str) -> Any:
-        """Return the last item of `column` of each lane: a read-only batch, without a copy if lanes step together.
-
-        Items that were written into an episode replace the recorded ones.
-
-        Raises:
-            EpisodeKeyError: If there is no such column.
-            EpisodeIndexError: If a lane has no item yet.
-        """
-        rows = self.latest_rows(column)
-        return self.episodes().latest(column) if rows is None else rows
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra model outputs that are recorded."""
+        return list(self._layout.extras)
 
     def latest_rows(self, column: str) -> Any:
         """Return what `latest` does; None if the items have to be read from the episodes: they are not in the block."""
@@ -480,7 +438,7 @@ class Recorder:
 
     # --- Taking -----------------------------------------------------------------------------------------------------
 
-    def take(self, keep: Callable[[EpisodeList[SingleAgentEpisode]], object] = bool) -> EpisodeList[SingleAgentEpisode]:
+    def take(self, keep: Keep = bool) -> EpisodeList[SingleAgentEpisode]:
         """Return everything that was recorded since the last call: finished episodes, and the steps of running ones.
 
         They are finalized, read-only views on a block that is never written again; changing one copies the column first. Large
@@ -519,16 +477,14 @@ class Recorder:
         self._plan = None
         self._is_changing = False
 
-    def _given(self, episodes: RecordedList, keep: Callable[[RecordedList], object]) -> RecordedList:
+    def _given(self, episodes: RecordedList, keep: Keep) -> RecordedList:
         """Return what was taken, and forget it."""
         keep(episodes)
         self._finished, self._has_steps = [], False
         self._tape.release()
         return episodes
 
-    def take_finished(
-        self, keep: Callable[[EpisodeList[SingleAgentEpisode]], object] = bool
-    ) -> EpisodeList[SingleAgentEpisode]:
+    def take_finished(self, keep: Keep = bool) -> EpisodeList[SingleAgentEpisode]:
         """Return the episodes that have ended since the last call, with large rows as copies; running ones stay whole.
 
         Their slots are not written again, but the block is, until it is full or `take` is called.
@@ -625,20 +581,3 @@ class Recorder:
     def is_whole(self, lane: int) -> bool:
         """Tell whether `lane` has a running episode of which no chunk was returned yet."""
         return lane not in self._idle and self._up_to_date(lane).t_started == 0
-
-    def episode_numbers(self) -> list[int]:
-        """Return for each lane how many episodes it has begun: part of the id of the next one."""
-        return list(self._numbers)
-
-    def set_episode_numbers(self, seed: int, numbers: list[int]) -> None:
-        """Derive the ids of the next episodes from `seed`, their lane, and the number of that lane.
-
-        Raises:
-            EpisodeError: If there is not one number for each lane.
-        """
-        if len(numbers) != self._num_lanes:
-            raise EpisodeError(
-                f"recorder: found {len(numbers)} numbers, expected one for each of {self._num_lanes} lanes."
-            )
-        self._seed = str(seed)
-        self._numbers = [int(number) for number in numbers]
