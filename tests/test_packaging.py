@@ -231,12 +231,15 @@ def test_there_is_a_console_command():
 def test_extras_are_those_that_code_uses():
     """Each optional package is imported by name somewhere, also by `importlib`."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    for_users = {_name_of(each) for name in ("plot", "train", "tensorboard", "pettingzoo") for each in extras[name]}
+    for_users = {
+        _name_of(each) for name in ("plot", "train", "tensorboard", "pettingzoo", "minari") for each in extras[name]
+    }
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
 
     assert set(extras) == {
         "dev",
         "lint",
+        "minari",
         "notebook",
         "pettingzoo",
         "plot",

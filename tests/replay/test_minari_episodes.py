@@ -1,6 +1,6 @@
 """Episodes of Minari data sets are read as they were recorded; files that point elsewhere are rejected."""
 
-import builtins
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -97,16 +97,14 @@ def test_an_episode_that_is_shorter_than_its_data_set_says_is_rejected():
         list(minari_episodes(dataset))
 
 
-def test_without_minari_the_error_names_the_extra(monkeypatch):
-    def without(name, *arguments, **options):
-        if name == "minari":
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    real = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"episodia\[minari\]"):
-        next(minari_episodes("tests/walk-v0"))
+@pytest.mark.parametrize("missing", ["minari", "h5py"])
+def test_the_error_without_a_package_names_the_extra(missing, monkeypatch, tmp_path):
+    (tmp_path / "main_data.hdf5").touch()
+    dataset = Recorded(recorded(0))
+    dataset.storage = SimpleNamespace(data_path=tmp_path)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=rf"{missing} is not installed, .*episodia\[minari\]"):
+        next(minari_episodes("tests/walk-v0" if missing == "minari" else dataset))
 
 
 @pytest.fixture

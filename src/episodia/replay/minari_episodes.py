@@ -23,7 +23,7 @@ def minari_episodes(dataset: Any, *, episodes: Iterable[int] | None = None) -> I
         episodes: The numbers of the episodes; by default all of them.
 
     Raises:
-        MissingExtraError: If minari is not installed.
+        MissingExtraError: If minari or h5py is not installed.
         ReplayError: If the data set is not on this machine, if its file points to other files, or if an episode is cut.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
@@ -42,10 +42,7 @@ def _loaded(name: str) -> Any:
         # An optional dependency.
         import minari  # noqa: PLC0415
     except ImportError as error:
-        raise MissingExtraError(
-            "minari_episodes: found that minari is not installed, expected it, because it reads the data set. Run "
-            '`pip install "episodia[minari]" "minari[hdf5]"`.'
-        ) from error
+        raise _missing("minari") from error
     try:
         return minari.load_dataset(name)
     except (FileNotFoundError, ValueError) as error:
@@ -55,14 +52,24 @@ def _loaded(name: str) -> Any:
         ) from error
 
 
+def _missing(name: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"minari_episodes: found that {name} is not installed, expected it, because it reads the data set. Run "
+        '`pip install "episodia[minari]"`, which installs minari and h5py.'
+    )
+
+
 def _check_own_file(dataset: Any) -> None:
     """Reject a file that takes its content from other files: it could show any file of this machine as observations."""
     folder = getattr(getattr(dataset, "storage", None), "data_path", None)
     file = None if folder is None else Path(folder) / "main_data.hdf5"
     if file is None or not file.is_file():
         return
-    # An optional dependency, with which minari reads this file.
-    import h5py  # noqa: PLC0415
+    try:
+        # An optional dependency, with which minari reads this file.
+        import h5py  # noqa: PLC0415
+    except ImportError as error:
+        raise _missing("h5py") from error
 
     def check(group: Any, path: str) -> None:
         for name in group:
