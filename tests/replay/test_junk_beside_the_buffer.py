@@ -55,6 +55,9 @@ CALLS = {
     "BatchView.split": lambda junk: list(VIEW.split(junk)),
     "BatchView.split, rng": lambda junk: list(VIEW.split(2, rng=junk)),
     "EpisodeStore": EpisodeStore,
+    "ReplayBuffer.sample, modules": lambda junk: buffer().sample(2, modules=junk),
+    "ReplayBuffer.update_priorities, keys": lambda junk: buffer().update_priorities(junk, [1.0]),
+    "ReplayBuffer.update_priorities, values": lambda junk: buffer().update_priorities([1], junk),
     "ReplayBuffer.save": lambda junk: buffer().save(junk),
     "ReplayBuffer.load": lambda junk: buffer().load(junk),
     "EpisodeReplayBuffer": EpisodeReplayBuffer,
@@ -78,3 +81,20 @@ def test_junk_is_an_error_of_the_library_or_fits(name):
             accepted += 1
 
     assert accepted <= len(JUNK) // 2
+
+
+@pytest.mark.parametrize("values", [[[1.0], [1.0, 2.0]], torch.ones(1, requires_grad=True), [object()]])
+def test_values_that_are_no_array_are_no_priorities(values):
+    made = buffer()
+    keys = made.sample(1).keys
+
+    with pytest.raises(EpisodiaError, match="found"):
+        made.update_priorities(keys, values)
+    with pytest.raises(EpisodiaError, match="found"):
+        made.update_priorities(values, [1.0])
+
+
+@pytest.mark.parametrize("modules", [5, [], "default_policy", [["default_policy"]], np.array([1, 2])])
+def test_modules_that_are_not_stored_are_not_sampled(modules):
+    with pytest.raises(EpisodiaError, match="expected some of"):
+        buffer().sample(1, modules=modules)

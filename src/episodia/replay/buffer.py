@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, final
@@ -168,19 +168,18 @@ class ReplayBuffer:
         return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
 
     def _asked(self, modules: Collection[ModuleID] | None) -> list[Table]:
-        if modules is None:
-            found = list(self._tables.values())
-        else:
-            unknown = [module_id for module_id in modules if module_id not in self._tables]
-            if unknown or isinstance(modules, str):
-                raise ReplayError(
-                    f"ReplayBuffer.sample: found `modules={modules!r}`, expected some of {list(self._tables)}. Add episodes of "
-                    "the others first, or leave them out."
-                )
-            found = [self._tables[module_id] for module_id in modules]
-        if not found:
+        if not self._tables:
             raise ReplayError("ReplayBuffer.sample: found an empty buffer, expected steps. Call `add` first.")
-        return found
+        if modules is None:
+            return list(self._tables.values())
+        given: object = modules
+        asked = list(given) if isinstance(given, (Sequence, Set, Mapping)) and not isinstance(given, str) else []
+        if not asked or not all(isinstance(module_id, Hashable) and module_id in self._tables for module_id in asked):
+            raise ReplayError(
+                f"ReplayBuffer.sample: found `modules={describe(modules)}`, expected some of {list(self._tables)}. Add "
+                "episodes of the others first, or leave them out."
+            )
+        return [self._tables[module_id] for module_id in asked]
 
     def update_priorities(self, keys: Item, values: Item) -> int:
         """Tell the selector new values, such as absolute TD errors, of sampled steps.

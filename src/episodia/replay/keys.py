@@ -46,7 +46,7 @@ def as_keys(keys: Item) -> np.ndarray:
     Raises:
         ReplayError: If they cannot be keys.
     """
-    found = np.asarray(keys)
+    found = _as_array("keys", keys)
     if found.dtype.kind not in "iu" or found.ndim != 1:
         raise ReplayError(f"found {describe(found)} as keys, expected int64[B]. Pass the column 'keys' of a sample.")
     return found.astype(np.int64, copy=False)
@@ -58,7 +58,7 @@ def as_priorities(values: Item, count: int) -> np.ndarray:
     Raises:
         ReplayError: If there are more or fewer of them, or one is not finite.
     """
-    found = np.asarray(values)
+    found = _as_array("values", values)
     if found.dtype.kind not in "biuf" or found.shape != (count,):
         raise ReplayError(
             f"found {describe(found)} as values of {count} keys, expected one number for each key. Pass absolute TD errors in "
@@ -72,3 +72,13 @@ def as_priorities(values: Item, count: int) -> np.ndarray:
             "not finite; nothing was updated."
         )
     return found
+
+
+def _as_array(what: str, given: Item) -> np.ndarray:
+    try:
+        return np.asarray(given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ReplayError(
+            f"found {describe(given)} as {what}, which is no array ({error}), expected one number for each step. Pass an array "
+            "or `tensor.detach().cpu()`."
+        ) from error
