@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -184,6 +185,64 @@ def _text_admission(space: spaces.Text, path: str) -> Admit:
         raise _rejection(path, item, f"a string for {short_name(space)}", "Pass a `str`.")
 
     return admit
+
+
+# --- The cast of observations ------------------------------------------------------------------------------------
+
+_SAID: set[str] = set()
+
+
+def with_float32(space: Space[Any], item: Item) -> Any:
+    """Return `item`, an observation or a batch of observations, with float64 leaves cast where `space` says float32.
+
+    This is the only cast of recorded data, for the many environments that compute in float64. It warns once for each space.
+    All other items are returned as they are.
+
+    Raises:
+        SpaceError: If a finite number becomes infinite.
+    """
+    return _with_float32(space, item, "")
+
+
+def _with_float32(space: Space[Any], item: Any, path: str) -> Any:
+    if isinstance(space, spaces.Dict) and isinstance(item, Mapping):
+        parts = space.spaces
+        return {
+            key: _with_float32(parts[key], part, f"{path}[{key!r}]") if key in parts else part
+            for key, part in item.items()
+        }
+    if isinstance(space, spaces.Tuple) and isinstance(item, (tuple, list)) and len(item) == len(space.spaces):
+        pairs = zip(space.spaces, item, strict=True)
+        return tuple(_with_float32(child, part, f"{path}[{place}]") for place, (child, part) in enumerate(pairs))
+    if (
+        not isinstance(space, spaces.Box)
+        or space.dtype != np.float32
+        or not isinstance(item, (np.ndarray, np.float64))
+        or (item.dtype.kind, item.dtype.itemsize) != ("f", 8)
+    ):
+        return item
+    with np.errstate(over="ignore"):
+        cast = item.astype(np.float32)
+    if not np.array_equal(np.isfinite(cast), np.isfinite(item)):
+        raise _rejection(
+            path,
+            item,
+            f"numbers that the dtype float32 of {short_name(space)} can hold, and some become infinite",
+            "Scale them, or declare a float64 space.",
+        )
+    _say_cast(space, path)
+    return cast
+
+
+def _say_cast(space: Space[Any], path: str) -> None:
+    text = (
+        f"observations{f' at {path}' if path else ''}: found float64, expected the dtype float32 of {short_name(space)}. They "
+        "are recorded as float32. Cast them in the environment with `.astype(np.float32)`, or declare a float64 space. This is "
+        "said once for each space."
+    )
+    if text not in _SAID:
+        _SAID.add(text)
+        warnings.warn(text, stacklevel=2)
 
 
 # --- Bounds -------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from episodia.episodes.columns.items_copy import ItemsCopy
+
 
 def arrays_in(value):
     """Every array in nested dicts, tuples, lists and object arrays."""
@@ -26,7 +28,7 @@ def ruin(value):
     elif isinstance(value, (dict, list, tuple)):
         for entry in list(value.values() if isinstance(value, dict) else value):
             ruin(entry)
-        if not isinstance(value, tuple):
+        if not isinstance(value, (tuple, ItemsCopy)):  # an `ItemsCopy` rejects changes
             value.clear()
 
 

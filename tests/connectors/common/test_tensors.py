@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
     ("given", "made"),
     [
         (np.float64, torch.float32),
-        (np.float16, torch.float32),
+        (np.float16, torch.float16),
         (np.float32, torch.float32),
         (np.int8, torch.int8),
         (np.int64, torch.int64),

@@ -75,7 +75,7 @@ REFUSED_STEPS = {
         "the shape [2]",
     ),
     "a bad observation after none was answered": (
-        with_agent("idles", observations=np.zeros(2)),
+        with_agent("idles", observations=np.zeros(2, np.int64)),
         SpaceError,
         "idles",
         "float32",

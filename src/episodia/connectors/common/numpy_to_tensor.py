@@ -19,8 +19,8 @@ from episodia.types import Item
 class NumpyToTensor(ColumnPiece):
     """Turns all arrays of numbers in the batch into tensors on one device; objects, such as infos, are kept.
 
-    Floats become float32, the dtype that modules compute in. With `pin_memory` and an accelerator, arrays
-    are copied to page-locked memory first, so that the transfer to the device does not block.
+    Floats become float32, the dtype that modules compute in; float16 stays float16. With `pin_memory` and an accelerator,
+    arrays are copied to page-locked memory first, so that the transfer to the device does not block.
     """
 
     reads = writes = frozenset[str]()
@@ -68,7 +68,7 @@ class NumpyToTensor(ColumnPiece):
 
 
 def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> Any:
-    """Return numbers as a tensor on `device`, floats as float32; other values unchanged.
+    """Return numbers as a tensor on `device`, floats as float32 or float16; other values unchanged.
 
     The tensor has its own memory: writing into it does not change the episode that the numbers came from.
     """
@@ -85,10 +85,14 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
 _ADOPTED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8", "bool")))
 
 
+# The sizes of float16 and float32.
+_KEPT_FLOATS = frozenset((2, 4))
+
+
 def _for_torch(array: np.ndarray) -> np.ndarray:
     """Return an array that torch can adopt: writable, contiguous, in a dtype that its operations support."""
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind == "f" and size != 4:
+    if kind == "f" and size not in _KEPT_FLOATS:
         return array.astype(np.float32)
     if kind == "u" and size > 1:
         return _as_signed(array)

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from episodia.episodes.recorder.vector_infos import InfoEntry
 from episodia.errors import EnvError, EpisodiaError
-from episodia.space_rules import admission
+from episodia.space_rules import rules_of, with_float32
 from episodia.spaces import ARRAY_SPACES
 from episodia.trees import describe
 from episodia.types import Item
@@ -53,7 +53,7 @@ def checked_observation(space: Space[Any], lane: int, observation: Item) -> Any:
         EnvError: If they are not.
     """
     try:
-        return admission(space)(observation)
+        return rules_of(space).admit(with_float32(space, observation))
     except EpisodiaError as error:
         raise EnvError(f"environment {lane}: in its observation {error}") from error
 

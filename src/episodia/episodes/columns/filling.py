@@ -146,9 +146,22 @@ def padded(found: np.ndarray, before: int, after: int, fill: Item) -> np.ndarray
 
 
 def filled_like(leaf: Item, fill: Item) -> Any:
-    """Return an array of `fill` for an array; a scalar is replaced by `fill` itself, if it can stand in its place."""
-    if isinstance(leaf, np.ndarray):
+    """Return what stands for a missing item like `leaf` in a list, which can hold anything.
+
+    For an array it is an array of its shape, of a wider dtype if that of `leaf` cannot hold the number. Everything else is
+    replaced by `fill` itself.
+
+    >>> filled_like(np.array([1, 2]), 9.5), filled_like(3, "skip")
+    (array([9.5, 9.5]), 'skip')
+    """
+    if not isinstance(leaf, np.ndarray):
+        return fill
+    try:
         return filled_array(leaf.shape, leaf.dtype, fill)
-    if isinstance(leaf, (int, float, np.number, np.bool_)):
-        fitting(fill, np.asarray(leaf).dtype)
+    except EpisodeError:
+        value = np.asarray(fill)
+        if value.ndim:
+            raise
+    if leaf.dtype.kind in "biufc" and value.dtype.kind in "biufc":
+        return filled_array(leaf.shape, np.result_type(leaf.dtype, value), fill)
     return fill

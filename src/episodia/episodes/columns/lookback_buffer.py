@@ -13,6 +13,7 @@ from episodia.episodes.columns import indexing
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.filling import filled_like, padded
 from episodia.episodes.columns.indexing import Index
+from episodia.episodes.columns.items_copy import ItemsCopy
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Positions, Storage
 from episodia.episodes.display.episode_tables import buffer_text
 from episodia.errors import EpisodeError, EpisodeIndexError
@@ -185,8 +186,28 @@ class LookbackBuffer:
 
     @property
     def data(self) -> Any:
-        """All items, the lookback included: a list of them, or read-only arrays."""
-        return self.pick(slice(0, len(self.storage)), False)
+        """All items, the lookback included: a copied list of them that cannot be changed, or read-only arrays."""
+        found = self.pick(slice(0, len(self.storage)), False)
+        return ItemsCopy(found) if type(found) is list else found
+
+    @data.setter
+    def data(self, new_data: Item) -> None:
+        """Replace all items, the lookback included, by copies of `new_data`: a list of items, or arrays.
+
+        The form of the buffer stays: open or finalized. The lookback becomes shorter if there are fewer items than that.
+        """
+        items = as_items(new_data)
+        storage: Storage
+        if self.storage.holds_objects:
+            storage = ObjectStorage.copied(items)
+        elif self.finalized and items:
+            storage = ArrayStorage(stack(self._inside(items), self.object_leaves), owned=True)
+        else:
+            storage = ListStorage.copied(items)
+            if self.finalized:
+                storage = LookbackBuffer.adopt(storage, 0, self._space, finalized=False).stacked()
+        self.use(storage)
+        self.lookback = min(self.lookback, len(storage))
 
     def len_incl_lookback(self) -> int:
         """Return the number of items, the lookback included."""

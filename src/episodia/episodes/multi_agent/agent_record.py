@@ -20,7 +20,7 @@ from episodia.episodes.multi_agent import pending_step as rules
 from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep, StepRule, merged, rule_for
 from episodia.episodes.multi_agent.timeline import Clock, Timeline
 from episodia.episodes.single_agent import single_agent_chunks as chunks
-from episodia.episodes.single_agent.single_agent_columns import extra_columns, take_back
+from episodia.episodes.single_agent.single_agent_columns import as_observation, extra_columns, take_back
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import EpisodeError, EpisodiaError
 from episodia.trees import freeze, own, own_info
@@ -319,7 +319,7 @@ class AgentRecord:
         single, taken = self.known, self._taken(step)
         step.undo.append(partial(_set_fields, single, {"observations": single.observations, "infos": single.infos}))
         single.observations, single.infos = single.observations.fork(), single.infos.fork()
-        single.observations.replace_last(step.observations[self.agent])
+        single.observations.replace_last(as_observation(single.observations, step.observations[self.agent]))
         single.infos.replace_last(taken.infos or {})
         self.timeline.env_steps[-1] = step.env_t
         if step.has_ends and step.ending_of(self.agent):

@@ -111,14 +111,17 @@ def replay(
     _check_lengths(episode, steps, lists, observations, infos)
     if not observations:
         return
-    infos = infos or [{}] * (steps + 1)
-    actions, rewards, extras = ([{}] * steps if column is None else column for column in lists.values())
+    infos, last = infos or [{}] * len(observations), steps
+    if any(column is not None and len(column) > steps for column in lists.values()):
+        # A step that was taken, and whose observations are not known yet.
+        observations, infos, steps = [*observations, {}], [*infos, {}], steps + 1
+    actions, rewards, extras = ((column or []) + [{}] * (steps - len(column or [])) for column in lists.values())
     lookback = steps
     if not (isinstance(len_lookback_buffer, str) and len_lookback_buffer == "auto"):
         lookback = min(steps, as_count("len_lookback_buffer", len_lookback_buffer, f"episode {episode.id_!r}"))
     env_t_started = episode.env_t_started
     given = {"observations": observations, "infos": infos, "actions": actions, "rewards": rewards}
-    ends = _ends_at(given, terminateds, truncateds)
+    ends = _ends_at(given, terminateds, truncateds, last)
     first = env_t_started - lookback
     records = first_records(episode, observations[0], infos[0], first)
     episode.roster = Roster(records, Clock(first, first, was_reset=True))
@@ -151,23 +154,25 @@ def _dicts(episode: MultiAgentEpisode, name: str, column: Any) -> list[Any] | No
 def _check_lengths(
     episode: MultiAgentEpisode, steps: int, lists: Mapping[str, Any], observations: Any, infos: Any
 ) -> None:
-    expected = dict.fromkeys(lists, steps) | {"infos": len(observations or [])}
+    shown = len(observations or [])
+    expected = dict.fromkeys(lists, (steps, shown)) | {"infos": (shown,)}
     found = {name: len(column) for name, column in {**lists, "infos": infos}.items() if column is not None}
-    wrong = {name: count for name, count in found.items() if count != expected[name]}
+    wrong = {name: count for name, count in found.items() if count not in expected[name]}
     if wrong or (steps and lists["actions"] is None):
         raise EpisodeError(
-            f"episode {episode.id_!r}: found {len(observations or [])} dicts of observations and {wrong or 'no actions'}; "
-            "expected one dict of actions, rewards and extra model outputs fewer than of observations and infos."
+            f"episode {episode.id_!r}: found {shown} dicts of observations and {wrong or 'no actions'}; expected "
+            "one dict of actions, rewards and extra model outputs fewer than of observations and infos (or as many, if the "
+            "last step is still pending)."
         )
 
 
 def _ends_at(
-    lists: Mapping[str, list[Any]], terminateds: dict[AgentID, bool], truncateds: dict[AgentID, bool]
+    lists: Mapping[str, list[Any]], terminateds: dict[AgentID, bool], truncateds: dict[AgentID, bool], last: int
 ) -> tuple[dict[AgentID, int], dict[AgentID, int]]:
     """Return at which entry of the observations which agent terminated, and was truncated.
 
     An agent that does not act on its last observation ends where it is heard of for the last time, if it is flagged, or
-    if nothing is said of it or of all agents, while others go on.
+    if nothing is said of it or of all agents, while others are shown observations, the latest of which are entry `last`.
     """
     end = len(lists["observations"]) - 1
     last_seen = _last_entries(lists["observations"])
@@ -184,7 +189,7 @@ def _ends_at(
             if flags.get(agent):
                 at_end[agent] = at
         is_flagged = any(agent in flags or flags.get(ALL) for flags in (terminateds, truncateds))
-        if never_answered and last_heard_of < end and not is_flagged:
+        if never_answered and last_heard_of < last and not is_flagged:
             ended[0][agent] = at
     for flags, at_end in zip((terminateds, truncateds), ended, strict=True):
         if flags.get(ALL):

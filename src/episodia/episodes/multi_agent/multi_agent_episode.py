@@ -97,7 +97,8 @@ class MultiAgentEpisode:
             observations: One dict for each environment step, the reset included.
             observation_space: The space of each agent's observations.
             infos: One dict of info dicts for each entry of `observations`.
-            actions: One dict for each environment step: one fewer than observations.
+            actions: One dict for each environment step: one fewer than observations; or as many, if the last step was taken and
+                its observations are not known yet. The same for `rewards` and `extra_model_outputs`.
             action_space: The space of each agent's actions.
             rewards: One dict for each entry of `actions`.
             terminateds: Which agents have terminated by the end of the data; True or `"__all__"` for all. An agent with an

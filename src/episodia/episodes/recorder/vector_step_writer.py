@@ -14,6 +14,7 @@ from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout, as_array
 from episodia.episodes.single_agent.single_agent_columns import as_extras, names
 from episodia.errors import EpisodeError, EpisodeIndexError, ShapeError
+from episodia.space_rules import with_float32
 from episodia.trees import describe
 from episodia.types import Item
 
@@ -238,12 +239,21 @@ def lanes_that_begin(resets: object, lanes: Lanes, idle: set[int], num_lanes: in
 
 
 def observed(layout: RecorderLayout, observations: Item, count: int) -> tuple[RecorderLayout, list[Any]]:
-    """Return the leaves of `observations`, and the layout, in which the first of them fix the column."""
-    column = layout.observations
+    """Return the leaves of `observations`, and the layout, in which the first of them fix the column.
+
+    Numbers in float64 are cast if the space says float32.
+    """
+    column, space = layout.observations, layout.observation_space
     if column is None:
-        column = RecorderColumn.from_first(Columns.OBS, layout.observation_space, observations, is_track=True)
+        observations = observations if space is None else with_float32(space, observations)
+        column = RecorderColumn.from_first(Columns.OBS, space, observations, is_track=True)
         layout = replace(layout, observations=column)
-    return layout, column.flat(observations, count)
+    try:
+        return layout, column.flat(observations, count)
+    except ShapeError:
+        if space is None:
+            raise
+        return layout, column.flat(with_float32(space, observations), count)
 
 
 def stepped(layout: RecorderLayout, step: StepInput, count: int, *, is_first: bool) -> tuple[RecorderLayout, Values]:

@@ -13,8 +13,10 @@ from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_SPACE, check_rewards
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage, map_infos
-from episodia.errors import EpisodeError, EpisodiaError
+from episodia.errors import EpisodeError, EpisodiaError, SpaceError
+from episodia.space_rules import with_float32
 from episodia.trees import SCALAR_TYPES, describe, own_info
+from episodia.types import Item
 
 if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
@@ -200,6 +202,15 @@ def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) ->
 
 
 # --- One step --------------------------------------------------------------------------------------------------------
+
+
+def as_observation(column: LookbackBuffer, observation: Item) -> Any:
+    """Return a private copy of `observation` for `column.push`; float64 numbers are cast if the space says float32."""
+    try:
+        return column.admit(observation)
+    except SpaceError:
+        cast = with_float32(column.space, observation) if column.space is not None else observation
+        return column.admit(cast)
 
 
 def as_infos(infos: object) -> dict[Any, Any]:

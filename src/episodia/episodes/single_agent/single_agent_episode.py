@@ -29,6 +29,7 @@ from episodia.episodes.single_agent.single_agent_columns import (
     are_finalized,
     as_extras,
     as_infos,
+    as_observation,
     cannot_step,
     check_lengths,
     extra_columns,
@@ -215,7 +216,7 @@ class SingleAgentEpisode:
             )
         place = "observation of the reset"
         try:
-            observation = self.observations.admit(observation)
+            observation = as_observation(self.observations, observation)
             place = "infos of the reset"
             infos = as_infos(infos)
         except EpisodiaError as error:
@@ -320,7 +321,7 @@ class SingleAgentEpisode:
         try:
             is_terminated, is_truncated = map(as_flag, ends)
             place = "observation"
-            steps = [(self.observations, self.observations.admit(observation))]
+            steps = [(self.observations, as_observation(self.observations, observation))]
             place = "action"
             steps.append((self.actions, self.actions.admit(action)))
             place = "reward"

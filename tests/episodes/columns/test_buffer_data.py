@@ -1,0 +1,184 @@
+"""Writes to `buffer.data`, as code that was written for RLlib makes them."""
+
+import copy
+import operator
+import pickle
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+from episodia import LookbackBuffer, SingleAgentEpisode
+from episodia.errors import EpisodeError, SpaceError
+
+COLUMNS = {"observations": [0, 1, 2], "actions": [5, 6], "rewards": [0.0, 1.0]}
+
+
+def walk(**kwargs):
+    return SingleAgentEpisode("walk", **COLUMNS, len_lookback_buffer=0, **kwargs)
+
+
+@given(
+    old=st.lists(st.integers(0, 9), max_size=6),
+    new=st.lists(st.integers(0, 9), max_size=6),
+    lookback=st.integers(0, 6),
+    finalized=st.booleans(),
+    gives_array=st.booleans(),
+)
+def test_assigned_data_are_those_of_a_new_buffer_in_the_form_of_the_old_one(old, new, lookback, finalized, gives_array):
+    buffer = LookbackBuffer(old, lookback)
+    if finalized:
+        buffer.finalize()
+    lookback = buffer.lookback
+
+    buffer.data = np.array(new) if gives_array else new
+
+    assert list(buffer.data) == new
+    assert buffer.finalized == finalized
+    assert list(buffer.get(slice(0, None))) == new[lookback:]
+    buffer.append(7)
+    assert list(buffer.data) == [*new, 7]
+
+
+@pytest.mark.parametrize("finalize", [False, True])
+def test_getters_of_an_episode_show_assigned_data_and_its_forks_do_not(finalize):
+    episode = walk()
+    episode = episode.finalize() if finalize else episode
+    before = episode[:2]
+
+    episode.actions.data = [8, 9]
+
+    assert list(episode.get_actions()) == [8, 9]
+    assert list(before.get_actions()) == [5, 6]
+    episode.validate()
+
+
+def test_what_the_caller_assigned_stays_apart_from_the_buffer():
+    buffer, items = LookbackBuffer([np.zeros(2)]), [np.ones(2)]
+
+    buffer.data = items
+    items[0][:] = 5
+    items.append(6)
+
+    assert [item.tolist() for item in buffer.data] == [[1.0, 1.0]]
+
+
+def test_nested_data_of_a_finalized_buffer_may_be_assigned_as_arrays():
+    buffer = LookbackBuffer([{"a": 1, "b": (2.0, 3)}])
+    buffer.finalize()
+
+    buffer.data = {"a": np.array([4, 5]), "b": (np.array([6.0, 7.0]), np.array([8, 9]))}
+
+    assert buffer[1] == {"a": 5, "b": (7.0, 9)}
+
+
+def test_infos_may_be_assigned():
+    episode = walk()
+
+    episode.infos.data = [{"n": t} for t in range(3)]
+
+    assert episode.get_infos(-1) == {"n": 2}
+
+
+def test_data_outside_of_the_space_of_a_finalized_buffer_are_rejected_and_change_nothing():
+    buffer = LookbackBuffer([0, 1], space=spaces.Discrete(3))
+    buffer.finalize()
+
+    with pytest.raises(SpaceError, match="inside of Discrete"):
+        buffer.data = [0, 9]
+
+    assert buffer.data.tolist() == [0, 1]
+
+
+def test_another_number_of_items_than_steps_is_found_by_validate():
+    episode = walk()
+
+    episode.actions.data = [1]
+
+    with pytest.raises(EpisodeError, match="different lengths"):
+        episode.validate()
+
+
+IN_PLACE = {
+    "an item": lambda data: operator.setitem(data, 0, 9),
+    "a slice": lambda data: operator.setitem(data, slice(0, 1), [9]),
+    "a deletion": lambda data: operator.delitem(data, 0),
+    "+=": lambda data: operator.iadd(data, [9]),
+    "*=": lambda data: operator.imul(data, 2),
+    "append": lambda data: data.append(9),
+    "extend": lambda data: data.extend([9]),
+    "insert": lambda data: data.insert(0, 9),
+    "pop": lambda data: data.pop(),
+    "remove": lambda data: data.remove(1),
+    "clear": lambda data: data.clear(),
+    "sort": lambda data: data.sort(reverse=True),
+    "reverse": lambda data: data.reverse(),
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE.values(), ids=IN_PLACE)
+def test_a_change_of_the_list_in_place_is_rejected_with_the_remedy(change):
+    buffer = LookbackBuffer([1, 2])
+
+    with pytest.raises(EpisodeError, match=r"would not reach the buffer.*buffer\.data = items"):
+        change(buffer.data)
+
+    assert buffer.data == [1, 2]
+
+
+def test_every_method_that_changes_a_list_is_rejected():
+    reading = {"copy", "count", "index"}
+    data = LookbackBuffer([1]).data
+
+    changing = {name for name in vars(list) if not name.startswith("_")} - reading
+    assert {name for name in changing if getattr(data, name).__func__ is not type(data).append} == set()
+
+
+def test_copies_of_the_list_are_plain():
+    data = LookbackBuffer([1, 2]).data
+
+    copies = [list(data), data[:], [*data], data.copy(), copy.deepcopy(data), pickle.loads(pickle.dumps(data))]
+    assert [(type(found), found) for found in copies] == [(list, [1, 2])] * 6
+
+
+# --- Fills of another type --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fill", ["skip", 9.9, -1, True, 2**70, b"x"], ids=repr)
+@pytest.mark.parametrize("items", [[1, 2], [0.5, 1.5], ["a", "b"], [np.uint8(1), np.uint8(2)]], ids=repr)
+def test_a_list_without_a_space_is_filled_with_anything(items, fill):
+    buffer = LookbackBuffer(items)
+
+    assert buffer.get(slice(-3, 1), neg_index_as_lookback=True, fill=fill) == [fill] * 3 + items[:1]
+    assert buffer.get([0, 5], fill=fill) == [items[0], fill]
+
+
+def test_arrays_in_a_list_are_filled_with_arrays_of_their_shape():
+    buffer = LookbackBuffer([np.array([1, 2], np.uint8)])
+
+    found = [*buffer.get([0, 1], fill=9.9), buffer.get(1, fill=-1), buffer.get(1, fill=7)]
+
+    assert [item.tolist() for item in found] == [[1, 2], [9.9, 9.9], [-1, -1], [7, 7]]
+    assert found[3].dtype == np.uint8
+    assert buffer.get(1, fill="skip") == "skip"
+
+
+def test_nested_items_in_a_list_are_filled_at_every_leaf():
+    buffer = LookbackBuffer([{"a": 1, "b": np.zeros(2, np.int64)}])
+
+    found = buffer.get(1, fill=0.5)
+
+    assert found["a"] == 0.5
+    assert found["b"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("fill", ["skip", 9.9], ids=repr)
+def test_arrays_and_spaces_still_reject_what_they_cannot_hold(fill):
+    finalized, spaced = LookbackBuffer([1, 2]), LookbackBuffer([1, 2], space=spaces.Discrete(3))
+    finalized.finalize()
+
+    for buffer in (finalized, spaced):
+        with pytest.raises(EpisodeError, match="fill="):
+            buffer.get(slice(0, 4), fill=fill)
