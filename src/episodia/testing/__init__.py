@@ -53,6 +53,8 @@ from episodia.testing.episodes.multi_agent_strategies import (
     reset_trajectories,
 )
 from episodia.testing.episodes.multi_agent_trajectory import MultiAgentTrajectory
+from episodia.testing.episodes.recorder_checks import RECORDER_LAWS, check_recorder
+from episodia.testing.episodes.recorder_subject import RecorderSubject
 from episodia.testing.episodes.trajectory import Trajectory
 from episodia.testing.fakes import (
     FAKE_ACTIONS,
@@ -85,6 +87,7 @@ __all__ = [
     "MULTI_AGENT_EPISODES",
     "MULTI_AGENT_TRAJECTORIES",
     "OPTIONAL_FIELDS",
+    "RECORDER_LAWS",
     "SPACES",
     "Check",
     "CheckResult",
@@ -99,6 +102,7 @@ __all__ = [
     "ModuleSubject",
     "MultiAgentTrajectory",
     "NotApplicableError",
+    "RecorderSubject",
     "Subject",
     "Trajectory",
     "agent_groups",
@@ -110,6 +114,7 @@ __all__ = [
     "check_env_runner",
     "check_learner",
     "check_module",
+    "check_recorder",
     "check_selector",
     "checks_of",
     "chunked_episodes",

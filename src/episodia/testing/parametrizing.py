@@ -13,6 +13,8 @@ from episodia.testing.connectors.connector_checks import CONNECTORS
 from episodia.testing.connectors.connector_subject import Subject
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNERS
 from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
+from episodia.testing.episodes.recorder_checks import RECORDERS
+from episodia.testing.episodes.recorder_subject import RecorderSubject
 from episodia.testing.law_checking import Check, Checked, Family, checks_in
 from episodia.testing.learners.learner_checks import LEARNERS
 from episodia.testing.learners.learner_subject import LearnerSubject
@@ -24,6 +26,7 @@ _FAMILIES: dict[type, Family] = {
     ModuleSubject: MODULES,
     EnvRunnerSubject: ENV_RUNNERS,
     LearnerSubject: LEARNERS,
+    RecorderSubject: RECORDERS,
 }
 
 
