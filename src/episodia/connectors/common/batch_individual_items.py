@@ -60,7 +60,7 @@ def _batch_all(columns: Any, rows: EpisodeList) -> None:
         if type(column) is Ragged:
             columns[name] = column.body().values
         elif type(column) is not np.ndarray or column.shape[:1] != final:
-            items = one_each(column, rows) if final and type(column) is dict else None
+            items = one_each(column, rows) if final and is_collected(column) else None
             columns[name] = plain(name, column, rows, is_padded) if items is None else stacked(items)
 
 
