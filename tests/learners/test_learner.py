@@ -45,7 +45,9 @@ def same_weights(left, right):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=type)
 def test_metrics_are_plain_finite_numbers(config):
-    metrics = Learner(mlp(), config).update([drive(7), drive(4)], num_epochs=2, minibatch_size=4)
+    episodes = [drive(7, end="terminated"), drive(4, end="truncated")]
+
+    metrics = Learner(mlp(), config).update(episodes, num_epochs=2, minibatch_size=4)
 
     numbers = [value for part in metrics.values() for value in part.values()]
     assert list(metrics) == ["default_policy", ALL_MODULES]
@@ -173,7 +175,7 @@ def test_numbers_that_are_not_finite_are_an_error_by_choice():
 def test_observations_that_are_not_finite_are_skipped_like_losses():
     learner = Learner(mlp(), ReinforceConfig())
     before = weights(learner)
-    batch = learner.batch_of([drive(3)])
+    batch = learner.batch_of([drive(3, end="terminated")])
     batch["default_policy"]["obs"][1] = math.nan
 
     metrics = learner.update_batch(batch)
@@ -221,7 +223,7 @@ def test_averages_that_are_not_finite_are_skipped_too():
 def test_a_place_where_a_module_is_lost_is_noticed_where_its_gradients_are_applied(lost):
     learner = Learner(mlp(), ReinforceConfig())
     before = weights(learner)
-    sound, broken = (learner.batch_of([drive(3, seed)]) for seed in (0, 1))
+    sound, broken = (learner.batch_of([drive(3, seed, end="terminated")]) for seed in (0, 1))
     if lost == "outputs":
         broken["default_policy"]["obs"][1] = math.nan
     else:
@@ -236,7 +238,7 @@ def test_a_place_where_a_module_is_lost_is_noticed_where_its_gradients_are_appli
 
 def test_a_lost_module_is_an_error_where_its_gradients_are_applied_by_choice():
     learner = Learner(mlp(), ReinforceConfig(on_non_finite="raise"))
-    batch = learner.batch_of([drive(3)])
+    batch = learner.batch_of([drive(3, end="terminated")])
     batch["default_policy"]["obs"][1] = math.nan
     gradients = learner.compute_gradients(batch)
 

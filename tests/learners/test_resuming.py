@@ -69,7 +69,9 @@ def make(config, kind=MLPActorCritic, seed=0):
 def run(learner, updates):
     """Update with other episodes each time; return the metrics of all updates."""
     return [
-        learner.update([drive(length, update, stateful=True) for length in (5, 9)], num_epochs=2, minibatch_size=4)
+        learner.update(
+            [drive(length, update, stateful=True, end="truncated") for length in (5, 9)], num_epochs=2, minibatch_size=4
+        )
         for update in updates
     ]
 

@@ -153,7 +153,7 @@ def test_masks_in_observations_reach_the_loss_also_if_a_piece_makes_vectors_of_t
     episode.add_env_reset({"board": np.zeros(2, np.float32), "action_mask": masks[0]})
     for t in range(2):
         observation = {"board": np.zeros(2, np.float32), "action_mask": masks[t + 1]}
-        episode.add_env_step(observation, 0, 1.0, extra_model_outputs={Columns.ACTION_LOGP: 0.0})
+        episode.add_env_step(observation, 0, 1.0, extra_model_outputs={Columns.ACTION_LOGP: 0.0}, truncated=t == 1)
     learner = Learner(mlp(), ReinforceConfig(), observation_space=space, action_space=ACTIONS)
     for piece in pieces:
         learner.pipeline.prepend(piece())

@@ -54,7 +54,7 @@ def test_gradients_left_by_other_code_are_not_applied():
     probed.modules["default_policy"].compute_values({"obs": torch.ones(1, 2)}).sum().backward()
 
     for learner in (probed, plain):
-        learner.update([drive(5)])
+        learner.update([drive(5, end="terminated")])
 
     assert same(weights(probed), weights(plain))
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from episodia.connectors import (
+    ComputeReturnsToGo,
     EpsilonGreedy,
     FlattenObservations,
     FrameStacking,
@@ -187,17 +188,24 @@ GAMES = {
 # --- Batches and weights --------------------------------------------------------------------------------------------
 
 
+def on_chunks(learner):
+    """Let REINFORCE take chunks that go on; their returns end at the cut, as when the traces were recorded."""
+    if any(isinstance(piece, ComputeReturnsToGo) for piece in learner.pipeline):
+        learner.pipeline.replace(ComputeReturnsToGo, ComputeReturnsToGo(gamma=learner.config.gamma))
+    return learner
+
+
 def batches(algorithm, **options):
     """Return what learners make of two samples, of which the second begins with chunks."""
     played = Played(**options)
-    learner = played.learner(ALGORITHMS[algorithm]())
+    learner = on_chunks(played.learner(ALGORITHMS[algorithm]()))
     with played.runner as runner:
         return {f"batch {number}": learner.batch_of(runner.sample(num_timesteps=90)) for number in range(2)}
 
 
 def team_batches(algorithm, **options):
     with team_runner(**options) as runner:
-        learner = Learner(runner.modules, ALGORITHMS[algorithm](), seed=SEED)
+        learner = on_chunks(Learner(runner.modules, ALGORITHMS[algorithm](), seed=SEED))
         return {f"batch {number}": learner.batch_of(runner.sample(num_timesteps=50)) for number in range(2)}
 
 
@@ -213,6 +221,7 @@ def team_weights(algorithm, **options):
 
 
 def _learned(runner, learner):
+    on_chunks(learner)
     with runner:
         for _ in range(3):
             metrics = learner.update(runner.sample(num_timesteps=120), num_epochs=2, minibatch_size=40)

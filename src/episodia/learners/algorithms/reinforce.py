@@ -21,7 +21,7 @@ from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(AlgorithmConfig):
-    """The policy gradient with whole returns. It does not bootstrap, so collect whole episodes.
+    """The policy gradient with whole returns. It does not bootstrap, so it rejects chunks that were cut in mid-episode.
 
     Args:
         standardize_returns: Whether returns get mean 0 and standard deviation 1, which replaces a baseline.
@@ -44,7 +44,7 @@ class ReinforceConfig(AlgorithmConfig):
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return the pieces that compute returns-to-go."""
         standardize = [Standardize(column=Columns.RETURNS_TO_GO)] if self.standardize_returns else []
-        return [ComputeReturnsToGo(gamma=self.gamma), *standardize]
+        return [ComputeReturnsToGo(gamma=self.gamma, whole_episodes=True), *standardize]
 
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the coefficient of the entropy."""
