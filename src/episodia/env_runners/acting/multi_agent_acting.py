@@ -86,7 +86,7 @@ class MultiAgentActor:
             explore: Whether modules explore.
             ahead: The number of steps by which the environments are ahead of the episodes.
         """
-        moment = [(episode.id_, episode.env_t + ahead) for episode in episodes]
+        moment = [(episode.id_, episode.roster.clock.env_t + ahead) for episode in episodes]
         if moment == self._observed:
             return
         self._observed, self._batch, self._shared = None, {}, {}
@@ -169,14 +169,8 @@ class MultiAgentActor:
         """Return the result of the module-to-env pipeline for `outputs`."""
         run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
         run.needed_by_agents = _ACTIONS
-        choices = _choices(self._through(self.module_to_env, run), len(agents))
-        mapped = run.left_by_modules
-        if mapped is None:
-            return choices
-        return [
-            Choice(choice.actions, choice.for_env, _Extras(mapped, agents, position, choice.extras))
-            for position, choice in enumerate(choices)
-        ]
+        made = self._through(self.module_to_env, run)
+        return _choices(made, agents, run.left_by_modules or {})
 
     def _through(self, pipeline: ConnectorPipelineV2, run: Run) -> dict[Any, Any]:
         """Return the result of `pipeline` for the batch, and call `on_look` before a piece reads an episode."""
@@ -217,7 +211,7 @@ class MultiAgentActor:
         agents = self._live(episodes)
         for piece in (*pieces_for_random_actions(self.module_to_env), ModuleToAgentUnmapping()):
             made = piece(rl_module=self.modules, batch=made, episodes=agents, shared_data=self._shared)
-        return _choices(made, len(agents))
+        return _choices(made, agents, {})
 
     def _add_masks(self, outputs: dict[Any, Any], episodes: Sequence[MultiAgentEpisode]) -> None:
         """Add masks that are in infos; those in observations are found by the pieces that need them."""
@@ -242,10 +236,10 @@ class MultiAgentActor:
         return real_range_of(self.modules, self.module_to_env)
 
 
-def _choices(made: dict[str, Any], count: int) -> list[Choice]:
-    """Return the actions of each episode's agents, from `{column: [{agent: item}, ...]}`."""
+def _choices(made: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -> list[Choice]:
+    """Return the actions of each episode's agents, from `{column: [{agent: item}, ...]}`; `mapped` are others by modules."""
     if not made:  # no agent acts
-        return [Choice({}, {}, dict) for _ in range(count)]
+        return [Choice({}, {}, dict) for _ in range(len(agents))]
     actions = made.get(Columns.ACTIONS)
     if not isinstance(actions, list):
         raise EnvRunnerError(
@@ -254,51 +248,43 @@ def _choices(made: dict[str, Any], count: int) -> list[Choice]:
         )
     for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
     stored = {name: dicts for name, dicts in made.items() if name not in NOT_RECORDED}
-    choices = []
-    for position, chosen in enumerate(actions):
-        columns = {name: dicts[position] for name, dicts in stored.items()}
-        choices.append(Choice(chosen, _received(for_env[position]), partial(_extras, chosen, columns)))
-    return choices
+    return [
+        # Extra model outputs are looked up where they are needed: most steps are stored without.
+        Choice(chosen, _received(for_env[position]), partial(_extras, position, chosen, stored, agents, mapped))
+        for position, chosen in enumerate(actions)
+    ]
 
 
-@final
-class _Extras:
-    """The extra model outputs of one episode's agents, looked up when they are asked for: most steps are stored without."""
+def _extras(
+    position: int, actions: Iterable[Any], stored: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]
+) -> dict[Any, dict[str, Any]]:
+    """Return `{agent: {name: output}}` of the episode at `position`.
 
-    __slots__ = ("_agents", "_mapped", "_others", "_position")
-
-    def __init__(
-        self, mapped: dict[Any, Any], agents: LiveAgents, position: int, others: Callable[[], dict[Any, Any]]
-    ) -> None:
-        self._mapped = mapped
-        self._agents = agents
-        self._position = position
-        self._others = others
-
-    def __call__(self) -> dict[Any, dict[str, Any]]:
-        """Return `{agent: {name: output}}`."""
-        extras = self._others()
-        for module_id, owners in self._agents.owners_by_module().items():
-            for row, (position, agent) in enumerate(owners):
-                if position == self._position:
-                    stored = {
-                        name: column[row]
-                        for name, column in self._mapped.get(module_id, {}).items()
-                        if name not in NOT_RECORDED and type(column) is np.ndarray
-                    }
-                    extras[agent] = {**stored, **extras.get(agent, {})}
-        return extras
-
-
-def _extras(agents: Iterable[Any], columns: dict[str, dict[Any, Any]]) -> dict[Any, dict[str, Any]]:
-    """Return `{agent: {name: output}}` of `{name: {agent: output}}`."""
-    extras: dict[Any, dict[str, Any]] = {agent: {} for agent in agents}
-    for name, items in columns.items():
-        for agent, item in items.items():
+    Args:
+        position: The position of the episode.
+        actions: The agents that act in it.
+        stored: Outputs by agents, `{name: [{agent: output}, ...]}`.
+        agents: The agents of the rows in `mapped`.
+        mapped: Other outputs by modules, `{module: {name: rows}}`.
+    """
+    extras: dict[Any, dict[str, Any]] = {agent: {} for agent in actions}
+    for name, dicts in stored.items():
+        for agent, item in dicts[position].items():
             extras[agent][name] = item
+    for module_id, owners in agents.owners_by_module().items() if mapped else ():
+        columns = {
+            name: column
+            for name, column in mapped.get(module_id, {}).items()
+            if name not in NOT_RECORDED and type(column) is np.ndarray
+        }
+        for row, (its_position, agent) in enumerate(owners):
+            if its_position == position:
+                extras[agent] = {**{name: rows[row] for name, rows in columns.items()}, **extras.get(agent, {})}
     return extras
 
 
 def _received(actions: dict[Any, Any]) -> dict[Any, Any]:
     """Return copies for the environment: it may modify its actions, and the recorded actions must not change."""
-    return {agent: item if type(item) in SCALAR_TYPES else private(item) for agent, item in actions.items()}
+    if SCALAR_TYPES.issuperset(map(type, actions.values())):
+        return actions.copy()
+    return {agent: private(item) for agent, item in actions.items()}

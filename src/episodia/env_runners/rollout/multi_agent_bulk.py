@@ -86,13 +86,14 @@ class BulkRecording:
         outcomes: Sequence[StepResult | Exception],
     ) -> bool:
         """Keep a step of all lanes, if it is such a step, and return whether it is."""
-        if not self._is_open or not all(
-            _is_plain(choice, outcome) and not lane.is_last(episode.env_t + len(self) + 1)
-            for lane, episode, choice, outcome in zip(lanes, episodes, choices, outcomes, strict=True)
-        ):
+        if not self._is_open:
             return False
-        agents, mapped = self._actor.last_act
-        if agents is None or not agents.holds(episodes):
+        ahead = len(self) + 1
+        for lane, episode, choice, outcome in zip(lanes, episodes, choices, outcomes, strict=True):
+            if not _is_plain(choice, outcome) or lane.is_last(episode.env_t + ahead):
+                return False
+        agents, mapped = self._actor.last_act  # of these episodes: a piece that changes an episode closes the recording
+        if agents is None:
             return False
         if self._steps is None or self._steps.agents is not agents:
             self.flush()

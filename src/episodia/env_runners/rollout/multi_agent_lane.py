@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
@@ -79,6 +80,9 @@ class Lane:
         """Make the environment."""
         self.index = index
         self._settings = settings
+        horizon, soft_horizon = settings.playing.horizon, settings.playing.soft_horizon
+        self._horizon = math.inf if horizon is None else horizon
+        self._soft_horizon = math.inf if soft_horizon is None else soft_horizon
         self.env = settings.source.build()
         self.episode: MultiAgentEpisode | None = None
         self.number = 0
@@ -147,7 +151,7 @@ class Lane:
 
     def start(self, choice: Choice) -> None:
         """Let an environment in another process begin its step; `advance` has to follow."""
-        if isinstance(self.env, RemoteEnv):
+        if type(self.env) is RemoteEnv:
             self.is_mid_step = True
             self.env.step_async(choice.for_env)
 
@@ -211,17 +215,12 @@ class Lane:
 
     def is_last(self, env_t: int) -> bool:
         """Tell whether an episode that has come to `env_t` has to end there, if it does not end by itself."""
-        soft_horizon = self._settings.playing.soft_horizon
-        return self._is_at_horizon(env_t) or (soft_horizon is not None and env_t >= soft_horizon)
-
-    def _is_at_horizon(self, env_t: int) -> bool:
-        horizon = self._settings.playing.horizon
-        return horizon is not None and self._steps_before + env_t >= horizon
+        return env_t >= self._soft_horizon or self._steps_before + env_t >= self._horizon
 
     def _is_over(self, env_t: int, terminateds: Any, truncateds: Any, limited: Any) -> bool:
         """Tell whether the environment has to be reset: at the horizon, or because it has ended by itself."""
         ends_by_itself = bool(terminateds.get(_ALL) or truncateds.get(_ALL)) or not limited.get(_ALL)
-        return ends_by_itself or self._is_at_horizon(env_t)
+        return ends_by_itself or self._steps_before + env_t >= self._horizon
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 

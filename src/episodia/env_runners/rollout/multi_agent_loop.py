@@ -263,7 +263,7 @@ class MultiAgentLoop:
         try:
             for lane, choice in zip(lanes, choices, strict=True):
                 lane.start(choice)
-            outcomes.extend(lane.advance(choice) for lane, choice in zip(lanes, choices, strict=True))
+            outcomes.extend(map(Lane.advance, lanes, choices))
         finally:
             stepped = perf_counter()
             metrics.env_step_time_s += stepped - started

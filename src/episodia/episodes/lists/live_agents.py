@@ -47,7 +47,8 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         super().__init__(episodes)
         self.is_current = True
         self.is_multi_agent = True
-        self._moment = [episode.roster.moment() for episode in episodes]
+        # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
+        self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in episodes]
         self._owners = super().row_owners()
         self._own_rows = super()._rows()
         self._modules = super().by_module()
@@ -66,7 +67,10 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         if len(ours) != len(episodes):
             return False
         for own, episode, moment in zip(ours, episodes, self._moment, strict=True):
-            if own is not episode or episode.roster.moment() != moment:
+            if own is not episode:
+                return False
+            roster = episode.roster
+            if (roster.num_ended, roster.observed_last) != moment:
                 return False
         return True
 

@@ -126,10 +126,6 @@ class Roster:
         is_terminated = "terminated" in {record.end for record in self.records.values()}
         return is_terminated, not is_terminated
 
-    def moment(self) -> tuple[int, set[AgentID]]:
-        """Return what decides who acts next: how many agents have ended, and who was shown an observation last."""
-        return self.num_ended, self.observed_last
-
     # --- Chunks -----------------------------------------------------------------------------------------------------
 
     def fork(self) -> Roster:
