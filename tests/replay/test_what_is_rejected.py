@@ -107,3 +107,13 @@ def test_a_buffer_shows_what_it_holds():
     assert repr(buffer) == "ReplayBuffer(9 steps of 2 episodes, 11 % of 100 rows, 2.4 kB)"
     assert "<td" in buffer._repr_html_()
     assert "walk 1" in buffer._repr_html_()
+
+
+def test_priorities_whose_sum_is_infinite_are_rejected():
+    buffer = ReplayBuffer(100, selector=Proportional(alpha=1.0), seed=0)
+    buffer.add([PlainBuffer().chunk(0, 40)])
+    sampled = buffer.sample(8)
+
+    with pytest.raises(ReplayError, match=r"values whose powers have a finite sum. Clip the values"):
+        buffer.update_priorities(sampled.keys, np.full(8, 1.7e308))
+    assert len(set(buffer.sample(40).keys.tolist())) > 1

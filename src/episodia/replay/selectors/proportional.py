@@ -12,6 +12,9 @@ from episodia.replay.selectors.selector import NUM_ROUNDS, AddedSteps, Selection
 from episodia.replay.selectors.sum_tree import SumTree
 from episodia.types import State
 
+# Sums of priorities stay finite.
+_LARGEST = float(np.finfo(np.float64).max)
+
 
 @final
 class Proportional:
@@ -89,9 +92,10 @@ class Proportional:
         if tree is None:
             return
         priorities = np.power(np.abs(values) + self._epsilon, self._alpha)
-        if not np.isfinite(priorities).all():
+        if not priorities.max() <= _LARGEST / tree.size:
             raise ReplayError(
-                f"{self!r}: found the value {np.abs(values).max()}, expected values whose powers are finite. Clip the values."
+                f"{self!r}: found the value {np.abs(values).max()}, expected values whose powers have a finite sum. Clip the "
+                "values."
             )
         known = self._num_largest
         gone = self._count_largest(tree, rows) if known else 0
