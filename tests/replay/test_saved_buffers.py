@@ -5,7 +5,7 @@ import pytest
 
 from episodia import EpisodeList, SingleAgentEpisode
 from episodia.episodes import EpisodeStore
-from episodia.errors import DamagedStoreError, ReplayError, StoreError
+from episodia.errors import ReplayError, StoreError
 from episodia.replay import InMemory, MemoryMapped, Proportional, ReplayBuffer, Sequences, Transitions, Uniform
 from episodia.store import save_snapshot
 from episodia.testing import MULTI_AGENT_EPISODES
@@ -92,7 +92,7 @@ def test_a_buffer_is_unchanged_if_loading_fails(tmp_path):
         buffer.load(tmp_path / "other")
     with pytest.raises(StoreError, match="found no snapshot"):
         buffer.load(tmp_path / "nowhere")
-    with pytest.raises(DamagedStoreError, match="not that of a buffer"):
+    with pytest.raises(ReplayError, match="a state that does not fit"):
         buffer.load(tmp_path / "foreign")
     with pytest.raises(ReplayError, match="expected a path"):
         buffer.load(None)

@@ -61,6 +61,37 @@ def test_a_state_belongs_to_buffers_with_the_same_arguments():
         ReplayBuffer(64).set_state(ReplayBuffer(65).get_state())
 
 
+def unfit_states():
+    filled = ReplayBuffer(64, selector=AtMost(3), seed=0)
+    filled.add([PlainBuffer().chunk(0, 4)])
+    states = {name: filled.get_state() for name in ("generator", "modules", "no tables", "column")}
+    states["generator"]["generator"] = {"state": 1}
+    states["modules"]["modules"] = ["one", "two"]
+    del states["no tables"]["tables"]
+    states["column"]["tables"][0]["columns"]["columns"]["obs"] = [1]
+    return [None, 3, [], {}, *states.values()]
+
+
+@pytest.mark.parametrize("state", unfit_states())
+def test_a_state_that_does_not_fit_changes_nothing(state):
+    buffer = ReplayBuffer(64, selector=AtMost(3), seed=0)
+    buffer.add([PlainBuffer().chunk(0, 6)])
+
+    with pytest.raises(ReplayError, match=r"ReplayBuffer.set_state: found .*expected "):
+        buffer.set_state(state)
+    assert len(buffer) == 6
+
+
+@pytest.mark.parametrize("selectors", [(Proportional, Uniform), (Uniform, Proportional), (AtMost, Proportional)])
+def test_a_state_belongs_to_a_buffer_with_the_same_selector(selectors):
+    saved, other = (ReplayBuffer(64, selector=kind(3) if kind is AtMost else kind()) for kind in selectors)
+    saved.add([PlainBuffer().chunk(0, 6)])
+
+    with pytest.raises(ReplayError, match="Make the buffer with the same selector"):
+        other.set_state(saved.get_state())
+    assert len(other) == 0
+
+
 @settings(max_examples=15)
 @given(history=HISTORIES, capacity=st.integers(40, 160), evict=st.sampled_from(["steps", "episodes"]))
 def test_files_hold_what_memory_holds(tmp_path_factory, history, capacity, evict):

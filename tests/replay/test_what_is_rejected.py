@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from episodia.errors import ReplayError
-from episodia.replay import AtMost, Fresh, InOrder, Proportional, ReplayBuffer, Sequences, Transitions
+from episodia.replay import AtMost, Fresh, InMemory, InOrder, Proportional, ReplayBuffer, Sequences, Transitions
 from plain_buffer import PlainBuffer, check_steps, columns
 
 
@@ -78,6 +78,8 @@ def test_few_rows_are_left_unused(num_lanes):
         lambda: ReplayBuffer(100, evict="oldest"),
         lambda: ReplayBuffer(100, selector=Proportional),
         lambda: ReplayBuffer(100, seed=-1),
+        lambda: ReplayBuffer(100, storage="disk"),
+        lambda: ReplayBuffer(100, storage=InMemory),
         lambda: Transitions(0),
         lambda: Transitions(1, 1.5),
         lambda: Sequences(0),

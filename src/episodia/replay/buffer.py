@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from threading import RLock
@@ -12,7 +13,7 @@ import numpy as np
 from episodia.arguments import checked_choice, checked_flag, checked_path, checked_seed, checked_whole
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import DamagedStoreError, ReplayError
+from episodia.errors import ReplayError
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
 from episodia.replay.draws import Draw, Transitions, whole_episodes
 from episodia.replay.incoming import incoming
@@ -78,7 +79,7 @@ class ReplayBuffer:
         self.capacity = checked_whole(ReplayError, where, "capacity", capacity, _FEWEST_ROWS, below=MOST_ROWS)
         self.evict = checked_choice(ReplayError, where, "evict", evict, ("steps", "episodes"))
         self._selector = _checked_selector(selector)
-        self._storage = InMemory() if storage is None else storage
+        self._storage = _checked_storage(storage)
         self._infos = checked_flag(ReplayError, where, "infos", infos)
         self._rng = np.random.default_rng(checked_seed(ReplayError, where, seed))
         self._lock = RLock()
@@ -96,7 +97,8 @@ class ReplayBuffer:
             How many steps came, and how many steps and episodes were evicted.
 
         Raises:
-            ReplayError: If a chunk comes too early or is too long, or if its columns do not fit; nothing is stored then.
+            ReplayError: If a chunk comes too early or is too long, or if its columns do not fit; nothing is stored then. Also
+                if an exception, such as Ctrl-C, came during an earlier call: call `clear` or `load` then.
         """
         listed = EpisodeList.of(episodes)
         with self._lock:
@@ -222,7 +224,8 @@ class ReplayBuffer:
     @property
     def num_steps(self) -> int:
         """How many steps are stored, those of all modules together."""
-        return sum(table.writer.index.num_steps for table in self._tables.values())
+        with self._lock:
+            return sum(table.writer.index.num_steps for table in self._tables.values())
 
     def __len__(self) -> int:
         return self.num_steps
@@ -233,6 +236,7 @@ class ReplayBuffer:
         Columns are gathered when they are read, as those of a sample.
         """
         with self._lock:
+            self._check_whole()
             parts = [
                 Sampled(Source(table), whole_episodes(table, table.writer.index.episodes_with_steps()))
                 for table in self._tables.values()
@@ -241,6 +245,10 @@ class ReplayBuffer:
         if len(parts) > 1:
             return SampledModules({part.module_id: part for part in parts})
         return parts[0] if parts else EpisodeList()
+
+    def _check_whole(self) -> None:
+        for table in self._tables.values():
+            table.check_whole()
 
     def clear(self) -> None:
         """Forget all episodes; samples that are not loaded cannot be read any more."""
@@ -266,21 +274,29 @@ class ReplayBuffer:
         """Continue from what `get_state` of a buffer with the same arguments returned.
 
         Raises:
-            ReplayError: If the state belongs to a buffer with other arguments; nothing is changed then.
+            ReplayError: If it is not the state of a buffer with the same arguments; nothing is changed then.
         """
         own = {"capacity": self.capacity, "evict": self.evict, "infos": self._infos}
-        found = {name: state.get(name) for name in own}
+        given: object = state
+        found = {name: given.get(name) for name in own} if isinstance(given, dict) else describe(given)
         if found != own:
             raise ReplayError(
                 f"ReplayBuffer.set_state: found the state of a buffer with {found}, expected {own}. Make the buffer with "
                 "the same arguments."
             )
-        tables = {module_id: self._new_table(module_id) for module_id in state["modules"]}
-        for table, part in zip(tables.values(), state["tables"], strict=True):
-            table.set_state(part)
+        rng = copy.deepcopy(self._rng)
+        try:
+            rng.bit_generator.state = state["generator"]
+            tables = {module_id: self._new_table(module_id) for module_id in state["modules"]}
+            for table, part in zip(tables.values(), state["tables"], strict=True):
+                table.set_state(part)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise ReplayError(
+                f"ReplayBuffer.set_state: found a state that does not fit ({error!r}), expected what `get_state()` of a buffer "
+                "with the same arguments returned. Make the buffer with the same selector."
+            ) from error
         with self._lock:
-            self._rng.bit_generator.state = state["generator"]
-            self._tables = tables
+            self._rng, self._tables = rng, tables
 
     def save(self, path: str | Path) -> None:
         """Write all that is stored to the directory `path`, see `get_state`; a later save replaces it.
@@ -299,26 +315,22 @@ class ReplayBuffer:
         All checksums are verified, and no code from a file is ever run.
 
         Raises:
-            ReplayError: If the state belongs to a buffer with other arguments; nothing is changed then.
+            ReplayError: If it is not the save of a buffer with the same arguments; nothing is changed then.
             StoreError: If there is no save, or if it is damaged; nothing is changed then.
         """
-        directory = checked_path(ReplayError, "ReplayBuffer.load", "path", path)
-        state = load_snapshot(directory)
-        try:
-            self.set_state(state)
-        except (TypeError, LookupError, AttributeError) as error:
-            raise DamagedStoreError(
-                f"{directory}: found a state that is not that of a buffer ({error}), expected what `save` wrote. Load it into "
-                "the object that it belongs to."
-            ) from error
+        self.set_state(load_snapshot(checked_path(ReplayError, "ReplayBuffer.load", "path", path)))
 
     # --- Display ----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return buffer_text(self.capacity, [contents_of(table) for table in self._tables.values()])
+        with self._lock:
+            if any(table.is_torn for table in self._tables.values()):
+                return f"ReplayBuffer(interrupted while adding, capacity={self.capacity})"
+            return buffer_text(self.capacity, [contents_of(table) for table in self._tables.values()])
 
     def _repr_html_(self) -> str:
         with self._lock:
+            self._check_whole()
             return buffer_html(self.capacity, [contents_of(table) for table in self._tables.values()])
 
 
@@ -336,3 +348,15 @@ def _checked_selector(selector: Selector | None) -> Selector:
             "`update`. Pass `Uniform()`, for example."
         )
     return selector
+
+
+def _checked_storage(storage: Storage | None) -> Storage:
+    if storage is None:
+        return InMemory()
+    given: object = storage
+    if isinstance(given, type) or not isinstance(given, Storage):
+        raise ReplayError(
+            f"ReplayBuffer: found `storage={describe(storage)}`, expected an object with `check` and `array`. Pass "
+            "`MemoryMapped(path)`, for example."
+        )
+    return storage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 from urllib.parse import quote
 
 import numpy as np
@@ -14,6 +14,7 @@ from episodia.trees import leaves
 from episodia.types import Item
 
 
+@runtime_checkable
 class Storage(Protocol):
     """Makes the arrays of a buffer: one for each leaf of each column."""
 

@@ -64,11 +64,23 @@ class Table:
         columns: What is stored in each row.
         writer: Where rows lie, and to which episodes they belong.
         selector: Which steps draws take.
+        is_torn: Whether an exception, such as Ctrl-C, came while rows were written: rows and index may not fit together then.
         lock: Held while rows are written or read.
         spaces: The spaces of observations and actions, by column.
     """
 
-    __slots__ = ("capacity", "columns", "lock", "module_id", "selector", "spaces", "steps", "writer")
+    __slots__ = (
+        "_unused_selector",
+        "capacity",
+        "columns",
+        "is_torn",
+        "lock",
+        "module_id",
+        "selector",
+        "spaces",
+        "steps",
+        "writer",
+    )
 
     def __init__(
         self, module_id: ModuleID, capacity: int, *, by_episode: bool, selector: Selector, storage: Storage, lock: RLock
@@ -77,10 +89,24 @@ class Table:
         self.capacity = capacity
         self.columns = RowColumns(capacity, storage, f"{module_id}.")
         self.writer = RowWriter(capacity, by_episode=by_episode)
+        self._unused_selector = selector
         self.selector = copy.deepcopy(selector)
         self.steps = StoredSteps(self.writer.index, self.writer.ring)
         self.lock = lock
+        self.is_torn = False
         self.spaces: dict[str, Space[Any] | None] = {}
+
+    def check_whole(self) -> None:
+        """Reject a table whose rows were not written to the end.
+
+        Raises:
+            ReplayError: If an exception came while rows were written.
+        """
+        if self.is_torn:
+            raise ReplayError(
+                f"module {self.module_id!r}: found rows that were not written to the end, because an exception such as Ctrl-C "
+                "came during `add`. Expected whole rows. Call `clear()` and add again, or `load` an earlier save."
+            )
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
@@ -90,6 +116,7 @@ class Table:
         Raises:
             ReplayError: If a chunk comes too early or is too long, or if values do not fit the columns.
         """
+        self.check_whole()
         self.writer.check(found.chunks)
         self.columns.check(found.values)
 
@@ -110,6 +137,7 @@ class Table:
     def _add(self, found: Incoming) -> Added:
         lost = self.writer.num_lost_episodes
         self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
+        self.is_torn = True
         placed = self.writer.place(found.chunks)
         values = found.values
         if not (isinstance(placed.is_new, slice) and placed.is_new == slice(None)):
@@ -123,6 +151,7 @@ class Table:
             self.selector.on_evict(evicted)
         if len(placed.added):
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
+        self.is_torn = False
         return Added(len(placed.steps), len(evicted), self.writer.num_lost_episodes - lost)
 
     def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
@@ -135,6 +164,7 @@ class Table:
     def update(self, keys: np.ndarray, values: np.ndarray) -> int:
         """Tell the selector new values of sampled steps; return how many keys were stale and ignored."""
         with self.lock:
+            self.check_whole()
             fresh = are_fresh(keys, self.writer.index)
             num_fresh = int(np.count_nonzero(fresh))
             if num_fresh:
@@ -147,9 +177,12 @@ class Table:
         """Forget all steps; the columns keep their nesting, shapes and dtypes."""
         with self.lock:
             steps = np.flatnonzero(self.writer.index.kind & STEP)
-            if len(steps):
+            if self.is_torn:
+                self.selector = copy.deepcopy(self._unused_selector)
+            elif len(steps):
                 self.selector.on_evict(steps)
             self.writer.clear()
+            self.is_torn = False
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -161,6 +194,7 @@ class Table:
         Raises:
             ReplayError: If there is no such step, or if the selector returns something else.
         """
+        self.check_whole()
         index = self.writer.index
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
         rows, weights = self.selector.select(num, steps, rng)
@@ -177,6 +211,7 @@ class Table:
 
     def get_state(self) -> State:
         """Return all rows, the index, and the state of the selector."""
+        self.check_whole()
         index = self.writer.index
         ids = {episode: list(key) if isinstance(key, tuple) else key for episode, key in index.episodes.ids.items()}
         return {
@@ -195,6 +230,8 @@ class Table:
         self.columns.set_state(state["columns"], self.writer.ring.used)
         if isinstance(self.selector, StatefulSelector):
             self.selector.set_state(state["selector"])
+        elif state["selector"]:
+            raise ValueError(f"{self.selector!r} has no state, but there is one with {list(state['selector'])}")
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""

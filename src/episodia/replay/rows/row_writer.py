@@ -332,6 +332,7 @@ class RowWriter:
         self.ring.clear()
         self.extents = Extents()
         self.growing, self._idle = {}, []
+        self._evicted, self._emptied = [], []
 
     def get_state(self) -> State:
         """Return index, ring and extents."""
