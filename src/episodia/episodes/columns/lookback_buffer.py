@@ -477,6 +477,8 @@ class LookbackBuffer:
     def stacked(self) -> Storage:
         """Return the storage that a finalized buffer has, without changing this one."""
         storage = self.storage
+        if type(storage) is ObjectStorage:
+            return storage.compact()
         if type(storage) is not ListStorage:
             return storage
         if len(storage):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias, final
 import numpy as np
 from numpy import ndarray
 
-from episodia.stacking import joined_rows, stack, unstack
+from episodia.stacking import joined_rows, object_array, stack, unstack
 from episodia.trees import PLAIN_DTYPES, SCALAR_TYPES, freeze, fresh, frozen, own_info, private, private_all
 from episodia.types import Item
 
@@ -237,12 +237,15 @@ _DTYPE_OF = attrgetter("dtype")
 
 # An info without an entry. All such infos of an episode are this dict: readers get copies, so it stays empty.
 NO_INFO: dict[Any, Any] = {}
+# More empty infos than an episode can have. A slice of them takes no memory, because each of them is the same element.
+_NO_INFOS = np.broadcast_to(object_array([NO_INFO]), 2**48)
 
 
 class ObjectStorage(Storage):
     """Opaque Python objects, such as infos: never stacked, whatever the form of the episode.
 
-    Most infos are empty. Stored ones never change, so the first `_num_empty` of them are looked at only once.
+    Most infos are empty. Stored ones never change, so the first `_num_empty` of them are looked at only once. If all are
+    empty when an episode is copied or finalized, only their number takes memory, until one is added or changed.
 
     Not final, because recorded infos (`vector_infos.py`) are the same thing, made later.
     """
@@ -251,16 +254,34 @@ class ObjectStorage(Storage):
 
     holds_objects = True
 
-    def __init__(self, items: list[Any]) -> None:
-        """Adopt `items`, which must be private copies."""
-        self._items = items
-        self._num_empty = 0
-        self.push = items.append
+    def __init__(self, items: list[Any] | np.ndarray) -> None:
+        """Adopt `items`, which must be private copies, or what `compact` returned."""
+        self._items: Any = items
+        self._num_empty = 0 if isinstance(items, list) else len(items)
+        self.push = items.append if isinstance(items, list) else self._push_to_list
 
     @classmethod
-    def copied(cls, items: Sequence[Any]) -> ObjectStorage:
-        """Return a storage with private copies of `items`."""
-        return cls(map_infos(own_info, items))
+    def copied(cls, items: Sequence[Any], copy: Callable[[Any], Any] = own_info) -> ObjectStorage:
+        """Return a storage with private copies of `items`, each made by `copy`."""
+        return cls(compact([copy(item) for item in items]))
+
+    @classmethod
+    def of_empty(cls, count: int) -> ObjectStorage:
+        """Return a storage of `count` infos without an entry."""
+        return cls(_NO_INFOS[:count])
+
+    def compact(self) -> ObjectStorage:
+        """Return a storage of the same items, in little memory if all are empty."""
+        return ObjectStorage(compact(self._items))
+
+    def _list(self) -> list[Any]:
+        """Return the items, from now on in a list."""
+        if type(self._items) is not list:
+            self._items = self._items.tolist()
+        return self._items
+
+    def _push_to_list(self, item: Any) -> None:
+        self._list().append(item)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -289,7 +310,7 @@ class ObjectStorage(Storage):
         return self.items(positions)
 
     def lend(self, positions: slice) -> Any:
-        return self._items[positions]
+        return list(self._items[positions])
 
     def admit(self, item: Item) -> Any:
         return own_info(item)
@@ -298,10 +319,10 @@ class ObjectStorage(Storage):
         return [own_info(item) for item in items]
 
     def push_all(self, items: Item) -> None:
-        self._items += items
+        self._list().extend(items)
 
     def put(self, position: int, item: Item) -> None:
-        self._items[position] = own_info(item)
+        self._list()[position] = own_info(item)
         self._num_empty = min(self._num_empty, position)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
@@ -309,18 +330,19 @@ class ObjectStorage(Storage):
             self.put(position, item)
 
     def delete(self, position: int) -> None:
-        del self._items[position]
+        del self._list()[position]
         self._num_empty = min(self._num_empty, position)
 
     def share(self, positions: slice) -> ObjectStorage:
         return ObjectStorage(self._items[positions])
 
 
-def map_infos(copy: Callable[[Any], Any], infos: Sequence[Any]) -> list[Any]:
-    """Return `copy` of each of `infos`."""
-    try:
-        if not any(infos):  # as most are
-            return list(map(dict.copy, infos))
-    except (TypeError, ValueError):  # some are not dicts
-        pass
-    return list(map(copy, infos))
+def compact(infos: Any) -> Any:
+    """Return `infos`, in an array that takes no memory if all of them are empty dicts.
+
+    >>> len(compact([{}] * 3)), type(compact([{}] * 3)), compact([{}, {"lives": 2}])
+    (3, <class 'numpy.ndarray'>, [{}, {'lives': 2}])
+    """
+    if countOf(map(type, infos), dict) == len(infos) and not any(infos):
+        return _NO_INFOS[: len(infos)]
+    return infos

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import added, total_of
+from episodia.episodes.columns.storage import NO_INFO
 from episodia.episodes.multi_agent import pending_step as rules
 from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep, StepRule, merged, rule_for
 from episodia.episodes.multi_agent.timeline import Clock, Timeline
@@ -436,7 +437,7 @@ class AgentRecord:
         single.observations.push_all(observations)
         single.actions.push_all(actions)
         single.rewards.push_all(rewards)
-        single.infos.push_all([{} for _ in rewards])
+        single.infos.push_all([NO_INFO] * len(rewards))
         for name, outputs in extras.items():
             single.extra_model_outputs[name].push_all(outputs)
 

@@ -17,6 +17,7 @@ from typing import Any, final
 
 import numpy as np
 
+from episodia.episodes.columns.storage import NO_INFO
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, bytes_of_row
 from episodia.episodes.recorder.vector_infos import InfoEntry
 from episodia.types import Item
@@ -122,9 +123,9 @@ class Block:
     def infos(self, lane: int, start: int, stop: int) -> Callable[[], list[dict[Any, Any]]]:
         """Return a function that makes the infos of some slots; it does not hold the rest of the block."""
         if self._entry_of is None:
-            return lambda: [{} for _ in range(start, stop)]
+            return lambda: [NO_INFO] * (stop - start)
         entries, numbers = self._entries, self._entry_of[lane, start:stop]
-        return lambda: [entries[number - 1].info(lane) if number else {} for number in numbers.tolist()]
+        return lambda: [entries[number - 1].info(lane) if number else NO_INFO for number in numbers.tolist()]
 
     def info(self, lane: int, slot: int) -> dict[Any, Any]:
         """Return the info of one slot, in a dict of its own."""

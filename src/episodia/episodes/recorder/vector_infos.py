@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from episodia.episodes.columns.storage import ObjectStorage
+from episodia.episodes.columns.storage import ObjectStorage, compact
 from episodia.episodes.single_agent.single_agent_columns import as_infos
 from episodia.errors import EpisodeError
 from episodia.stacking import object_array
@@ -126,13 +126,13 @@ class LazyInfos(ObjectStorage):
             raise AttributeError(name)
         with _MAKING:
             if not self.is_made:
-                self._items = self._make()
+                self._items = compact(self._make())
                 # Dropped, because it may keep a whole block alive.
                 self._make = list
         return self._items
 
     def push(self, item: Item) -> None:
-        self._items.append(item)
+        self._list().append(item)
 
     def __len__(self) -> int:
         return len(self._items) if self.is_made else self._length

@@ -12,7 +12,7 @@ from gymnasium import Space
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_SPACE, check_rewards
-from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage, map_infos
+from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodiaError, SpaceError
 from episodia.space_rules import with_float32
 from episodia.trees import SCALAR_TYPES, describe, own_info
@@ -125,7 +125,7 @@ def _info_column(observations: LookbackBuffer, infos: Any) -> LookbackBuffer:
         infos, lookback = infos.data, infos.lookback
     if not isinstance(infos, (list, tuple, np.ndarray)) or (isinstance(infos, np.ndarray) and not infos.ndim):
         raise EpisodeError(f"found {describe(infos)}, expected a list of T + 1 dicts.")
-    storage = ObjectStorage(map_infos(as_infos, list(infos)))
+    storage = ObjectStorage.copied(list(infos), as_infos)
     return LookbackBuffer.adopt(storage, min(lookback, len(storage)), None, finalized=observations.finalized)
 
 
@@ -188,7 +188,7 @@ def adopt_stacked(episode: SingleAgentEpisode, storages: list[Storage]) -> None:
     """Make `episode` finalized, on what `stacked` returned; this cannot fail."""
     for (_, column), storage in zip(array_columns(episode), storages, strict=True):
         column.adopt_stacked(storage)
-    episode.infos.finalized = True
+    episode.infos.adopt_stacked(episode.infos.stacked())
 
 
 def move_to_lookback(episode: SingleAgentEpisode, steps: int, t_started: int) -> None:

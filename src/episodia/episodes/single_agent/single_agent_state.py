@@ -170,7 +170,7 @@ def borrowing(cls: type[SingleAgentEpisode], state: dict[str, Any]) -> SingleAge
 
 def _adopted_storage(data: Any, finalized: bool, is_info: bool) -> Storage:
     if is_info:
-        return ObjectStorage([{} for _ in range(data)] if isinstance(data, int) else freeze(data))
+        return ObjectStorage.of_empty(data) if isinstance(data, int) else ObjectStorage(list(freeze(data)))
     if finalized:
         return ArrayStorage(map_batch(freeze, data), owned=False)
     items = _unpack(data)
