@@ -12,6 +12,7 @@ from episodia.connectors import (
     EnvToModulePipeline,
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
+    NormalizeAndClipActions,
     defaults,
 )
 from episodia.env_runners import MultiAgentEnv
@@ -327,3 +328,60 @@ def test_a_piece_that_does_nothing_changes_nothing_wherever_it_is(same, case):
             assert made[module_id].keys() == columns.keys()
             for name, column in columns.items():
                 np.testing.assert_equal(*map(rllib.convert_to_numpy, (made[module_id][name], column)))
+
+
+class AddMirrored(rllib.ConnectorV2):
+    """Adds rows of a mirrored copy of each episode to all columns that are there."""
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        for episode in list(self.single_agent_episode_iterator(episodes)):
+            copy = walk(f"mirrored {episode.id_}", len(episode))
+            columns = {
+                Columns.OBS: [-obs for obs in episode.get_observations(slice(0, len(episode)))],
+                Columns.ACTIONS: copy.get_actions(),
+                Columns.REWARDS: copy.get_rewards(),
+                Columns.TERMINATEDS: [False] * len(episode),
+                Columns.TRUNCATEDS: [False] * len(episode),
+            }
+            for column, items in columns.items():
+                self.add_n_batch_items(batch, column, list(items), len(episode), copy)
+        return batch
+
+
+def test_mirrored_rows_are_added_to_columns_that_are_there():
+    pipeline = defaults.learner()
+    pipeline.insert_after("AddColumnsFromEpisodesToTrainBatch", AddMirrored())
+
+    made = run(pipeline, [walk("a", 2), walk("b", 1)])[rllib.DEFAULT_POLICY_ID]
+
+    assert made[Columns.OBS][:, 0].tolist() == [0, 1, 0, 0, -1, 0]
+    assert [len(column) for column in made.values()] == [6] * 5
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_actions_that_change_behind_those_for_the_environment_are_an_error(base):
+    def change(batch, episode, key):
+        batch[Columns.ACTIONS][key] = [[0.5]] if base is rllib.ConnectorV2 else [0.5]
+
+    space = spaces.Box(-1.0, 1.0, (1,))
+    pipeline = ModuleToEnvPipeline(
+        input_action_space=space, connectors=[NormalizeAndClipActions(), piece_of(base, change)]
+    )
+
+    with pytest.raises(ConnectorError, match="before the one that writes `actions_for_env`"):
+        pipeline(batch={Columns.ACTIONS: np.zeros((1, 1), np.float32)}, episodes=[walk("a", 1)])
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_environment_gets_actions_that_are_changed_before(base):
+    def change(batch, episode, key):
+        batch[Columns.ACTIONS][key] = [[0.5]] if base is rllib.ConnectorV2 else [0.5]
+
+    space = spaces.Box(-2.0, 2.0, (1,))
+    pipeline = ModuleToEnvPipeline(
+        input_action_space=space, connectors=[piece_of(base, change), NormalizeAndClipActions()]
+    )
+
+    made = pipeline(batch={Columns.ACTIONS: np.zeros((1, 1), np.float32)}, episodes=[walk("a", 1)])
+
+    assert made[Columns.ACTIONS_FOR_ENV].tolist() == [[1.0]]

@@ -105,6 +105,13 @@ def without_items(made: Batch, run: Run, *, follows_module: bool) -> Batch:
     return apart
 
 
+def _steps(column: Any) -> Any:
+    """Return a column, or its parts by module, without the items after the last steps."""
+    if isinstance(column, Ragged):
+        return column.body()
+    return column if is_collected(column) else {module_id: part.body() for module_id, part in column.items()}
+
+
 def _by_module(column: Collected) -> dict[Any, Collected]:
     parts: dict[Any, Collected] = {}
     for key, items in column.items():
@@ -118,8 +125,11 @@ def _gathered(column: Any, rows: EpisodeList, *, follows_module: bool, was: Any)
     if follows_module:
         return as_ragged(column, rows).body().values
     known = {owner_of(episode).key for episode in rows.agent_episodes}
+    if column.keys() > known:
+        # A learner's piece may add items of other episodes, which stay apart: rows of steps, beside those of the listed ones.
+        listed = _gathered({key: column[key] for key in known}, rows, follows_module=False, was=was)
+        return {**column, **_items_of(_steps(listed), rows, follows_module=False)}
     if not column.keys() <= known:
-        # A learner's piece may add items of other episodes, which stay apart.
         return column
     if isinstance(was, Ragged):
         return as_ragged(column, rows)
