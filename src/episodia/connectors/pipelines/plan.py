@@ -15,6 +15,7 @@ from episodia.connectors.batches.items_by_episode import with_items, without_ite
 from episodia.connectors.batches.rows_by_key import KeyedBatch, without_keys
 from episodia.connectors.pipelines.changed_episodes import check_changed_episodes, num_edits_of
 from episodia.connectors.pipelines.current_run import RUNNING, Run
+from episodia.connectors.pipelines.late_actions import check_late_actions, derived_actions
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
         run.given, run.at_episode = run.batch.copy(), None
         num_edits = num_edits_of(run)
         given = run.batch
+        derived = derived_actions(given) if layout.follows_module else {}
         if takes_items:
             run.batch = with_items(run, **form)
         elif type(given) is dict:
@@ -145,6 +147,7 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
                 "`__call__` with `return batch`."
             )
         run.replace(without_items(made, run, **form) if takes_items else without_keys(made))
+        check_late_actions(derived, run.batch)
         if num_edits_of(run) != num_edits:
             check_changed_episodes(piece, run.given)
         run.given = None
