@@ -360,7 +360,7 @@ def test_mirrored_rows_are_added_to_columns_that_are_there():
 
 @pytest.mark.parametrize("base", BASES)
 def test_actions_that_change_behind_those_for_the_environment_are_an_error(base):
-    def change(batch, episode, key):
+    def change(batch, _, key):
         batch[Columns.ACTIONS][key] = [[0.5]] if base is rllib.ConnectorV2 else [0.5]
 
     space = spaces.Box(-1.0, 1.0, (1,))
@@ -374,7 +374,7 @@ def test_actions_that_change_behind_those_for_the_environment_are_an_error(base)
 
 @pytest.mark.parametrize("base", BASES)
 def test_the_environment_gets_actions_that_are_changed_before(base):
-    def change(batch, episode, key):
+    def change(batch, _, key):
         batch[Columns.ACTIONS][key] = [[0.5]] if base is rllib.ConnectorV2 else [0.5]
 
     space = spaces.Box(-2.0, 2.0, (1,))
