@@ -46,7 +46,7 @@ def check_late_actions(derived: Mapping[Any, tuple[Any, Any]], batch: Mapping[An
         actions, for_env = _pairs(batch).get(module_id, (earlier, earlier_for_env))
         if equal(for_env, earlier_for_env) and not equal(actions, earlier):
             raise BatchError(
-                "found changed `actions`, and `actions_for_env` as derived from the earlier ones; expected that the environment "
+                "found changed `actions`, and `actions_for_env` of the earlier ones; expected that the environment "
                 "gets the actions that are recorded. Place the piece before the one that writes `actions_for_env` "
                 "(`NormalizeAndClipActions`), or let it change `actions_for_env` too."
             )
