@@ -274,6 +274,8 @@ def test_what_was_measured_at_several_places_is_what_an_update_with_the_whole_me
     found = learner.apply_gradients(pickle.loads(pickle.dumps(gradients)), weights=[12, 5])["default_policy"]
 
     expected = Learner(mlp(), learner.config).update_batch(batch)["default_policy"]
+    # A ratio of variances is not an average over steps.
+    del found["explained_variance"]
     assert {"loss", "policy_loss", "kl", "entropy", "gradient_norm"} <= found.keys() <= expected.keys()
     assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-4, abs=1e-6)
 

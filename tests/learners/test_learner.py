@@ -348,7 +348,7 @@ def test_a_module_without_weights_cannot_be_trained_alone():
 
 def test_an_actor_without_values_cannot_learn_with_an_algorithm_that_needs_them():
     class Actor(Table):
-        compute_values = property()  # an attribute that is not there
+        compute_values = None  # a method that is not there
 
     with pytest.raises(
         PipelineError, match=r"GeneralAdvantageEstimation' at 4.*a module \(Actor\) without `compute_values`"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from episodia.columns import Columns
 from episodia.learners.algorithms.coefficients import check_within
-from episodia.learners.algorithms.off_policy import action_mask
+from episodia.learners.algorithms.off_policy import distribution_of
 from episodia.learners.algorithms.q_targets import chosen
 from episodia.learners.algorithms.sac import SACConfig
 from episodia.types import Batch
@@ -38,7 +38,7 @@ class DiscreteSACConfig(SACConfig):
 
     def _soft_values(self, module: Any, batch: Batch, temperature: Tensor) -> tuple[Tensor, Tensor]:
         """Return means over all allowed actions of values plus weighted entropy, and the entropies, with gradients."""
-        distribution = module.distribution.from_logits(module.get_policy(batch), action_mask(batch))
+        distribution = distribution_of(module, batch)
         values = module.get_q_values(batch).detach().amin(0)
         probabilities = distribution.log_probabilities.exp()
         entropies = distribution.entropy()

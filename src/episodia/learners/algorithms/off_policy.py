@@ -16,7 +16,7 @@ from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.learner.add_next_observations_from_episodes_to_train_batch import (
     AddNextObservationsFromEpisodesToTrainBatch,
 )
-from episodia.errors import LearnerError
+from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.loss import LossInputs
 from episodia.replay import Draw, Transitions
@@ -152,6 +152,21 @@ class ReplayedSteps:
                 "the learner pipeline."
             )
         return self._batch[name]
+
+
+def distribution_of(module: Any, batch: Batch) -> Any:
+    """Return the distributions of a module's policy, over the actions that are allowed.
+
+    Raises:
+        NonFiniteError: If the module's outputs are not finite, so that this gradient step is skipped.
+    """
+    inputs = module.get_policy(batch)
+    try:
+        return module.distribution.from_logits(inputs, action_mask(batch))
+    except ModuleError as error:
+        if not bool(torch.isfinite(inputs).all()):
+            raise NonFiniteError(str(error)) from error
+        raise
 
 
 def action_mask(batch: Batch) -> Item:

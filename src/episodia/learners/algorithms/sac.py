@@ -13,7 +13,7 @@ from torch import Tensor
 from episodia.connectors import Schedule
 from episodia.learners.algorithms.coefficients import Coefficient, check_positive, check_within
 from episodia.learners.algorithms.loss import LossInputs, LossOutputs
-from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
+from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps, distribution_of
 from episodia.learners.algorithms.target import Target
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.types import Batch
@@ -91,7 +91,7 @@ class SACConfig(OffPolicyConfig):
 
     def _soft_values(self, module: Any, batch: Batch, temperature: Tensor) -> tuple[Tensor, Tensor]:
         """Return values of drawn actions plus weighted entropy, and estimates of the entropy, with gradients."""
-        drawn, logp = module.distribution.from_logits(module.get_policy(batch)).rsample_with_logp()
+        drawn, logp = distribution_of(module, batch).rsample_with_logp()
         return module.get_q_values(batch, drawn).amin(0) - temperature * logp, -logp
 
     def _wanted_entropy(self, module: Any) -> float:
