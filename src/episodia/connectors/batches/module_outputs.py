@@ -29,7 +29,7 @@ from episodia.types import AgentID, Item, ModuleID
 
 def is_container(rl_module: Modules) -> TypeGuard[Mapping[Any, Any]]:
     """Return whether `rl_module` is a container of modules by id: a mapping, or an object like it, such as `nn.ModuleDict`."""
-    return callable(getattr(rl_module, "keys", None)) and hasattr(rl_module, "__getitem__")
+    return hasattr(type(rl_module), "__getitem__") and callable(getattr(rl_module, "keys", None))
 
 
 def members(rl_module: Modules) -> dict[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,7 +80,8 @@ class GetActions(ColumnPiece):
 
     def _draw_arrays(self, run: Run) -> None:
         """Draw arrays instead of tensors, where nothing else has to be done."""
-        columns, key, module = run.batch, self.action_mask_key, cast("Any", run.rl_module)
+        columns, key = run.batch, self.action_mask_key
+        module: Any = run.rl_module
         is_drawn = run.explore and Columns.ACTION_DIST_INPUTS in columns and Columns.ACTIONS not in columns
         is_free = Columns.ACTION_MASK not in columns and (key is None or not run.episodes.has_in_observations(key))
         if is_drawn and is_free:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.connectors.batches.module_outputs import ModuleOutputs, is_stateful, outputs_of_modules, place_of
@@ -63,10 +66,16 @@ def _check_no_states(run: Run) -> None:
 
 
 def _without_time(outputs: ModuleOutputs) -> dict[str, Any]:
-    columns = {name: column for name, column in outputs.columns.items() if name != Columns.STATE_OUT}
-    for name, column in columns.items():
-        _check_single_step(outputs, name, column)
-    return {name: map_batch(lambda leaf: leaf[:, 0], column) for name, column in columns.items()}
+    made = {}
+    for name, column in outputs.columns.items():
+        if name == Columns.STATE_OUT:
+            continue
+        if isinstance(column, (np.ndarray, Tensor)) and column.shape[1:2] == (1,):
+            made[name] = column[:, 0]
+        else:
+            _check_single_step(outputs, name, column)
+            made[name] = map_batch(lambda leaf: leaf[:, 0], column)
+    return made
 
 
 def _check_single_step(outputs: ModuleOutputs, name: str, column: Any) -> None:

@@ -184,11 +184,10 @@ def copied(batch: AnyBatch | None) -> dict[str, Any]:
 
 def unwrapped(batch: dict[str, Any]) -> dict[str, Any]:
     """Return a batch in which whole stretches are plain arrays or tensors of their steps, also inside of modules."""
-    return {
-        key: {name: _plain(part) for name, part in column.items()} if type(column) is dict else _plain(column)
-        for key, column in batch.items()
-    }
-
-
-def _plain(column: Any) -> Any:
-    return column.body().values if type(column) is Ragged else column
+    plain = {}
+    for key, column in batch.items():
+        if type(column) is dict:
+            plain[key] = unwrapped(column)
+        else:
+            plain[key] = column.body().values if type(column) is Ragged else column
+    return plain

@@ -97,7 +97,7 @@ class Actor:
         self._settled_ends = ()
         if self._is_stateful:
             self._shared[CARRIED_STATES] = self._carried(began, len(episodes))
-        self._batch = self._through(episodes, explore, self._shared)
+        self._batch = self.env_to_module.run(Run({}, episodes, self.module, explore, self._shared, None, {}))
         self.metrics.env_to_module_time_s += perf_counter() - started
 
     def observe_ends(self, episodes: EpisodeList, explore: bool) -> None:
@@ -106,7 +106,7 @@ class Actor:
             shared: dict[Any, Any] = {}
             if self._is_stateful:
                 shared[CARRIED_STATES] = self._initial(len(episodes))
-            self._through(episodes.current(), explore, shared)
+            self.env_to_module.run(Run({}, episodes.current(), self.module, explore, shared, None, {}))
         else:
             self._shape_rewards(episodes)
 
@@ -125,9 +125,6 @@ class Actor:
         if self.shapers:
             self._shape_rewards(EpisodeList(episodes))
             self._settled_ends = [episode.id_ for episode in episodes]
-
-    def _through(self, episodes: EpisodeList, explore: bool, shared: dict[Any, Any]) -> dict[str, Any]:
-        return self.env_to_module.run(Run({}, episodes, self.module, explore, shared, None, {}))
 
     # --- Acting -----------------------------------------------------------------------------------------------------
 

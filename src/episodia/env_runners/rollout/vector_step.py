@@ -36,6 +36,7 @@ class Stepper(ABC):
         action_masks: What the infos say about allowed actions, `[lanes, actions]`; None if they have never said anything.
         masks: Reads them.
         begins_by_itself: Whether the next step begins what `begin_next` would have to begin otherwise.
+        ignored: The lanes whose next action is not looked at, because their next step is a reset.
     """
 
     begins_by_itself = False
@@ -62,6 +63,7 @@ class Stepper(ABC):
         self.recorder = recorder
         self.began: Sequence[int] = ()
         self.ended: Sequence[int] = ()
+        self.ignored: Sequence[int] = ()
         self.action_masks: np.ndarray | None = None
         self._faults = faults
         self.masks = masks
@@ -82,11 +84,6 @@ class Stepper(ABC):
     @abstractmethod
     def step(self, chosen: Chosen) -> int:
         """Take a step, record it, and return how many lanes have really stepped."""
-
-    @property
-    @abstractmethod
-    def ignored(self) -> Sequence[int]:
-        """The lanes whose next action is not looked at, because their next step is a reset."""
 
     def begin_next(self) -> None:
         """Begin the next episodes of lanes that have ended, if that is not left to the next step."""
@@ -118,12 +115,12 @@ class NextStep(Stepper):
     def reset(self, seed: Any) -> None:
         """Begin an episode in each lane; see `Stepper.reset`."""
         super().reset(seed)
-        self._over, self._resets = (), None
+        self.ignored, self._resets = (), None
 
     def step(self, chosen: Chosen) -> int:
         """Take a step; lanes that have ended take none, and begin."""
         observations, rewards, terminateds, truncateds, infos = self._env_step(chosen.for_env)
-        began, resets = self._over, self._resets
+        began, resets = self.ignored, self._resets
         if infos and self._faults.happened(infos):
             began = self._faults.settled(infos, self.recorder)
             resets = _mask(began, self.recorder.num_lanes)
@@ -132,23 +129,18 @@ class NextStep(Stepper):
             observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras, resets=resets
         )
         self.began = began
-        self.ended = self._over = self.recorder.idle_lanes
-        self._resets = terminateds | truncateds if self._over else None
-        return self.recorder.num_lanes - len(began)
+        self.ended = self.ignored = self.recorder.idle_lanes
+        self._resets = terminateds | truncateds if self.ignored else None
+        return len(terminateds) - len(began)
 
     def restart(self, lanes: Sequence[int]) -> bool:
         """See `Stepper.restart`: environments that we built can."""
         if not isinstance(self.env, (SyncLanes, AsyncLanes)):
             return False
         self.env.restart(lanes)
-        self._over = self.recorder.idle_lanes
-        self._resets = _mask(self._over, self.recorder.num_lanes)
+        self.ignored = self.recorder.idle_lanes
+        self._resets = _mask(self.ignored, self.recorder.num_lanes)
         return True
-
-    @property
-    def ignored(self) -> Sequence[int]:
-        """See `Stepper.ignored`."""
-        return self._over
 
 
 @final
@@ -185,11 +177,6 @@ class SameStep(Stepper):
         self.recorder.reset(first, [by_lane[lane] for lane in self._over], lanes=list(self._over))
         self.began = self._over
 
-    @property
-    def ignored(self) -> Sequence[int]:
-        """See `Stepper.ignored`."""
-        return ()
-
 
 @final
 class Disabled(Stepper):
@@ -216,11 +203,6 @@ class Disabled(Stepper):
         self.recorder.reset(first, [by_lane[lane] for lane in self._over], lanes=list(self._over))
         self._looked_at(infos)
         self.began = self._over
-
-    @property
-    def ignored(self) -> Sequence[int]:
-        """See `Stepper.ignored`."""
-        return ()
 
 
 _STEPPERS: dict[AutoresetMode, type[Stepper]] = {

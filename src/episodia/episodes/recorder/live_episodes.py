@@ -62,7 +62,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         """Ignore the list of the base: episodes come from the recorder."""
 
     def __len__(self) -> int:
-        return self._recorder.num_lanes
+        return len(self._offsets) - 1
 
     def current(self) -> EpisodeList[SingleAgentEpisode]:
         """Return this list, which is current already."""

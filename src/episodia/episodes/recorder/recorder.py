@@ -261,10 +261,12 @@ class Recorder(EpisodeRecorder):
 
     def _begin(self, lanes: Sequence[int]) -> None:
         """Begin an episode at the cursor of each of `lanes`."""
-        seed, numbers, block, cursor_of = self._seed, self._numbers, self._tape.block, self._tape.cursor_of
+        seed, numbers, block = self._seed, self._numbers, self._tape.block
+        cursor, cursor_of = self._tape.cursor, self._tape.cursor_of
         weights_versions = () if self._weights_version is None else ((0, self._weights_version),)
         for lane in lanes:
-            chunk = self._chunks[lane] = Chunk(lane, f"{seed}-{lane}-{numbers[lane]}", block, cursor_of(lane))
+            first = cursor_of(lane) if cursor is None else cursor
+            chunk = self._chunks[lane] = Chunk(lane, f"{seed}-{lane}-{numbers[lane]}", block, first)
             numbers[lane] += 1
             chunk.start_time, chunk.weights_versions = self._last_time, weights_versions
         self._idle.difference_update(lanes)
@@ -453,7 +455,7 @@ class Recorder(EpisodeRecorder):
         """
         self.repair()
         going_on = self._running()
-        chunks = [*self._finished, *(chunk for chunk in going_on if chunk.num_steps)]
+        chunks = [*self._finished, *[chunk for chunk in going_on if chunk.num_steps]]
         if not chunks:
             self._has_steps, self._plan = False, None
             return EpisodeList()

@@ -53,7 +53,8 @@ class StepPlan:
         """Plan for the columns of `layout`, which must be known and without objects, in the current block."""
         columns = layout.columns()
         self._writers = [writer for column in columns for writer in _writers(column, tape)]
-        self._collectors = [column.collected for column in columns]
+        # Of each column, what finds its leaves; None if it has one.
+        self._collectors = [None if column.is_leaf else column.collected for column in columns]
         self._extras = tuple(layout.extras)
         self._is_plain = all(column.is_plain for column in columns)
         self._last_cursor = tape.block.slots - 2
@@ -120,7 +121,10 @@ class StepPlan:
             return False
         values = [*step[:3], *(extras[name] for name in self._extras)]
         if not self._is_plain:
-            values = [leaf for collect, batch in zip(self._collectors, values, strict=True) for leaf in collect(batch)]
+            found: list[Any] = []
+            for collect, batch in zip(self._collectors, values, strict=True):
+                found += [batch] if collect is None else collect(batch)
+            values = found
         cursor = tape.cursor
         places, next_places = (tape.places, tape.places + 1) if cursor is None else (None, None)
         for writer, value in zip(self._writers, values, strict=True):

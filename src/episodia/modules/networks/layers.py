@@ -43,10 +43,14 @@ class Tower(nn.Sequential):
             kind = type(layer)
             if kind not in _PLAIN or is_hooked(layer):
                 inputs, is_own = layer(inputs), False
+            elif kind is nn.Linear:
+                # `layer.weight` would search several dicts; swapped weights are in this one too.
+                parameters = layer._parameters
+                inputs, is_own = functional.linear(inputs, parameters["weight"], parameters["bias"]), True
             elif is_own and kind is nn.Tanh:
                 inputs, is_own = inputs.tanh_(), False
             else:
-                inputs, is_own = _computed(kind, layer, inputs), kind is nn.Linear
+                inputs, is_own = layer.forward(inputs), False
         return inputs
 
 
@@ -55,17 +59,12 @@ def passed(layer: nn.Module, inputs: Tensor) -> Tensor:
     kind = type(layer)
     if kind not in _PLAIN or is_hooked(layer):
         outputs: Tensor = layer(inputs)
-        return outputs
-    return _computed(kind, layer, inputs)
-
-
-def _computed(kind: type[nn.Module], layer: nn.Module, inputs: Tensor) -> Tensor:
-    if kind is nn.Linear:
-        # `layer.weight` would search several dicts; swapped weights are in this one too.
-        parameters = vars(layer)["_parameters"]
-        return functional.linear(inputs, parameters["weight"], parameters["bias"])
-    direct: Tensor = inputs.tanh() if kind is nn.Tanh else layer.forward(inputs)
-    return direct
+    elif kind is nn.Linear:
+        parameters: Any = layer._parameters  # see `Tower.forward`
+        outputs = functional.linear(inputs, parameters["weight"], parameters["bias"])
+    else:
+        outputs = layer.forward(inputs)
+    return outputs
 
 
 def called(module: nn.Module, inputs: Item) -> Tensor:
