@@ -9,12 +9,13 @@
 - `episodes()` returns all that is stored as an `EpisodeList`; `len(buffer)` and `num_steps` count steps; `clear()` forgets all.
 - `get_state()` and `set_state(state)`: JSON values and arrays; `save(path)` and `load(path)`: the same in a directory.
 
-Draws: `Transitions`, `Sequences`, `WholeEpisodes`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`, `Fresh`, and
-your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
+Draws: `Transitions`, `Sequences`, `WholeEpisodes`, `JointSteps`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`,
+`Fresh`, and your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
 """
 
 from episodia.replay.buffer import ReplayBuffer
 from episodia.replay.draws import Draw, Sequences, Transitions, WholeEpisodes
+from episodia.replay.joint_steps import JointSteps
 from episodia.replay.minari_episodes import minari_episodes
 from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
@@ -42,6 +43,7 @@ __all__ = [
     "Fresh",
     "InMemory",
     "InOrder",
+    "JointSteps",
     "MemoryMapped",
     "MixedReplay",
     "Proportional",

@@ -16,6 +16,7 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 from episodia.errors import ReplayError
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
 from episodia.replay.draws import Draw, Transitions, whole_episodes
+from episodia.replay.env_times import env_times_of, with_env_times
 from episodia.replay.incoming import incoming
 from episodia.replay.keys import MOST_ROWS, as_keys, as_priorities
 from episodia.replay.sampled import Sampled, Source
@@ -103,11 +104,14 @@ class ReplayBuffer:
         listed = EpisodeList.of(episodes)
         with self._lock:
             groups = listed.groups() if len(listed) else {}
+            env_times = env_times_of(listed)
             found = [
                 (self._table(module_id), part)
                 for module_id, group in groups.items()
                 for part in incoming(group, infos=self._infos)
             ]
+            for _, part in found:
+                with_env_times(part, env_times)
             for table, part in found:
                 table.check(part)
             added = Added()
@@ -163,10 +167,9 @@ class ReplayBuffer:
                 f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
             )
         with self._lock:
-            parts = {
-                table.module_id: Sampled(Source(table), draw.draw(table, num, lookback, self._rng))
-                for table in self._asked(modules)
-            }
+            tables = {table.module_id: table for table in self._asked(modules)}
+            drawn = draw.draw(tables, num, lookback, self._rng)
+            parts = {module_id: Sampled(Source(tables[module_id]), part) for module_id, part in drawn.items()}
         return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
 
     def _asked(self, modules: Collection[ModuleID] | None) -> list[Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Drawn:
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.
         is_single: Whether each stretch has one step.
+        agents: The agents whose steps follow each other, of joint steps; else None.
     """
 
     rows: np.ndarray
@@ -39,8 +40,8 @@ class Drawn:
     lookbacks: np.ndarray | None = None
     added: dict[str, np.ndarray] = field(default_factory=dict)
     is_macro: bool = False
-
     is_single: bool = False
+    agents: list[Any] | None = None
 
     @property
     def offsets(self) -> np.ndarray:

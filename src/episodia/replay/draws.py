@@ -8,12 +8,14 @@ Pictures of one episode in the buffer, with `x` for the chosen step, brackets ar
     Sequences(length=3)                    . . . [x  .  .] o .      three rows
     Sequences(length=3, burn_in=2)         . [.  .  x  .  .] o .    five rows; `loss_mask` is false for the first two
     WholeEpisodes()                        [.  .  .  x  .  .  .] o
+
+`JointSteps()` draws the steps of all agents at an environment step.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -27,6 +29,7 @@ from episodia.replay.drawn import Drawn, single_lengths
 from episodia.replay.n_steps import n_step_sums
 from episodia.replay.rows.row_index import STEP, TERMINATED, Places
 from episodia.replay.table import Picked, Table
+from episodia.types import ModuleID
 
 Allowed = Callable[[np.ndarray], np.ndarray]
 
@@ -35,8 +38,28 @@ class Draw(ABC):
     """Decides what a sample is made of."""
 
     @abstractmethod
-    def draw(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
-        """Return the rows of `num` stretches, each with up to `lookback` rows of the past.
+    def draw(
+        self, tables: Mapping[ModuleID, Table], num: int, lookback: int, rng: np.random.Generator
+    ) -> dict[ModuleID, Drawn]:
+        """Return by module the rows of `num` stretches, each with up to `lookback` rows of the past.
+
+        Raises:
+            ReplayError: If there is no step that can be drawn.
+        """
+
+
+class DrawByModule(Draw):
+    """Draws for each module apart."""
+
+    def draw(
+        self, tables: Mapping[ModuleID, Table], num: int, lookback: int, rng: np.random.Generator
+    ) -> dict[ModuleID, Drawn]:
+        """Return by module the rows of `num` stretches, each with up to `lookback` rows of the past."""
+        return {module_id: self.draw_from(table, num, lookback, rng) for module_id, table in tables.items()}
+
+    @abstractmethod
+    def draw_from(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
+        """Return the rows of `num` stretches of one module.
 
         Raises:
             ReplayError: If there is no step that can be drawn.
@@ -45,7 +68,7 @@ class Draw(ABC):
 
 @final
 @dataclass(frozen=True)
-class Transitions(Draw):
+class Transitions(DrawByModule):
     """Single steps; or `n_step` steps together, as one.
 
     Of several steps, the rewards are summed, the observation after the last one follows, and `discounts` is the factor of its
@@ -67,11 +90,11 @@ class Transitions(Draw):
         checked_whole(ReplayError, "Transitions", "n_step", self.n_step, 1)
         checked_number(ReplayError, "Transitions", "gamma", self.gamma, 0.0, 1.0)
 
-    def draw(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
+    def draw_from(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
         """Return the rows of `num` steps."""
         picked = table.pick(num, rng, keeps_lookback(table, lookback))
         if self.n_step == 1:
-            return _single_steps(table, picked, lookback)
+            return single_steps(table, picked, lookback)
         return self._several(table, picked, lookback)
 
     def _several(self, table: Table, picked: Picked, lookback: int) -> Drawn:
@@ -106,7 +129,7 @@ class Transitions(Draw):
 
 @final
 @dataclass(frozen=True)
-class Sequences(Draw):
+class Sequences(DrawByModule):
     """Sequences of `length` steps that begin with the chosen ones, each with up to `burn_in` earlier steps in front.
 
     Steps that only warm up the state of a recurrent module are false in the column `loss_mask`. The state before a sequence is
@@ -139,7 +162,7 @@ class Sequences(Draw):
         checked_choice(ReplayError, "Sequences", "start", self.start, ("anywhere", "episode"))
         checked_choice(ReplayError, "Sequences", "end", self.end, ("pad", "full"))
 
-    def draw(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
+    def draw_from(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
         """Return the rows of `num` sequences."""
         picked = table.pick(num, rng, self._allowed(table, lookback))
         index, rows = table.writer.index, picked.rows
@@ -185,14 +208,14 @@ class Sequences(Draw):
 
 @final
 @dataclass(frozen=True)
-class WholeEpisodes(Draw):
+class WholeEpisodes(DrawByModule):
     """All that is stored of the episodes of the chosen steps: long episodes are more probable than short ones.
 
     >>> WholeEpisodes()
     WholeEpisodes()
     """
 
-    def draw(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
+    def draw_from(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
         """Return the rows of `num` episodes. They have no lookback: they begin with the first row that is stored."""
         picked = table.pick(num, rng)
         return whole_episodes(table, table.writer.index.places(picked.rows).episodes, picked)
@@ -211,7 +234,8 @@ def whole_episodes(table: Table, episodes: np.ndarray, picked: Picked | None = N
     return drawn
 
 
-def _single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
+def single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
+    """Return the picked steps, each with up to `lookback` rows of the past."""
     index, rows = table.writer.index, picked.rows
     lengths = single_lengths(len(rows))
     if lookback:

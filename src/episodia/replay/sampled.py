@@ -189,8 +189,13 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     @property
     def keys(self) -> np.ndarray:
-        """The key of each stretch, for `ReplayBuffer.update_priorities`: int64 [B]."""
-        return self._drawn.keys
+        """The key of each stretch, for `ReplayBuffer.update_priorities`: int64 [B]; -1 for an agent that is absent."""
+        return self._drawn.keys if self.agents is None else self._drawn.added[Columns.KEYS]
+
+    @property
+    def agents(self) -> list[Any] | None:
+        """The agents of joint steps, in the order of their rows at each environment step; None in other samples."""
+        return self._drawn.agents
 
     @property
     def weights(self) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from gymnasium import Space
 from episodia.errors import ReplayError
 from episodia.replay.incoming import Incoming, in_parts, versions_of_steps
 from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
-from episodia.replay.rows.row_columns import TRACKS, RowColumns
+from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.rows.row_writer import Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
@@ -67,10 +67,12 @@ class Table:
         is_torn: Whether an exception, such as Ctrl-C, came while rows were written: rows and index may not fit together then.
         lock: Held while rows are written or read.
         spaces: The spaces of observations and actions, by column.
+        agents: The agents that the module has acted for, in the order in which they came, of multi-agent episodes.
     """
 
     __slots__ = (
         "_unused_selector",
+        "agents",
         "capacity",
         "columns",
         "is_torn",
@@ -95,6 +97,7 @@ class Table:
         self.lock = lock
         self.is_torn = False
         self.spaces: dict[str, Space[Any] | None] = {}
+        self.agents: dict[Any, None] = {}
 
     def check_whole(self) -> None:
         """Reject a table whose rows were not written to the end.
@@ -127,6 +130,8 @@ class Table:
         with self.lock:
             added = Added()
             if len(found.chunks.keys):
+                if ENV_T in found.values:
+                    self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
                 rooms = self.writer.room_for(found.chunks.lengths)
                 for part in in_parts(found, rooms, self.capacity // 2):
                     added += self._add(part)
@@ -171,7 +176,8 @@ class Table:
                 is_all = num_fresh == len(keys)
                 rows = rows_of_keys(keys if is_all else keys[fresh])
                 self.selector.update(rows, values if is_all else values[fresh])
-        return len(keys) - num_fresh
+        # Keys of -1 stand for agents that are absent.
+        return 0 if num_fresh == len(keys) else int(np.count_nonzero(~fresh & (keys >= 0)))
 
     def clear(self) -> None:
         """Forget all steps; the columns keep their nesting, shapes and dtypes."""
@@ -216,6 +222,7 @@ class Table:
         ids = {episode: list(key) if isinstance(key, tuple) else key for episode, key in index.episodes.ids.items()}
         return {
             "spaces": {name: encode_space(space) for name, space in self.spaces.items()},
+            "agents": list(self.agents),
             "ids": [[episode, key] for episode, key in ids.items()],
             "writer": self.writer.get_state(),
             "columns": self.columns.get_state(self.writer.ring.used),
@@ -226,12 +233,18 @@ class Table:
         """Continue from what `get_state` returned."""
         self.spaces = {name: decode_space(space) for name, space in state["spaces"].items()}
         ids = {int(episode): tuple(key) if isinstance(key, list) else key for episode, key in state["ids"]}
+        self.agents = dict.fromkeys(state["agents"])
         self.writer.set_state(state["writer"], ids)
         self.columns.set_state(state["columns"], self.writer.ring.used)
         if isinstance(self.selector, StatefulSelector):
             self.selector.set_state(state["selector"])
         elif state["selector"]:
             raise ValueError(f"{self.selector!r} has no state, but there is one with {list(state['selector'])}")
+
+    def origins(self, rows: np.ndarray) -> list[Any]:
+        """Return the id of the episode of each row, in a tuple with the agent if there is one."""
+        index = self.writer.index
+        return [index.episodes.ids[episode] for episode in index.places(rows).episodes.tolist()]
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""

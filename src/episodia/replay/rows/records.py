@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from collections.abc import Hashable
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -82,11 +83,12 @@ class Runs(Records):
 class StoredEpisodes(Records):
     """Parts of episodes: the observations from `t_kept` to `t_stop` are stored, in the runs from `first` to `last`.
 
-    `extent` is where a growing episode goes on to write; -1 if the episode does not grow.
+    `extent` is where a growing episode goes on to write; -1 if the episode does not grow. `ids` has the id of the episode, with
+    its agent, that each part belongs to; `parts` has the parts by that id.
     """
 
     fields = ("t_kept", "t_stop", "first", "last", "extent", "number")
-    __slots__ = ("ids", *fields)
+    __slots__ = ("ids", "parts", *fields)
     t_kept: np.ndarray
     t_stop: np.ndarray
     first: np.ndarray
@@ -96,7 +98,21 @@ class StoredEpisodes(Records):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ids: dict[int, Any] = {}
+        self.ids: dict[int, Hashable] = {}
+        self.parts: dict[Hashable, list[int]] = {}
+
+    def name(self, episode: int, key: Hashable) -> None:
+        """Let `episode` be a part of the episode `key`."""
+        self.ids[episode] = key
+        self.parts.setdefault(key, []).append(episode)
+
+    def give_back(self, record: int) -> None:
+        """Let `record` be used again; it is a part of no episode any more."""
+        key = self.ids.pop(record)
+        self.parts[key].remove(record)
+        if not self.parts[key]:
+            del self.parts[key]
+        super().give_back(record)
 
 
 @final

@@ -14,7 +14,9 @@ from episodia.trees import describe, leaves, map_batch
 from episodia.types import Item, State
 
 # Beside the observation of a row stands what belongs to the step taken at it.
-TRACKS = frozenset({Columns.OBS, Columns.INFOS})
+# Beside the observations of agents stands the environment step at which they were shown.
+ENV_T = "__env_t__"
+TRACKS = frozenset({Columns.OBS, Columns.INFOS, ENV_T})
 
 
 @final
@@ -53,7 +55,7 @@ class RowColumns:
     @property
     def extras(self) -> list[str]:
         """The names of the columns that not every episode has."""
-        usual = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
+        usual = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS, ENV_T, f"{ENV_T}_mask")
         return [name for name in self._columns if name not in usual]
 
     # --- Writing ----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class RowIndex:
     def begin_episode(self, key: Hashable, t: int, extent: int) -> int:
         """Return a new stored episode without rows, which begins at time step `t` and writes into `extent`."""
         episode = self.episodes.take()
-        self.episodes.ids[episode] = key
+        self.episodes.name(episode, key)
         self.episodes.t_kept[episode] = self.episodes.t_stop[episode] = t
         self.episodes.extent[episode] = extent
         self.episodes.number[episode] = self._number
@@ -179,7 +179,6 @@ class RowIndex:
 
     def forget(self, episode: int) -> None:
         """Drop the record of an episode without rows."""
-        del self.episodes.ids[episode]
         self.episodes.give_back(episode)
 
     # --- Reading ----------------------------------------------------------------------------------------------------

@@ -351,7 +351,8 @@ class RowWriter:
         self.extents.set_state(state["extents"])
         self._idle = [(int(start), int(stop), int(born)) for start, stop, born in state["idle"]]
         self.num_lost_episodes = int(state["num_lost_episodes"])
-        self.index.episodes.ids = ids
+        for episode, key in ids.items():
+            self.index.episodes.name(episode, key)
         self.growing = {key: episode for episode, key in ids.items() if self.index.episodes.extent[episode] >= 0}
 
 
