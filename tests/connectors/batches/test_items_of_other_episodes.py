@@ -248,3 +248,8 @@ def test_each_piece_that_is_told_so_takes_a_plain_list_for_the_present_moment():
 
     expected = [episode.get_observations(-1).tolist() for episode in EPISODES]
     assert made[Columns.OBS].values.tolist() == expected
+
+
+def test_adding_to_whole_stretches_is_an_error_that_says_how_to_add_episodes():
+    with pytest.raises(ConnectorError, match=r"add these to the list with `episodes\.extend"):
+        run(LearnerConnectorPipeline(connectors=[AddObservationsFromEpisodesToBatch(), adder(Columns.OBS)]), EPISODES)

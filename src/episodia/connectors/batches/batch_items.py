@@ -133,8 +133,9 @@ def _cannot_add(column: str, found: Any, key: tuple[Any, ...] | None) -> str:
     if isinstance(found, Ragged):
         return (
             f"found whole stretches of episodes ({describe_column(found)}), expected a column that is "
-            "collected item by item. Add items to a column of another name, place this piece before the one that writes "
-            f"{column!r}, or change the items that are there with `foreach_batch_item_change_in_place`."
+            "collected item by item. Add items to a column of another name, or change the items that are there with "
+            "`foreach_batch_item_change_in_place`. For rows of other episodes, such as mirrored ones, add these to the list with "
+            "`episodes.extend(...)`, in front of all pieces that write columns."
         )
     wanted = "a list of items" if key is None else "items by episode"
     remedy = "without `single_agent_episode`" if isinstance(found, list) else "with `single_agent_episode`"
