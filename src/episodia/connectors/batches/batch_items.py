@@ -108,7 +108,7 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
         return found.setdefault(key, [])  # type: ignore[no-any-return]  # the lists of a collected column
     if isinstance(found, list) and key is None:
         return found
-    raise _refused(_cannot_add(column, found, key), column, episode)
+    raise _refused(_cannot_add(found, key), column, episode)
 
 
 def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> tuple[Any, ...]:
@@ -129,13 +129,13 @@ def _refused(message: str, column: str, episode: SingleAgentEpisode | None) -> B
     return error
 
 
-def _cannot_add(column: str, found: Any, key: tuple[Any, ...] | None) -> str:
+def _cannot_add(found: Any, key: tuple[Any, ...] | None) -> str:
     if isinstance(found, Ragged):
         return (
             f"found whole stretches of episodes ({describe_column(found)}), expected a column that is "
             "collected item by item. Add items to a column of another name, or change the items that are there with "
-            "`foreach_batch_item_change_in_place`. For rows of other episodes, such as mirrored ones, add these to the list with "
-            "`episodes.extend(...)`, in front of all pieces that write columns."
+            "`foreach_batch_item_change_in_place`. For rows of other episodes, such as mirrored ones, "
+            "add these to the list with `episodes.extend(...)`, in front of all pieces that write columns."
         )
     wanted = "a list of items" if key is None else "items by episode"
     remedy = "without `single_agent_episode`" if isinstance(found, list) else "with `single_agent_episode`"
