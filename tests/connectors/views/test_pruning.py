@@ -156,7 +156,22 @@ def test_losses_of_algorithms_need_what_they_read():
 
 
 def test_dropping_outputs_leaves_all_others():
-    piece = DropModuleOutputs(columns=["b", "c"])
+    piece = DropModuleOutputs(columns=["vf_preds", "embeddings"])
+    batch = {"actions": np.zeros(1), "vf_preds": np.ones(1)}
 
-    assert piece(rl_module=None, batch={"a": np.zeros(1), "b": np.ones(1)}, episodes=[]) == {"a": np.zeros(1)}
-    assert repr(piece) == "DropModuleOutputs(columns=('b', 'c'))"
+    assert piece(rl_module=None, batch=batch, episodes=[]) == {"actions": np.zeros(1)}
+    assert repr(piece) == "DropModuleOutputs(columns=('embeddings', 'vf_preds'))"
+
+
+def test_dropping_outputs_works_for_each_of_several_modules():
+    piece = DropModuleOutputs(columns=["vf_preds"])
+    outputs = {"actions": np.zeros(1), "vf_preds": np.ones(1)}
+    batch = {"left": dict(outputs), "right": {**outputs, "embeddings": np.ones(1)}}
+    modules = MultiModule({name: MLPActorCritic(*SPACES, hidden=()) for name in batch})
+
+    found = piece(rl_module=modules, batch=batch, episodes=[])
+
+    assert {name: list(columns) for name, columns in found.items()} == {
+        "left": ["actions"],
+        "right": ["actions", "embeddings"],
+    }

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from gymnasium import Space
 
+from episodia.connectors.batches.module_outputs import outputs_of_modules
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 
@@ -35,7 +36,6 @@ class DropModuleOutputs(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Remove the columns of all modules."""
-        parts = run.module_outputs
-        for columns in (run.batch,) if parts is None else [part.columns for part in parts]:
+        for outputs in outputs_of_modules(run):
             for name in self.columns:
-                columns.pop(name, None)
+                outputs.columns.pop(name, None)
