@@ -230,7 +230,9 @@ def _with_float32(space: Space[Any], item: Any, path: str) -> Any:
             f"numbers that the dtype float32 of {short_name(space)} can hold, and some become infinite",
             "Scale them, or declare a float64 space.",
         )
-    _say_cast(space, path)
+    if item.shape[item.ndim - len(space.shape) :] == space.shape:
+        # One observation, or rows of them; another shape is rejected by the check that follows.
+        _say_cast(space, path)
     return cast
 
 
