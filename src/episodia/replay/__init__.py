@@ -19,6 +19,7 @@ from episodia.replay.joint_steps import JointSteps
 from episodia.replay.minari_episodes import minari_episodes
 from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
+from episodia.replay.row_storage import InMemory, MemoryMapped, RowStorage
 from episodia.replay.sampled import Sampled
 from episodia.replay.sampled_modules import SampledModules
 from episodia.replay.selectors.ages import AtMost, Fresh, InOrder
@@ -32,7 +33,6 @@ from episodia.replay.selectors.selector import (
     Uniform,
 )
 from episodia.replay.selectors.sequence_priorities import sequence_priorities
-from episodia.replay.storage import InMemory, MemoryMapped, Storage
 from episodia.replay.table import Added
 
 __all__ = [
@@ -49,13 +49,13 @@ __all__ = [
     "Proportional",
     "RateLimiter",
     "ReplayBuffer",
+    "RowStorage",
     "Sampled",
     "SampledModules",
     "Selection",
     "Selector",
     "Sequences",
     "StatefulSelector",
-    "Storage",
     "StoredSteps",
     "Transitions",
     "Uniform",

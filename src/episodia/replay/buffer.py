@@ -19,10 +19,10 @@ from episodia.replay.draws import Draw, Transitions, whole_episodes
 from episodia.replay.env_times import env_times_of, with_env_times
 from episodia.replay.incoming import incoming
 from episodia.replay.keys import MOST_ROWS, as_keys, as_priorities
-from episodia.replay.sampled import Sampled, Source
+from episodia.replay.row_storage import InMemory, RowStorage
+from episodia.replay.sampled import Sampled, SampleSource
 from episodia.replay.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
-from episodia.replay.storage import InMemory, Storage
 from episodia.replay.table import Added, Table
 from episodia.store import load_snapshot, save_snapshot
 from episodia.trees import describe
@@ -72,7 +72,7 @@ class ReplayBuffer:
         *,
         evict: Literal["steps", "episodes"] = "steps",
         selector: Selector | None = None,
-        storage: Storage | None = None,
+        storage: RowStorage | None = None,
         infos: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class ReplayBuffer:
         with self._lock:
             tables = {table.module_id: table for table in self._asked(modules)}
             drawn = draw.draw(tables, num, lookback, self._rng)
-            parts = {module_id: Sampled(Source(tables[module_id]), part) for module_id, part in drawn.items()}
+            parts = {module_id: Sampled(SampleSource(tables[module_id]), part) for module_id, part in drawn.items()}
         return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
 
     def _asked(self, modules: Collection[ModuleID] | None) -> list[Table]:
@@ -241,7 +241,7 @@ class ReplayBuffer:
         with self._lock:
             self._check_whole()
             parts = [
-                Sampled(Source(table), whole_episodes(table, table.writer.index.episodes_with_steps()))
+                Sampled(SampleSource(table), whole_episodes(table, table.writer.index.episodes_with_steps()))
                 for table in self._tables.values()
                 if table.writer.index.num_steps
             ]
@@ -353,11 +353,11 @@ def _checked_selector(selector: Selector | None) -> Selector:
     return selector
 
 
-def _checked_storage(storage: Storage | None) -> Storage:
+def _checked_storage(storage: RowStorage | None) -> RowStorage:
     if storage is None:
         return InMemory()
     given: object = storage
-    if isinstance(given, type) or not isinstance(given, Storage):
+    if isinstance(given, type) or not isinstance(given, RowStorage):
         raise ReplayError(
             f"ReplayBuffer: found `storage={describe(storage)}`, expected an object with `check` and `array`. Pass "
             "`MemoryMapped(path)`, for example."

@@ -27,7 +27,7 @@ from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
 from episodia.errors import ReplayError
 from episodia.replay.drawn import Drawn, single_lengths
 from episodia.replay.n_steps import n_step_sums
-from episodia.replay.rows.row_index import STEP, TERMINATED, Places
+from episodia.replay.rows.row_index import STEP, TERMINATED, RowPlaces
 from episodia.replay.table import Picked, Table
 from episodia.types import ModuleID
 
@@ -279,7 +279,7 @@ def with_past(table: Table, rows: np.ndarray, lookback: int, after: np.ndarray) 
     return stretches(table, rows, places, before, after), before
 
 
-def stretches(table: Table, rows: np.ndarray, places: Places, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def stretches(table: Table, rows: np.ndarray, places: RowPlaces, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Return for each row `before[i]` rows before it, the row, and `after[i]` rows after it, one after another: flat int64."""
     if not len(rows):
         return rows

@@ -19,16 +19,16 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.replay.drawn import Drawn
 from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
+from episodia.replay.row_storage import InMemory
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
-from episodia.replay.storage import InMemory
 from episodia.replay.table import Table
 from episodia.trees import map_batch
 from episodia.types import Item, ModuleID
 
 
 @final
-class Source:
+class SampleSource:
     """What samples read from: a table, or their own copy of its rows.
 
     Attributes:
@@ -145,14 +145,14 @@ class Source:
         if self._table is not None and self._table.writer.ring.claimed_since(self._mark, rows):
             raise self._stale()
 
-    def copied(self, rows: np.ndarray) -> Source:
+    def copied(self, rows: np.ndarray) -> SampleSource:
         """Return a source with copies of `rows` alone, which are never overwritten."""
         table = self._table
         if table is None:
             return self
         with table.lock:
             self.check(rows)
-            return Source(table, self.columns.part(rows, InMemory()))
+            return SampleSource(table, self.columns.part(rows, InMemory()))
 
     @staticmethod
     def _stale() -> StaleSampleError:
@@ -174,7 +174,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     __slots__ = ("_drawn", "_listed", "_origins", "_source", "_times")
 
-    def __init__(self, source: Source, drawn: Drawn) -> None:
+    def __init__(self, source: SampleSource, drawn: Drawn) -> None:
         self._source = source
         self._drawn = drawn
         self._listed: list[SingleAgentEpisode] | None = None
@@ -449,7 +449,7 @@ def _beside_rewards(drawn: Drawn) -> list[str]:
     return [name for name in drawn.added if name != Columns.REWARDS]
 
 
-def _made_episodes(sampled: Sampled, source: Source, drawn: Drawn) -> list[SingleAgentEpisode]:
+def _made_episodes(sampled: Sampled, source: SampleSource, drawn: Drawn) -> list[SingleAgentEpisode]:
     """Return the stretches of a sample as episodes.
 
     Raises:

@@ -13,11 +13,11 @@ from gymnasium import Space
 from episodia.errors import ReplayError
 from episodia.replay.incoming import Incoming, in_parts, versions_of_steps
 from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
+from episodia.replay.row_storage import RowStorage
 from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.rows.row_writer import Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
-from episodia.replay.storage import Storage
 from episodia.space_codec import decode_space, encode_space
 from episodia.trees import map_batch
 from episodia.types import ModuleID, State
@@ -85,7 +85,14 @@ class Table:
     )
 
     def __init__(
-        self, module_id: ModuleID, capacity: int, *, by_episode: bool, selector: Selector, storage: Storage, lock: RLock
+        self,
+        module_id: ModuleID,
+        capacity: int,
+        *,
+        by_episode: bool,
+        selector: Selector,
+        storage: RowStorage,
+        lock: RLock,
     ) -> None:
         self.module_id = module_id
         self.capacity = capacity

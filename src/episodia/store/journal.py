@@ -23,7 +23,7 @@ _KEYS: Final = ["seq", "meta", "parts"]
 _MOST_BAD_LINES: Final = 10_000
 
 
-class Part(NamedTuple):
+class ColumnPart(NamedTuple):
     """Rows of one column: the number of the column, the first row, the number of rows, and the CRC32 of their bytes."""
 
     column: int
@@ -36,13 +36,13 @@ class Record(NamedTuple):
     """A line of the journal: what the record says of itself, and its parts."""
 
     meta: dict[str, Any]
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnPart, ...]
 
 
 def line_of(number: int, record: Record) -> bytes:
     """Return the line of the record with this number.
 
-    >>> line_of(0, Record({"id": "walk"}, (Part(0, 0, 5, 77),))).rstrip()
+    >>> line_of(0, Record({"id": "walk"}, (ColumnPart(0, 0, 5, 77),))).rstrip()
     b'c62faebb {"seq":0,"meta":{"id":"walk"},"parts":[[0,0,5,77]]}'
     """
     content = {"seq": number, "meta": record.meta, "parts": record.parts}
@@ -146,8 +146,8 @@ def _parsed(line: bytes) -> tuple[int, Record]:
     return data["seq"], Record(data["meta"], tuple(map(_part, data["parts"])))
 
 
-def _part(numbers: Any) -> Part:
-    part = Part(*numbers)
+def _part(numbers: Any) -> ColumnPart:
+    part = ColumnPart(*numbers)
     if not all(type(number) is int and 0 <= number < MAX_SIZE for number in part) or part.column >= MAX_COLUMNS:
         raise ValueError("a part that cannot be")
     return part

@@ -12,7 +12,7 @@ import numpy as np
 
 from episodia.checkpoints.safe_files import open_plain, sync_directory, write_durably
 from episodia.errors import StoreError
-from episodia.store.journal import JOURNAL_NAME, Journal, Part, Record, line_of
+from episodia.store.journal import JOURNAL_NAME, ColumnPart, Journal, Record, line_of
 from episodia.store.row_schema import SCHEMA_NAME, RowColumn, new_column, schema_bytes
 from episodia.store.store_limits import MAX_COLUMNS, MAX_JOURNAL_BYTES, MAX_LINE_BYTES, MAX_PATH_LENGTH
 from episodia.store.writer_lock import WriterLock
@@ -85,11 +85,11 @@ class RecordWriter:
             _sync(self._files[number])
         return written
 
-    def _write_part(self, number: int, rows: np.ndarray, starts: dict[int, int]) -> Part:
+    def _write_part(self, number: int, rows: np.ndarray, starts: dict[int, int]) -> ColumnPart:
         content = _bytes_of(rows)
         if number not in starts:
             starts[number] = self._opened_at_row(number)
-        part = Part(number, starts[number], len(rows), zlib.crc32(content))
+        part = ColumnPart(number, starts[number], len(rows), zlib.crc32(content))
         self._files[number].write(content)
         starts[number] += len(rows)
         return part

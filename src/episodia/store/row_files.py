@@ -12,7 +12,7 @@ import numpy as np
 
 from episodia.checkpoints.safe_files import open_plain
 from episodia.errors import CheckpointError, DamagedStoreError
-from episodia.store.journal import Part
+from episodia.store.journal import ColumnPart
 from episodia.store.packed_values import array_in
 from episodia.store.row_schema import RowColumn
 
@@ -34,7 +34,7 @@ class RowFile:
         except FileNotFoundError:
             return 0
 
-    def rows(self, part: Part, where: str) -> np.ndarray:
+    def rows(self, part: ColumnPart, where: str) -> np.ndarray:
         """Return the rows of `part`, read-only, without a copy, after checking them.
 
         Args:

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from episodia.errors import DamagedStoreError, StoreError, StoreWarning
-from episodia.store.journal import JOURNAL_NAME, Journal, Part
+from episodia.store.journal import JOURNAL_NAME, ColumnPart, Journal
 from episodia.store.record_writer import NewRecord, RecordWriter
 from episodia.store.row_files import RowFile
 from episodia.store.row_schema import SCHEMA_NAME, RowColumn, read_schema
@@ -96,7 +96,7 @@ class RowStore:
         where = f"episode {position} ({str(record.meta.get('id'))[:80]!r})"
         return [self._file(part, where).rows(part, where) for part in record.parts]
 
-    def _file(self, part: Part, where: str) -> RowFile:
+    def _file(self, part: ColumnPart, where: str) -> RowFile:
         if part.column >= len(self.columns):
             raise DamagedStoreError(
                 f"{self.directory / SCHEMA_NAME}: found {len(self.columns)} columns, expected the column {part.column} of "

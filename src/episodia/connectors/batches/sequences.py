@@ -16,7 +16,7 @@ from episodia.types import Item
 
 
 @dataclass(frozen=True)
-class Sequences:
+class CutSequences:
     """S sequences of L places, each with consecutive steps of one stretch and padding after them.
 
     Args:
@@ -47,7 +47,7 @@ class Sequences:
         return np.asarray(self.mask & (np.arange(self.mask.shape[1]) >= self.warmups[:, None]))
 
 
-def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> Sequences:
+def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> CutSequences:
     """Cut stretches of `lengths` steps into sequences.
 
     Every step is used for learning once. A sequence has up to `max_seq_len` such steps, after up to `burn_in` earlier steps
@@ -69,10 +69,10 @@ def sequences(lengths: np.ndarray, max_seq_len: int, burn_in: int = 0) -> Sequen
     starts = begins - warmups
     mask = places < (stops - starts)[:, None]
     steps = np.where(mask, (offsets_of(lengths)[stretches] + starts)[:, None] + places, 0)
-    return Sequences(steps=steps, mask=mask, warmups=warmups, stretches=stretches)
+    return CutSequences(steps=steps, mask=mask, warmups=warmups, stretches=stretches)
 
 
-def padded(column: Ragged, cut: Sequences, *, zeros: bool = True) -> Any:
+def padded(column: Ragged, cut: CutSequences, *, zeros: bool = True) -> Any:
     """Return the steps of `column` at their places, zeros (or some row of it) at padding: leaves `[S, L, ...]`."""
     rows, padding = cut.steps, cut.padding
     if column.tail:
@@ -98,13 +98,13 @@ def _like(mask: np.ndarray, tensor: Any) -> Any:
     return torch.from_numpy(mask).to(tensor.device)
 
 
-def first_rows(column: Ragged, cut: Sequences) -> Any:
+def first_rows(column: Ragged, cut: CutSequences) -> Any:
     """Return the row of `column` at the beginning of each sequence: leaves `[S, ...]`."""
     rows = cut.steps[:, 0] + column.tail * cut.stretches
     return map_batch(lambda leaf: leaf[rows], column.values)
 
 
-def unpadded(values: Item, cut: Sequences) -> Any:
+def unpadded(values: Item, cut: CutSequences) -> Any:
     """Return the steps of `[S, L]` arrays or tensors in the order of their stretches: `[number of steps, ...]`."""
     keep = cut.loss_mask
     return map_batch(lambda leaf: leaf[_like(keep, leaf) if is_tensor(leaf) else keep], values)

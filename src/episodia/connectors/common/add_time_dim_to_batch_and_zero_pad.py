@@ -12,7 +12,7 @@ from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import Batch, mapped_rows
 from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.batches.module_outputs import module_of, needed_module
-from episodia.connectors.batches.sequences import Sequences, first_rows, padded, sequences
+from episodia.connectors.batches.sequences import CutSequences, first_rows, padded, sequences
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
@@ -98,7 +98,7 @@ def _add_time_axis(columns: MutableMapping[Any, Any], rows: EpisodeList) -> None
 _NEVER_ZERO = frozenset({Columns.ACTIONS, Columns.ACTION_MASK})
 
 
-def padded_columns(columns: MutableMapping[Any, Any], cut: Sequences, rows: EpisodeList) -> Batch:
+def padded_columns(columns: MutableMapping[Any, Any], cut: CutSequences, rows: EpisodeList) -> Batch:
     """Return all columns as padded sequences, the states at their beginnings, lengths, and the mask for the loss."""
     made: Batch = {}
     for name, column in columns.items():
@@ -115,7 +115,7 @@ def padded_columns(columns: MutableMapping[Any, Any], cut: Sequences, rows: Epis
     return made
 
 
-def rows_of_sequences(name: str, column: Ragged, cut: Sequences) -> Any:
+def rows_of_sequences(name: str, column: Ragged, cut: CutSequences) -> Any:
     """Return the rows of a sparse column, one for each sequence.
 
     Raises:

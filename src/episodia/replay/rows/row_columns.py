@@ -9,7 +9,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.errors import ReplayError
-from episodia.replay.storage import Storage
+from episodia.replay.row_storage import RowStorage
 from episodia.trees import describe, leaves, map_batch
 from episodia.types import Item, State
 
@@ -30,7 +30,7 @@ class RowColumns:
 
     __slots__ = ("_capacity", "_columns", "_masked", "_prefix", "_storage")
 
-    def __init__(self, capacity: int, storage: Storage, prefix: str) -> None:
+    def __init__(self, capacity: int, storage: RowStorage, prefix: str) -> None:
         self._capacity = capacity
         self._storage = storage
         self._prefix = prefix
@@ -143,7 +143,7 @@ class RowColumns:
             return column.take(rows, 0)
         return map_batch(lambda leaf: leaf.take(rows, 0), column)
 
-    def part(self, rows: np.ndarray, storage: Storage) -> RowColumns:
+    def part(self, rows: np.ndarray, storage: RowStorage) -> RowColumns:
         """Return columns with only `rows`."""
         made = RowColumns(len(rows), storage, self._prefix)
         made._columns = {name: self.take(name, rows) for name in self._columns}

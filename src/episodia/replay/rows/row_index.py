@@ -25,7 +25,7 @@ TRUNCATED = 8
 NEW = 16  # added by the call of `add` that is running
 
 
-class Places(NamedTuple):
+class RowPlaces(NamedTuple):
     """The run, the stored episode and the time step of each row: int64 [B]."""
 
     runs: np.ndarray
@@ -191,10 +191,10 @@ class RowIndex:
             following[at] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
         return following
 
-    def places(self, rows: np.ndarray) -> Places:
+    def places(self, rows: np.ndarray) -> RowPlaces:
         """Return the run, the episode and the time step of each row."""
         run = self.run_of.take(rows).astype(np.int64)
-        return Places(run, self.runs.episode.take(run), self.runs.t.take(run) + rows - self.runs.start.take(run))
+        return RowPlaces(run, self.runs.episode.take(run), self.runs.t.take(run) + rows - self.runs.start.take(run))
 
     def serials(self, rows: np.ndarray) -> np.ndarray:
         """Return the serial of the run of each row, -1 for unused rows."""

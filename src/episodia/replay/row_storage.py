@@ -15,7 +15,7 @@ from episodia.types import Item
 
 
 @runtime_checkable
-class Storage(Protocol):
+class RowStorage(Protocol):
     """Makes the arrays of a buffer: one for each leaf of each column."""
 
     def check(self, name: str, values: Item) -> None:
