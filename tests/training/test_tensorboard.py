@@ -30,7 +30,7 @@ def test_a_run_has_a_curve_of_each_number_over_the_steps(tmp_path):
 
     assert set(curves) == set(lines[-1]) - {"steps", "iteration", "crc32"}
     for name, points in curves.items():
-        expected = [(line["steps"], line[name]) for line in lines if line[name] is not None]
+        expected = [(line["steps"], line[name]) for line in lines if line.get(name) is not None]
         assert [step for step, _ in points] == [step for step, _ in expected]
         assert [value for _, value in points] == pytest.approx([value for _, value in expected], rel=1e-6)
 

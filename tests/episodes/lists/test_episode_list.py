@@ -307,7 +307,9 @@ def test_an_episode_list_and_more_episodes_are_an_episode_list(kind):
     assert type(grown) is type(made) is EpisodeList
     assert [id(episode) for episode in made] == [id(first), id(second), id(third)]
     assert made.lengths.tolist() == [1, 2, 3]
-    assert (len(listed), len(grown)) == (1, 2)
+    # Like a list, it is extended in place.
+    assert listed is grown
+    assert len(grown) == 2
     assert (EpisodeList() + kind([MultiAgentEpisode()])).is_multi_agent
 
 
