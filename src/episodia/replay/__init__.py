@@ -13,15 +13,18 @@ Draws: `Transitions`, `Sequences`, `WholeEpisodes`, `JointSteps`. Selectors: `Un
 `Fresh`, and your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
 """
 
+from episodia.replay.adding.minari_episodes import minari_episodes
 from episodia.replay.buffer import ReplayBuffer
-from episodia.replay.draws import Draw, Sequences, Transitions, WholeEpisodes
-from episodia.replay.joint_steps import JointSteps
-from episodia.replay.minari_episodes import minari_episodes
+from episodia.replay.draws.draw import Draw
+from episodia.replay.draws.joint_steps import JointSteps
+from episodia.replay.draws.step_sequences import Sequences
+from episodia.replay.draws.transitions import Transitions
+from episodia.replay.draws.whole_episodes import WholeEpisodes
 from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
-from episodia.replay.row_storage import InMemory, MemoryMapped, RowStorage
-from episodia.replay.sampled import Sampled
-from episodia.replay.sampled_modules import SampledModules
+from episodia.replay.rows.row_storage import InMemory, MemoryMapped, RowStorage
+from episodia.replay.samples.sampled import Sampled
+from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.selectors.ages import AtMost, Fresh, InOrder
 from episodia.replay.selectors.proportional import Proportional
 from episodia.replay.selectors.selector import (

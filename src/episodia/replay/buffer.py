@@ -14,14 +14,16 @@ from episodia.arguments import checked_choice, checked_flag, checked_path, check
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
+from episodia.replay.adding.env_times import env_times_of, with_env_times
+from episodia.replay.adding.incoming import incoming
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
-from episodia.replay.draws import Draw, Transitions, whole_episodes
-from episodia.replay.env_times import env_times_of, with_env_times
-from episodia.replay.incoming import incoming
-from episodia.replay.keys import MOST_ROWS, as_keys, as_priorities
-from episodia.replay.row_storage import InMemory, RowStorage
-from episodia.replay.sampled import Sampled, SampleSource
-from episodia.replay.sampled_modules import SampledModules
+from episodia.replay.draws.draw import Draw
+from episodia.replay.draws.transitions import Transitions
+from episodia.replay.draws.whole_episodes import whole_episodes
+from episodia.replay.rows.keys import MOST_ROWS, as_keys, as_priorities
+from episodia.replay.rows.row_storage import InMemory, RowStorage
+from episodia.replay.samples.sampled import Sampled, SampleSource
+from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
 from episodia.replay.table import Added, Table
 from episodia.store import load_snapshot, save_snapshot

@@ -11,9 +11,10 @@ import numpy as np
 from episodia.arguments import checked_each, checked_number, checked_whole, is_number, is_whole
 from episodia.errors import ReplayError
 from episodia.replay.buffer import ReplayBuffer
-from episodia.replay.draws import Draw, Transitions
-from episodia.replay.joined_sample import JoinedSample
-from episodia.replay.keys import as_priorities
+from episodia.replay.draws.draw import Draw
+from episodia.replay.draws.transitions import Transitions
+from episodia.replay.rows.keys import as_priorities
+from episodia.replay.samples.joined_sample import JoinedSample
 from episodia.trees import describe
 from episodia.types import State
 

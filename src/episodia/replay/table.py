@@ -11,11 +11,11 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.errors import ReplayError
-from episodia.replay.incoming import Incoming, in_parts, versions_of_steps
-from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
-from episodia.replay.row_storage import RowStorage
+from episodia.replay.adding.incoming import Incoming, in_parts, versions_of_steps
+from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP
+from episodia.replay.rows.row_storage import RowStorage
 from episodia.replay.rows.row_writer import Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
 from episodia.space_codec import decode_space, encode_space

@@ -9,7 +9,7 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.errors import ReplayError
-from episodia.replay.row_storage import RowStorage
+from episodia.replay.rows.row_storage import RowStorage
 from episodia.trees import describe, leaves, map_batch
 from episodia.types import Item, State
 

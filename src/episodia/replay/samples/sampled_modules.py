@@ -8,7 +8,7 @@ import numpy as np
 
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.replay.sampled import Sampled
+from episodia.replay.samples.sampled import Sampled
 
 
 @final

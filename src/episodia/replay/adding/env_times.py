@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.replay.incoming import Incoming
+from episodia.replay.adding.incoming import Incoming
 from episodia.replay.rows.row_columns import ENV_T
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.table import Table

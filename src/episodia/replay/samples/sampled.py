@@ -17,11 +17,11 @@ from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, 
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
-from episodia.replay.drawn import Drawn
-from episodia.replay.keys import are_fresh, keys_of, rows_of_keys
-from episodia.replay.row_storage import InMemory
+from episodia.replay.draws.drawn import Drawn
+from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
+from episodia.replay.rows.row_storage import InMemory
 from episodia.replay.table import Table
 from episodia.trees import map_batch
 from episodia.types import Item, ModuleID

@@ -10,9 +10,10 @@ import numpy as np
 
 from episodia.columns import Columns
 from episodia.errors import ReplayError
-from episodia.replay.drawn import Drawn
-from episodia.replay.draws import Draw, keeps_lookback, single_steps
-from episodia.replay.env_times import are_known, env_times_at, steps_at
+from episodia.replay.adding.env_times import are_known, env_times_at, steps_at
+from episodia.replay.draws.draw import Draw
+from episodia.replay.draws.drawn import Drawn
+from episodia.replay.draws.stretches import keeps_lookback, single_steps
 from episodia.replay.rows.row_columns import ENV_T
 from episodia.replay.rows.row_index import STEP
 from episodia.replay.table import Picked, Table

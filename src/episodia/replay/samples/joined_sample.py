@@ -14,7 +14,7 @@ from episodia.episodes.lists.list_columns import check_asked
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
-from episodia.replay.sampled import Sampled
+from episodia.replay.samples.sampled import Sampled
 from episodia.trees import leaves, map_batch
 from episodia.types import Item
 

@@ -1,0 +1,1 @@
+"""Episodes on their way into a buffer, and where they come from."""

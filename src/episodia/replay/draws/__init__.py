@@ -1,0 +1,1 @@
+"""Draws: what a sample is made of."""
