@@ -23,6 +23,8 @@ from _replay_settings import (
     STACK,
     Steps,
     frames,
+    goals,
+    reward_of,
     steps,
 )
 from gymnasium import spaces
@@ -141,6 +143,19 @@ def stacked() -> Callable[[], Any]:
         targets=[connectors.AddNextObservationsFromEpisodesToTrainBatch()],
     )
     return _to_tensors(buffer, pipeline, lookback=STACK - 1)
+
+
+def hindsight(num: int) -> Callable[[], Any]:
+    """Return what samples transitions, gives four of five another goal and its reward, and makes tensors of them."""
+    found, achieved, desired = goals(num)
+    goal = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    space = spaces.Dict({"observation": _CART[0], "achieved_goal": goal, "desired_goal": goal})
+    observations = (
+        {"observation": track, "achieved_goal": reached, "desired_goal": np.tile(wanted, (EPISODE + 1, 1))}
+        for track, reached, wanted in zip(found.observations, achieved, desired, strict=True)
+    )
+    buffer = _filled(ReplayBuffer(num + num // EPISODE + 64, seed=0), _episodes(found, observations, space, 2))
+    return _to_tensors(buffer, _pipeline(space, connectors.HindsightGoals(compute_reward=reward_of, seed=0)))
 
 
 class _Chunks:

@@ -33,6 +33,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 )
 from episodia.connectors.learner.compute_returns_to_go import ComputeReturnsToGo
 from episodia.connectors.learner.general_advantage_estimation import GeneralAdvantageEstimation
+from episodia.connectors.learner.hindsight import HindsightGoals
 from episodia.connectors.learner.ignore_terminations import IgnoreTerminations
 from episodia.connectors.learner.n_step_returns import NStepReturns
 from episodia.connectors.learner.reward_transforms import ClipRewards, ScaleRewards, SignRewards
@@ -94,6 +95,7 @@ __all__ = [
     "GaussianNoise",
     "GeneralAdvantageEstimation",
     "GetActions",
+    "HindsightGoals",
     "IgnoreTerminations",
     "Kind",
     "LearnerConnectorPipeline",

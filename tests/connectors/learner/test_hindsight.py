@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from episodia import SingleAgentEpisode
-from episodia.connectors import AddNextObservationsFromEpisodesToTrainBatch, NStepReturns, defaults
-from episodia.connectors.learner.hindsight import HindsightGoals
+from episodia.connectors import AddNextObservationsFromEpisodesToTrainBatch, HindsightGoals, NStepReturns, defaults
 from episodia.errors import ConnectorError, PipelineError
 from episodia.replay import ReplayBuffer, Sequences, Transitions
 
