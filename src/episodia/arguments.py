@@ -53,7 +53,7 @@ def checked_whole(error: Error, where: str, name: str, value: object, least: int
     >>> checked_whole(PipelineError, "NStepReturns", "n", 3, least=1)
     3
     """
-    if not is_whole(value) or value < least or (below is not None and value >= below):
+    if (type(value) is not int and not is_whole(value)) or value < least or (below is not None and value >= below):
         limit = "" if below is None else f" and below {below}"
         raise error(
             f"{where}: found `{name}={value!r}`, expected an integer of at least {least}{limit}. Correct the value."

@@ -169,16 +169,16 @@ class ReplayBuffer:
                 f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
             )
         with self._lock:
-            tables = {table.module_id: table for table in self._asked(modules)}
+            tables = self._asked(modules)
             drawn = draw.draw(tables, num, lookback, self._rng)
             parts = {module_id: Sampled(SampleSource(tables[module_id]), part) for module_id, part in drawn.items()}
         return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
 
-    def _asked(self, modules: Collection[ModuleID] | None) -> list[Table]:
+    def _asked(self, modules: Collection[ModuleID] | None) -> dict[ModuleID, Table]:
         if not self._tables:
             raise ReplayError("ReplayBuffer.sample: found an empty buffer, expected steps. Call `add` first.")
         if modules is None:
-            return list(self._tables.values())
+            return self._tables
         given: object = modules
         asked = list(given) if isinstance(given, (Sequence, Set, Mapping)) and not isinstance(given, str) else []
         if not asked or not all(isinstance(module_id, Hashable) and module_id in self._tables for module_id in asked):
@@ -186,7 +186,7 @@ class ReplayBuffer:
                 f"ReplayBuffer.sample: found `modules={describe(modules)}`, expected some of {list(self._tables)}. Add "
                 "episodes of the others first, or leave them out."
             )
-        return [self._tables[module_id] for module_id in asked]
+        return {module_id: self._tables[module_id] for module_id in asked}
 
     def update_priorities(self, keys: Item, values: Item) -> int:
         """Tell the selector new values, such as absolute TD errors, of sampled steps.

@@ -14,7 +14,7 @@ from episodia.errors import ReplayError
 from episodia.replay.adding.incoming import Incoming, in_parts, versions_of_steps
 from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
-from episodia.replay.rows.row_index import STEP
+from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
 from episodia.replay.rows.row_storage import RowStorage
 from episodia.replay.rows.row_writer import Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
@@ -30,13 +30,11 @@ class Picked(NamedTuple):
         rows: Their rows: int64 [B].
         kinds: The kinds of these rows: uint8 [B].
         weights: Their weights, float64 [B]; None if the selector has no weights.
-        any_kind: All bits that are set in one of the kinds.
     """
 
     rows: np.ndarray
     kinds: np.ndarray
     weights: np.ndarray | None
-    any_kind: int
 
 
 class Added(NamedTuple):
@@ -177,7 +175,7 @@ class Table:
         """Tell the selector new values of sampled steps; return how many keys were stale and ignored."""
         with self.lock:
             self.check_whole()
-            fresh = are_fresh(keys, self.writer.index)
+            fresh = are_fresh(keys, self.writer.index, self.writer.ring)
             num_fresh = int(np.count_nonzero(fresh))
             if num_fresh:
                 is_all = num_fresh == len(keys)
@@ -207,18 +205,19 @@ class Table:
         Raises:
             ReplayError: If there is no such step, or if the selector returns something else.
         """
-        self.check_whole()
+        if self.is_torn:
+            self.check_whole()
         index = self.writer.index
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
         rows, weights = self.selector.select(num, steps, rng)
         kinds = index.kind.take(rows)
-        if len(rows) != num or not np.bitwise_and.reduce(kinds) & STEP:
+        if len(rows) != num or not are_kinds_of_steps(kinds):
             found = int(np.count_nonzero(kinds & STEP))
             raise ReplayError(
                 f"{self.selector!r}: found {len(rows)} rows, of which {found} are steps, expected {num} rows of steps. Let "
                 "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
             )
-        return Picked(rows, kinds, weights, int(np.bitwise_or.reduce(kinds)))
+        return Picked(rows, kinds, weights)
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -255,5 +254,4 @@ class Table:
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""
-        index = self.writer.index
-        return keys_of(rows, index.runs.serial.take(index.run_of.take(rows)))
+        return keys_of(rows, self.writer.ring.claimed, self.capacity)

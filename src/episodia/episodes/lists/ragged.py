@@ -60,7 +60,7 @@ class Ragged:
         self.offsets = offsets
         self.tail = tail
         self.every = every
-        rows = int(offsets[-1])
+        rows = offsets.item(-1)
         if type(values) is np.ndarray and values.shape[:1] == (rows,):
             return
         for path, leaf in leaves(values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import copy
 from functools import cached_property, lru_cache
 from typing import Any, final
 
@@ -13,45 +13,65 @@ from episodia.trees import frozen
 
 
 @final
-@dataclass(eq=False)
 class Drawn:
     """B stretches of consecutive steps, with the observation after each.
 
     Attributes:
         rows: For each stretch, the rows of its lookback, of its steps, and the one after its last step; flat.
-        keys: The key of each stretch: of its step, or of the step that a sequence was drawn for; int64 [B].
+        anchors: The row that each stretch was drawn for: of its step, or of the first step of a sequence without its burn-in;
+            int64 [B].
         ends: The kind of the last step of each stretch: uint8 [B].
         lengths: The number of steps of each stretch: int64 [B].
         times: The time step of the first step of each stretch: int64 [B]; None if it has not been looked up, which is possible
-            where the keys belong to the first steps.
+            where the anchors are the first steps.
         lookbacks: How many rows of the past each part has: int64; None without lookbacks.
         added: Columns that the buffer does not store, such as weights: one row for each step.
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.
         is_single: Whether each stretch has one step.
         agents: The agents whose steps follow each other, of joint steps; else None.
+        offsets: Where the steps of each stretch begin: int64 [B + 1].
+        track_offsets: Where the observations of each stretch begin: int64 [B + 1].
     """
 
-    rows: np.ndarray
-    keys: np.ndarray
-    ends: np.ndarray
-    lengths: np.ndarray
-    times: np.ndarray | None = None
-    lookbacks: np.ndarray | None = None
-    added: dict[str, np.ndarray] = field(default_factory=dict)
-    is_macro: bool = False
-    is_single: bool = False
-    agents: list[Any] | None = None
+    def __init__(  # noqa: PLR0913  # what is known of all stretches, array by array
+        self,
+        rows: np.ndarray,
+        anchors: np.ndarray,
+        ends: np.ndarray,
+        lengths: np.ndarray,
+        times: np.ndarray | None = None,
+        lookbacks: np.ndarray | None = None,
+        added: dict[str, np.ndarray] | None = None,
+        *,
+        is_macro: bool = False,
+        is_single: bool = False,
+        agents: list[Any] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.anchors = anchors
+        self.ends = ends
+        self.lengths = lengths
+        self.times = times
+        self.lookbacks = lookbacks
+        self.added = {} if added is None else added
+        self.is_macro = is_macro
+        self.is_single = is_single
+        self.agents = agents
+        if is_single:
+            self.offsets, self.track_offsets = counted(len(lengths) + 1), _pairs(len(lengths) + 1)
+            if lookbacks is None:
+                self.step_rows, self.track_rows = anchors, rows
+        else:
+            self.offsets, self.track_offsets = offsets_of(lengths), offsets_of(lengths + 1)
 
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where the steps of each stretch begin: int64 [B + 1]."""
-        return counted(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths)
-
-    @property
-    def track_offsets(self) -> np.ndarray:
-        """Where the observations of each stretch begin: int64 [B + 1]."""
-        return _pairs(len(self.keys) + 1) if self.is_single else offsets_of(self.lengths + 1)
+    def with_rows(self, rows: np.ndarray, added: dict[str, np.ndarray]) -> Drawn:
+        """Return the same stretches with their rows at other places, and other added columns."""
+        drawn = copy(self)
+        drawn.rows, drawn.added = rows, added
+        for name in ("parts", "step_rows", "track_rows"):
+            drawn.__dict__.pop(name, None)
+        return drawn
 
     @cached_property
     def parts(self) -> Parts:
@@ -61,18 +81,12 @@ class Drawn:
     @cached_property
     def step_rows(self) -> np.ndarray:
         """The row of each step: int64 [N]."""
-        if self.is_single and self.lookbacks is None:
-            return self.rows[::2].copy()  # rows that are neighbours in memory are taken faster
         return self.parts.rows(is_track=False)
 
-    @property
+    @cached_property
     def track_rows(self) -> np.ndarray:
         """The row of each observation: int64 [N + B]."""
-        return self.rows if self.lookbacks is None else self._track_rows
-
-    @cached_property
-    def _track_rows(self) -> np.ndarray:
-        return self.parts.rows(is_track=True)
+        return self.rows if self.lookbacks is None else self.parts.rows(is_track=True)
 
 
 @final

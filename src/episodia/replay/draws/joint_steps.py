@@ -105,9 +105,9 @@ def _drawn(table: Table, moments: _Moments, lookback: int) -> Drawn | None:
         rows = np.where(is_present, rows, others[0])
     kinds = table.writer.index.kind.take(rows)
     weights = None if moments.weights is None else np.repeat(moments.weights, len(agents))
-    drawn = single_steps(table, Picked(rows, kinds, weights, int(np.bitwise_or.reduce(kinds))), lookback)
+    drawn = single_steps(table, Picked(rows, kinds, weights), lookback)
     drawn.added[Columns.LOSS_MASK] = is_present
-    drawn.added[Columns.KEYS] = np.where(is_present, drawn.keys, -1)
+    drawn.added[Columns.KEYS] = np.where(is_present, table.keys(rows), -1)
     drawn.agents = agents
     return drawn
 

@@ -67,7 +67,7 @@ class Sequences(DrawByModule):
         counts = warmups + lengths
         last_steps = offsets_of(lookbacks + counts + 1)[1:] - 2
         ends = index.kind.take(flat.take(last_steps))
-        drawn = Drawn(flat, table.keys(rows), ends, counts, places.times - warmups)
+        drawn = Drawn(flat, rows, ends, counts, places.times - warmups)
         if lookback:
             drawn.lookbacks = lookbacks
         if self.burn_in:

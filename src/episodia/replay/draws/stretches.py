@@ -21,13 +21,9 @@ def single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
     if lookback:
         times = index.places(rows).times
         flat, lookbacks = with_past(table, rows, lookback, lengths)
-        return Drawn(
-            flat, table.keys(rows), picked.kinds, lengths, times, lookbacks, weights_of(picked), is_single=True
-        )
-    both = np.empty((len(rows), 2), np.int64)
-    both[:, 0] = rows
-    both[:, 1] = index.after(rows, picked.kinds, picked.any_kind)
-    return Drawn(both.reshape(-1), table.keys(rows), picked.kinds, lengths, added=weights_of(picked), is_single=True)
+        return Drawn(flat, rows, picked.kinds, lengths, times, lookbacks, weights_of(picked), is_single=True)
+    both = index.with_next(rows, picked.kinds).reshape(-1)
+    return Drawn(both, rows, picked.kinds, lengths, added=weights_of(picked), is_single=True)
 
 
 def weights_of(picked: Picked) -> dict[str, np.ndarray]:

@@ -71,7 +71,7 @@ class Transitions(DrawByModule):
         sums = n_step_sums(rewards, counts, (ends & TERMINATED) != 0, self.gamma)
         both = np.empty((num, 2), np.int64)
         both[:, 0], both[:, 1] = rows, following
-        drawn = Drawn(both.reshape(-1), table.keys(rows), ends, single_lengths(num), is_macro=True, is_single=True)
+        drawn = Drawn(both.reshape(-1), rows, ends, single_lengths(num), is_macro=True, is_single=True)
         drawn.added = {Columns.REWARDS: sums.returns, Columns.DISCOUNTS: sums.discounts, **weights_of(picked)}
         if lookback:
             drawn.times = index.places(rows).times

@@ -35,8 +35,8 @@ def whole_episodes(table: Table, episodes: np.ndarray, picked: Picked | None = N
     rows, counts = index.rows_of_episodes(episodes)
     lengths, offsets = counts - 1, offsets_of(counts)
     ends = index.kind.take(rows.take(offsets[1:] - 2)) if len(rows) else np.empty(0, np.uint8)
-    keys = table.keys(rows.take(offsets[:-1]) if picked is None else picked.rows)
-    drawn = Drawn(rows, keys, ends, lengths, index.episodes.t_kept.take(episodes))
+    anchors = rows.take(offsets[:-1]) if picked is None else picked.rows
+    drawn = Drawn(rows, anchors, ends, lengths, index.episodes.t_kept.take(episodes))
     if picked is not None and picked.weights is not None:
         drawn.added[Columns.WEIGHTS] = np.repeat(picked.weights.astype(np.float32), lengths)
     return drawn

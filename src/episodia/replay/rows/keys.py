@@ -1,6 +1,7 @@
-"""Keys of sampled steps: a row, and the serial of the run that it was in, so that a recycled row is recognised.
+"""Keys of sampled steps: a row, and its lap, so that a recycled row is recognised.
 
-A key is one int64: the serial in the upper 31 bits, the row in the lower 32. It passes through batches, tensors and processes.
+The lap of a row is how often it has been claimed. A key is one int64: the lap in the upper 31 bits, the row in the lower 32. It
+passes through batches, tensors and processes.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from episodia.errors import ReplayError
-from episodia.replay.rows.row_index import RowIndex
+from episodia.replay.rows.ring import Ring
+from episodia.replay.rows.row_index import STEP, RowIndex
 from episodia.trees import describe
 from episodia.types import Item
 
@@ -16,13 +18,15 @@ from episodia.types import Item
 MOST_ROWS = 2**32
 
 
-def keys_of(rows: np.ndarray, serials: np.ndarray) -> np.ndarray:
-    """Return the keys of rows whose runs have these serials: int64 [B].
+def keys_of(rows: np.ndarray, claimed: int, capacity: int) -> np.ndarray:
+    """Return the keys that rows had when a ring of `capacity` rows had claimed `claimed` of them: int64 [B].
 
-    >>> keys_of(np.array([7]), np.array([1])).tolist()
-    [4294967303]
+    >>> keys_of(np.array([7, 2]), claimed=15, capacity=10).tolist() == [1 << 32 | 7, 2 << 32 | 2]
+    True
     """
-    keys: np.ndarray = (serials << 32) | rows
+    laps, following = divmod(claimed, capacity)
+    # The rows before the one that is claimed next were claimed once more.
+    keys: np.ndarray = (((rows < following) + np.int64(laps)) << 32) | rows
     return keys
 
 
@@ -32,11 +36,12 @@ def rows_of_keys(keys: np.ndarray) -> np.ndarray:
     return rows
 
 
-def are_fresh(keys: np.ndarray, index: RowIndex) -> np.ndarray:
+def are_fresh(keys: np.ndarray, index: RowIndex, ring: Ring) -> np.ndarray:
     """Tell which keys belong to steps that are still stored: bool [B]."""
     rows = rows_of_keys(keys)
-    known = rows < len(index.kind)
-    fresh: np.ndarray = known & (index.serials(np.where(known, rows, 0)) == keys >> 32)
+    fresh: np.ndarray = keys_of(rows, ring.claimed, ring.capacity) == keys
+    fresh &= rows < ring.capacity
+    fresh &= (index.kind.take(rows, mode="clip") & STEP).astype(np.bool_)
     return fresh
 
 

@@ -64,11 +64,10 @@ class Records:
 class Runs(Records):
     """Runs: neighbouring rows of one episode, from `start` to just before `stop`; the first row is at time step `t`.
 
-    `prev` and `next` are the runs before and after it in time, -1 if there is no such run. Each run has its own `serial`, which
-    is never used again.
+    `prev` and `next` are the runs before and after it in time, -1 if there is no such run.
     """
 
-    fields = ("start", "stop", "prev", "next", "t", "episode", "serial")
+    fields = ("start", "stop", "prev", "next", "t", "episode")
     __slots__ = fields
     start: np.ndarray
     stop: np.ndarray
@@ -76,7 +75,6 @@ class Runs(Records):
     next: np.ndarray
     t: np.ndarray
     episode: np.ndarray
-    serial: np.ndarray
 
 
 @final

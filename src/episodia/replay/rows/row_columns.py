@@ -26,37 +26,39 @@ class RowColumns:
     A column that comes later, or is missing in a chunk, is filled with zeros there, and a column `<name>_mask` is true where
     it is real.
 
+    Attributes:
+        arrays: The nested arrays of each column.
     """
 
-    __slots__ = ("_capacity", "_columns", "_masked", "_prefix", "_storage")
+    __slots__ = ("_capacity", "_masked", "_prefix", "_storage", "arrays")
 
     def __init__(self, capacity: int, storage: RowStorage, prefix: str) -> None:
         self._capacity = capacity
         self._storage = storage
         self._prefix = prefix
-        self._columns: dict[str, Any] = {}
+        self.arrays: dict[str, Any] = {}
         self._masked: dict[str, np.ndarray] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._columns
+        return name in self.arrays
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self.arrays)
 
     def __getitem__(self, name: str) -> Any:
         """Return the nested arrays of a column."""
-        return self._columns[name]
+        return self.arrays[name]
 
     @property
     def num_bytes(self) -> int:
         """The memory, or the disk space, of all columns when all rows are in use."""
-        return sum(leaf.nbytes for column in self._columns.values() for _, leaf in leaves(column))
+        return sum(leaf.nbytes for column in self.arrays.values() for _, leaf in leaves(column))
 
     @property
     def extras(self) -> list[str]:
         """The names of the columns that not every episode has."""
         usual = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS, ENV_T, f"{ENV_T}_mask")
-        return [name for name in self._columns if name not in usual]
+        return [name for name in self.arrays if name not in usual]
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
@@ -67,7 +69,7 @@ class RowColumns:
             ReplayError: If nesting, shapes or dtypes differ; numbers are not cast if that could change them.
         """
         for name, given in values.items():
-            column = self._columns.get(name)
+            column = self.arrays.get(name)
             if column is None:
                 self._storage.check(name, given)
                 continue
@@ -84,19 +86,19 @@ class RowColumns:
     def begin(self, values: Mapping[str, Any], *, had_rows: bool) -> None:
         """Make the arrays of columns that come for the first time, before any row is placed."""
         for name, given in values.items():
-            if name not in self._columns:
+            if name not in self.arrays:
                 self._begin(name, given, had_rows=had_rows)
 
     def write(self, values: Mapping[str, Any], steps: np.ndarray, tracks: np.ndarray) -> None:
         """Store checked `values` at the rows `steps`, those of observations at the rows `tracks`."""
         for name, given in values.items():
             rows = tracks if name in TRACKS else steps
-            column = self._columns[name]
+            column = self.arrays[name]
             if type(column) is np.ndarray:
                 column[rows] = given
             else:
                 map_batch(lambda leaf, part, rows=rows: leaf.__setitem__(rows, part), column, given)
-        if len(values) < len(self._columns) or self._masked:
+        if len(values) < len(self.arrays) or self._masked:
             self._write_masks(values, steps)
 
     def _begin(self, name: str, given: Item, *, had_rows: bool) -> None:
@@ -110,26 +112,26 @@ class RowColumns:
         column = map_batch(made, given)
         if had_rows:
             self._mask(name)
-        self._columns[name] = column
+        self.arrays[name] = column
 
     def _mask(self, name: str) -> None:
         """Begin a mask for a column: false where rows have no value for it."""
         title = f"{name}_mask"
-        if title not in self._columns:  # else it is the mask that episodes bring along
+        if title not in self.arrays:  # else it is the mask that episodes bring along
             mask = self._storage.array(f"{self._prefix}{title}", (self._capacity,), np.dtype(np.bool_))
-            mask[:] = name in self._columns
-            self._columns[title] = mask
-        self._masked[name] = self._columns[title]
+            mask[:] = name in self.arrays
+            self.arrays[title] = mask
+        self._masked[name] = self.arrays[title]
 
     def _write_masks(self, values: Mapping[str, Any], steps: np.ndarray) -> None:
         """Fill columns that `values` do not have, and note where columns are real."""
-        for name in list(self._columns):
+        for name in list(self.arrays):
             is_mask = name.endswith("_mask") and name[: -len("_mask")] in self._masked
             if name in values or is_mask:
                 continue
             if name not in self._masked:
                 self._mask(name)
-            map_batch(lambda leaf: leaf.__setitem__(steps, None if leaf.dtype.hasobject else 0), self._columns[name])
+            map_batch(lambda leaf: leaf.__setitem__(steps, None if leaf.dtype.hasobject else 0), self.arrays[name])
         for name, mask in self._masked.items():
             if f"{name}_mask" not in values:
                 mask[steps] = name in values
@@ -138,7 +140,7 @@ class RowColumns:
 
     def take(self, name: str, rows: np.ndarray) -> Any:
         """Return the values of a column at `rows`, as new arrays."""
-        column = self._columns[name]
+        column = self.arrays[name]
         if type(column) is np.ndarray:
             return column.take(rows, 0)
         return map_batch(lambda leaf: leaf.take(rows, 0), column)
@@ -146,22 +148,22 @@ class RowColumns:
     def part(self, rows: np.ndarray, storage: RowStorage) -> RowColumns:
         """Return columns with only `rows`."""
         made = RowColumns(len(rows), storage, self._prefix)
-        made._columns = {name: self.take(name, rows) for name in self._columns}
-        made._masked = {name: made._columns[f"{name}_mask"] for name in self._masked}
+        made.arrays = {name: self.take(name, rows) for name in self.arrays}
+        made._masked = {name: made.arrays[f"{name}_mask"] for name in self._masked}
         return made
 
     def get_state(self, used: int) -> State:
         """Return the first `used` rows of all columns."""
-        columns = {name: map_batch(lambda leaf: leaf[:used].copy(), column) for name, column in self._columns.items()}
+        columns = {name: map_batch(lambda leaf: leaf[:used].copy(), column) for name, column in self.arrays.items()}
         return {"columns": columns, "masked": list(self._masked)}
 
     def set_state(self, state: State, used: int) -> None:
         """Continue from what `get_state` returned."""
-        self._columns, self._masked = {}, {}
+        self.arrays, self._masked = {}, {}
         for name, values in state["columns"].items():
             self._begin(name, values, had_rows=False)
-            map_batch(lambda leaf, part: leaf.__setitem__(slice(used), part), self._columns[name], values)
-        self._masked = {name: self._columns[f"{name}_mask"] for name in state["masked"]}
+            map_batch(lambda leaf, part: leaf.__setitem__(slice(used), part), self.arrays[name], values)
+        self._masked = {name: self.arrays[f"{name}_mask"] for name in state["masked"]}
 
 
 def _leaf_fits(leaf: np.ndarray, given: np.ndarray) -> bool:

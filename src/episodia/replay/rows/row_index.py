@@ -24,6 +24,11 @@ TERMINATED = 4
 TRUNCATED = 8
 NEW = 16  # added by the call of `add` that is running
 
+_ONE = np.array(1)
+_STEP_BIT = np.array(STEP, np.uint8)
+_STEP_KINDS = bytes(kind for kind in range(256) if kind & STEP)
+_KINDS_WITHOUT_HOP = bytes(kind for kind in range(256) if not kind & HOP)
+
 
 class RowPlaces(NamedTuple):
     """The run, the stored episode and the time step of each row: int64 [B]."""
@@ -43,7 +48,7 @@ class RowIndex:
         num_steps: How many rows are steps.
     """
 
-    __slots__ = ("_number", "_serial", "episodes", "kind", "num_steps", "run_of", "runs")
+    __slots__ = ("_number", "episodes", "kind", "num_steps", "run_of", "runs")
 
     def __init__(self, capacity: int) -> None:
         self.kind = np.zeros(capacity, np.uint8)
@@ -51,7 +56,6 @@ class RowIndex:
         self.runs = Runs()
         self.episodes = StoredEpisodes()
         self.num_steps = 0
-        self._serial = 0
         self._number = 0
 
     # --- Writing ----------------------------------------------------------------------------------------------------
@@ -75,8 +79,7 @@ class RowIndex:
             return
         run = runs.take()
         runs.start[run], runs.stop[run], runs.t[run] = start, stop, t
-        runs.prev[run], runs.episode[run], runs.serial[run] = last, episode, self._serial
-        self._serial += 1
+        runs.prev[run], runs.episode[run] = last, episode
         self.run_of[start:stop] = run
         if last >= 0:
             runs.next[last] = run
@@ -171,7 +174,7 @@ class RowIndex:
         return emptied
 
     def clear(self) -> None:
-        """Forget all rows. Serials go on, so that keys of rows that were forgotten stay unknown."""
+        """Forget all rows."""
         self.kind[:] = 0
         self.run_of[:] = -1
         self.runs, self.episodes = Runs(), StoredEpisodes()
@@ -183,25 +186,26 @@ class RowIndex:
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
-    def after(self, rows: np.ndarray, kinds: np.ndarray, any_kind: int) -> np.ndarray:
-        """Return the row of the observation after each step; `any_kind` has the bits of all `kinds`."""
-        following: np.ndarray = rows + 1
-        if any_kind & HOP:
+    def are_steps(self, rows: np.ndarray) -> np.ndarray:
+        """Tell which rows are steps: bool [B]."""
+        are_steps: np.ndarray = (self.kind.take(rows) & _STEP_BIT).view(np.bool_)
+        return are_steps
+
+    def with_next(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+        """Return the row of each step, of these `kinds`, and of the observation after it: int64 [B, 2]."""
+        both = np.empty((len(rows), 2), np.int64)
+        both[:, 0] = rows
+        np.add(rows, _ONE, both[:, 1])
+        # Bytes are searched faster than arrays.
+        if kinds.tobytes().translate(None, _KINDS_WITHOUT_HOP):
             at = np.flatnonzero(kinds & HOP)
-            following[at] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
-        return following
+            both[at, 1] = self.runs.start.take(self.runs.next.take(self.run_of.take(rows.take(at))))
+        return both
 
     def places(self, rows: np.ndarray) -> RowPlaces:
         """Return the run, the episode and the time step of each row."""
         run = self.run_of.take(rows).astype(np.int64)
         return RowPlaces(run, self.runs.episode.take(run), self.runs.t.take(run) + rows - self.runs.start.take(run))
-
-    def serials(self, rows: np.ndarray) -> np.ndarray:
-        """Return the serial of the run of each row, -1 for unused rows."""
-        run = self.run_of.take(rows)
-        if len(run) and run.min() < 0:
-            return np.where(run < 0, -1, self.runs.serial.take(np.maximum(run, 0)))
-        return self.runs.serial.take(run)
 
     def walk(self, rows: np.ndarray, runs: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         """Return the rows at `shifts`, `[K]` or `[B, K]`, from each row, `[B, K]`; all of them must be stored."""
@@ -262,7 +266,7 @@ class RowIndex:
             "run_of": self.run_of.copy(),
             "runs": self.runs.get_state(),
             "episodes": self.episodes.get_state(),
-            "numbers": [self.num_steps, self._serial, self._number],
+            "numbers": [self.num_steps, self._number],
         }
 
     def set_state(self, state: State) -> None:
@@ -271,4 +275,13 @@ class RowIndex:
         self.run_of[:] = state["run_of"]
         self.runs.set_state(state["runs"])
         self.episodes.set_state(state["episodes"])
-        self.num_steps, self._serial, self._number = (int(number) for number in state["numbers"])
+        self.num_steps, self._number = (int(number) for number in state["numbers"])
+
+
+def are_kinds_of_steps(kinds: np.ndarray) -> bool:
+    """Tell whether all `kinds`, uint8 [B], are those of steps.
+
+    >>> are_kinds_of_steps(np.array([STEP, STEP | HOP], np.uint8)), are_kinds_of_steps(np.array([STEP, 0], np.uint8))
+    (True, False)
+    """
+    return not kinds.tobytes().translate(None, _STEP_KINDS)

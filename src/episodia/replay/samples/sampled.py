@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -18,13 +17,16 @@ from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_r
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.replay.draws.drawn import Drawn
-from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
+from episodia.replay.rows.keys import keys_of
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
-from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
+from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
 from episodia.replay.rows.row_storage import InMemory
 from episodia.replay.table import Table
 from episodia.trees import map_batch
 from episodia.types import Item, ModuleID
+
+# Arrays without axes, which NumPy combines with others faster than numbers.
+_TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
 
 
 @final
@@ -37,7 +39,7 @@ class SampleSource:
         spaces: The spaces of observations and actions, by column.
     """
 
-    __slots__ = ("_mark", "_table", "columns", "module_id", "spaces")
+    __slots__ = ("_capacity", "_mark", "_table", "columns", "module_id", "spaces")
 
     def __init__(self, table: Table, columns: RowColumns | None = None) -> None:
         """Read from `table`, or from copied `columns`."""
@@ -45,7 +47,7 @@ class SampleSource:
         self.spaces = table.spaces
         self.columns = table.columns if columns is None else columns
         self._table = table if columns is None else None
-        self._mark = table.writer.ring.claimed
+        self._mark, self._capacity = table.writer.ring.claimed, table.capacity
 
     def take(self, name: str, rows: np.ndarray) -> Any:
         """Return the values of a column at `rows`.
@@ -53,10 +55,12 @@ class SampleSource:
         Raises:
             StaleSampleError: If one of the rows was overwritten since the sample was drawn.
         """
-        if self._table is None:
+        table = self._table
+        if table is None:
             return self.columns.take(name, rows)
-        with self._table.lock:
-            self.check(rows)
+        with table.lock:
+            if table.writer.ring.claimed != self._mark:
+                self.check(rows)
             return self.columns.take(name, rows)
 
     def items_at(self, name: str, rows: np.ndarray, outside: np.ndarray | None, fill: Item) -> Any:
@@ -76,65 +80,55 @@ class SampleSource:
         """Whether more can be read than what was sampled."""
         return self._table is not None
 
-    def known_times(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time steps of the first and the last observation that are stored of each key's episode.
+    def known_times(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that are stored of the episode of each row of `steps`.
 
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
         """
-        table = self._table
-        if table is None:
-            raise self._stale()
+        table = self._open_table()
         with table.lock:
-            if not are_fresh(keys, table.writer.index).all():
-                raise self._stale()
-            places, stored = table.writer.index.places(rows_of_keys(keys)), table.writer.index.episodes
-            return stored.t_kept.take(places.episodes), stored.t_stop.take(places.episodes)
+            episodes, stored = self._places(table, steps).episodes, table.writer.index.episodes
+            return stored.t_kept.take(episodes), stored.t_stop.take(episodes)
 
-    def items_at_times(self, name: str, keys: np.ndarray, times: np.ndarray) -> Any:
-        """Return the value of a column at a stored time step of each key's episode.
+    def items_at_times(self, name: str, steps: np.ndarray, times: np.ndarray) -> Any:
+        """Return the value of a column at a stored time step of the episode of each row of `steps`.
 
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
         """
-        table = self._table
-        if table is None:
-            raise self._stale()
+        table = self._open_table()
         with table.lock:
-            index = table.writer.index
-            if not are_fresh(keys, index).all():
-                raise self._stale()
-            rows = rows_of_keys(keys)
-            places = index.places(rows)
-            return self.columns.take(name, index.walk(rows, places.runs, (times - places.times)[:, None])[:, 0])
+            places = self._places(table, steps)
+            shifts = (times - places.times)[:, None]
+            return self.columns.take(name, table.writer.index.walk(steps, places.runs, shifts)[:, 0])
 
-    def places(self, keys: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        """Return the time step of each key's row, and the origin of its episode.
+    def places(self, steps: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Return the time step of each row of `steps`, and the origin of its episode.
 
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
         """
-        table = self._table
-        if table is None:
-            raise self._stale()
+        table = self._open_table()
         with table.lock:
-            index = table.writer.index
-            if not are_fresh(keys, index).all():
-                raise self._stale()
-            places = index.places(rows_of_keys(keys))
-            return places.times, [index.episodes.ids[episode] for episode in places.episodes.tolist()]
+            places, ids = self._places(table, steps), table.writer.index.episodes.ids
+            return places.times, [ids[episode] for episode in places.episodes.tolist()]
 
-    def keys(self, rows: np.ndarray) -> np.ndarray:
-        """Return the keys of rows.
+    def _places(self, table: Table, steps: np.ndarray) -> RowPlaces:
+        index = table.writer.index
+        self.check(steps)
+        if not index.are_steps(steps).all():
+            raise self._stale()
+        return index.places(steps)
 
-        Raises:
-            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
-        """
+    def _open_table(self) -> Table:
         if self._table is None:
             raise self._stale()
-        with self._table.lock:
-            self.check(rows)
-            return keys_of(rows, self._table.writer.index.serials(rows))
+        return self._table
+
+    def keys(self, rows: np.ndarray) -> np.ndarray:
+        """Return the keys that rows of the buffer had when the sample was drawn."""
+        return keys_of(rows, self._mark, self._capacity)
 
     def check(self, rows: np.ndarray) -> None:
         """Reject rows that were overwritten since the sample was drawn.
@@ -180,7 +174,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         self._listed: list[SingleAgentEpisode] | None = None
         self._origins: list[Any] | None = None
         self._times = drawn.times
-        self._begin([], is_multi_agent=False, modules={source.module_id: counted(len(drawn.keys))})
+        self._begin([], is_multi_agent=False, modules={source.module_id: counted(len(drawn.lengths))})
 
     @property
     def module_id(self) -> ModuleID:
@@ -190,7 +184,8 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     @property
     def keys(self) -> np.ndarray:
         """The key of each stretch, for `ReplayBuffer.update_priorities`: int64 [B]; -1 for an agent that is absent."""
-        return self._drawn.keys if self.agents is None else self._drawn.added[Columns.KEYS]
+        drawn = self._drawn
+        return self._source.keys(drawn.anchors) if drawn.agents is None else drawn.added[Columns.KEYS]
 
     @property
     def agents(self) -> list[Any] | None:
@@ -212,7 +207,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         drawn = self._drawn
         rows, places = np.unique(drawn.rows, return_inverse=True)
         added = {**drawn.added, Columns.KEYS: self._keys_of_steps()}
-        loaded = Sampled(self._source.copied(rows), replace(drawn, rows=places.reshape(-1), added=added))
+        loaded = Sampled(self._source.copied(rows), drawn.with_rows(places.reshape(-1), added))
         loaded._times, loaded._origins = self.t_started, self.origins
         return loaded
 
@@ -229,7 +224,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         """Ignore what the base lists: episodes are made of rows."""
 
     def __len__(self) -> int:
-        return len(self._drawn.keys)
+        return len(self._drawn.lengths)
 
     def forked(self) -> EpisodeList[SingleAgentEpisode]:
         """Return an equal list whose episodes can be changed without changing ours."""
@@ -268,7 +263,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         return self._origins  # type: ignore[return-value]  # just looked up
 
     def _look_up(self) -> None:
-        times, self._origins = self._source.places(self._drawn.keys)
+        times, self._origins = self._source.places(self._drawn.anchors)
         if self._times is None:
             self._times = times
 
@@ -286,12 +281,12 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     @property
     def is_terminated(self) -> np.ndarray:
         """Which stretches end in a terminal state: bool [B]."""
-        return (self._drawn.ends & TERMINATED) != 0 if self._listed is None else super().is_terminated
+        return (self._drawn.ends & _TERMINATED).astype(np.bool_) if self._listed is None else super().is_terminated
 
     @property
     def is_truncated(self) -> np.ndarray:
         """Which stretches end where the episode was truncated: bool [B]."""
-        return (self._drawn.ends & TRUNCATED) != 0 if self._listed is None else super().is_truncated
+        return (self._drawn.ends & _TRUNCATED).astype(np.bool_) if self._listed is None else super().is_truncated
 
     def has(self, column: str) -> bool:
         """Tell whether there is a `column`."""
@@ -332,10 +327,11 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all stretches, one after another; see `EpisodeList.flat`."""
-        check_asked(column, tail)
-        drawn = self._drawn
+        if type(column) is not str or type(tail) is not bool:
+            check_asked(column, tail)
         if self._listed is not None:
             return super().flat(column, tail=tail)
+        drawn = self._drawn
         offsets = drawn.offsets
         if column in DERIVED:
             if column == Columns.T:
@@ -344,18 +340,19 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             return Ragged(flags if drawn.is_single else at_ends(flags, offsets), offsets)
         if column in drawn.added:
             return Ragged(drawn.added[column], offsets)
+        if column in self._source.columns.arrays:
+            if tail:
+                return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1)
+            return Ragged(self._source.take(column, drawn.step_rows), offsets)
         if column == Columns.KEYS:
             return Ragged(self._keys_of_steps(), offsets)
-        self._check_stored(column)
-        if tail:
-            return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1)
-        return Ragged(self._source.take(column, drawn.step_rows), offsets)
+        raise self._missing(column)
 
     def _keys_of_steps(self) -> np.ndarray:
         drawn = self._drawn
         if Columns.KEYS in drawn.added:
             return drawn.added[Columns.KEYS]
-        return drawn.keys if drawn.is_single else self._source.keys(drawn.step_rows)
+        return self._source.keys(drawn.step_rows)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row the items at `shifts` from it; see `EpisodeList.windows`."""
@@ -387,13 +384,13 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         """
         if self._listed is not None or not self._source.is_open:
             return super().known_times()
-        return self._source.known_times(self._drawn.keys)
+        return self._source.known_times(self._drawn.anchors)
 
     def items_at(self, column: str, times: np.ndarray) -> Any:
         """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
         if self._listed is not None or not self._source.is_open:
             return super().items_at(column, times)
-        return self._source.items_at_times(column, self._drawn.keys, times)
+        return self._source.items_at_times(column, self._drawn.anchors, times)
 
     def _rows_of_windows(
         self, column: str, shifts: Sequence[int], asked: np.ndarray, indices: np.ndarray | None
@@ -433,16 +430,16 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
         return Ragged(taken, drawn.track_offsets, 1)
 
-    def _check_stored(self, column: str) -> None:
-        if column == Columns.INFOS and column not in self._source.columns:
-            raise ReplayError(
+    def _missing(self, column: str) -> ReplayError | EpisodeKeyError:
+        """Return the error to raise for a column that is not in the sample."""
+        if column == Columns.INFOS:
+            return ReplayError(
                 "found infos asked for, expected only columns that the buffer stores. Make the buffer with `infos=True`."
             )
-        if column not in self._source.columns:
-            raise EpisodeKeyError(
-                f"found no column {column!r} in the sample, expected one of {sorted([*self._source.columns, *DERIVED])}. Ask "
-                "for one of them, or store it in `extra_model_outputs` of the episodes."
-            )
+        return EpisodeKeyError(
+            f"found no column {column!r} in the sample, expected one of {sorted([*self._source.columns, *DERIVED])}. Ask "
+            "for one of them, or store it in `extra_model_outputs` of the episodes."
+        )
 
 
 def _beside_rewards(drawn: Drawn) -> list[str]:
