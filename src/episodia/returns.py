@@ -90,7 +90,7 @@ def returns_to_go(rewards: ArrayLike, offsets: ArrayLike, discount: float, boots
     """
     flat = _flat("rewards", rewards)
     bounds = _bounds(offsets, flat.size)
-    factors = np.broadcast_to(_fraction("discount", discount), flat.size)
+    factors = np.full(flat.size, _fraction("discount", discount))
     return _scan(flat, factors, bounds, _per("bootstrap", bootstrap, bounds.size - 1, "episode"))
 
 
@@ -185,7 +185,7 @@ def advantages(
         deltas_t = np.multiply(values_tp1, gamma, out=values_tp1)
         deltas_t += rewards_t
         deltas_t -= values_t
-        factors = np.broadcast_to(gamma * decay, deltas_t.size)
+        factors = np.full(deltas_t.size, gamma * decay)
         found = _scan(deltas_t, factors, bounds, np.zeros(flags.size), out=deltas_t)
         return found, found + values_t
 

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from drives import drive
 from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.learners import A2CConfig, GradientFunction, Learner
+from episodia.modules.modes import mode
 from episodia.policies import Policy
 from remembering import Remembering
 
@@ -127,3 +129,27 @@ def test_an_error_leaves_the_modes_as_they_were():
         learner.update_batch(batch)
 
     assert not any(modes_of(module).values())
+
+
+class Redirecting(nn.Module):
+    """Notes which attributes are set, as a wrapper that passes them on."""
+
+    def __init__(self):
+        vars(self)["noted"] = []
+        super().__init__()
+
+    def __setattr__(self, name, value):
+        self.noted.append((name, value))
+        super().__setattr__(name, value)
+
+
+def test_modules_that_redirect_attributes_are_told_their_mode():
+    network = nn.Sequential(nn.Dropout(), Redirecting())
+    network[1].noted.clear()
+
+    with mode([network], training=False):
+        inside = modes_of(network)
+
+    assert not any(inside.values())
+    assert all(modes_of(network).values())
+    assert network[1].noted == [("training", False), ("training", True)]

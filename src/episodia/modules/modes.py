@@ -23,10 +23,17 @@ def mode(modules: Iterable[object], *, training: bool) -> Iterator[None]:
     """
     parts = [part for module in modules if isinstance(module, nn.Module) for part in module.modules()]
     others = [part for part in parts if part.training is not training]
-    for part in others:
-        part.training = training
+    _set_training(others, training)
     try:
         yield
     finally:
-        for part in others:
-            part.training = not training
+        _set_training(others, not training)
+
+
+def _set_training(parts: Iterable[nn.Module], training: bool) -> None:
+    for part in parts:
+        # `nn.Module` first looks for a weight of this name, which takes ten times as long. Subclasses may redirect attributes.
+        if type(part).__setattr__ is nn.Module.__setattr__:
+            object.__setattr__(part, "training", training)
+        else:
+            part.training = training

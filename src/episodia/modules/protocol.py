@@ -124,14 +124,6 @@ class ValueModule(Module, Protocol):
 
 
 @runtime_checkable
-class _EstimatesValues(Protocol):
-    """The part of `ValueModule` that connectors use; other methods may be missing."""
-
-    def compute_values(self, batch: Batch, embeddings: Item = None) -> Item:
-        """See `ValueModule`."""
-
-
-@runtime_checkable
 class DeclaresViews(Protocol):
     """A module that declares which items of the trajectory it needs besides its observation."""
 
@@ -150,8 +142,11 @@ class DeclaresSequenceLength(Protocol):
 
 
 def has_values(module: object) -> TypeGuard[ValueModule]:
-    """Return whether `module` has the method `compute_values`; a subclass without values sets it to None."""
-    return isinstance(module, _EstimatesValues)
+    """Return whether `module` has the method `compute_values`; other methods of `ValueModule` may be missing.
+
+    A subclass without values sets it to None.
+    """
+    return callable(getattr(module, "compute_values", None))
 
 
 Modules: TypeAlias = Module | Mapping[Any, Module] | None

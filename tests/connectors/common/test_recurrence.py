@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,9 @@ from episodia.connectors.common.add_states_from_episodes_to_batch import AddStat
 from episodia.connectors.common.add_time_dim_to_batch_and_zero_pad import ADDED_TIME_AXIS, AddTimeDimToBatchAndZeroPad
 from episodia.connectors.common.batch_individual_items import BatchIndividualItems
 from episodia.connectors.learner.add_columns_from_episodes_to_train_batch import AddColumnsFromEpisodesToTrainBatch
+from episodia.episodes.recorder.recorder import Recorder
 from episodia.errors import BatchError, DroppedHistoryError
+from episodia.trees import map_batch
 from valued_modules import MemoryModule, SumModule
 
 module = MemoryModule()
@@ -100,6 +103,43 @@ def test_stored_states_of_another_structure_than_the_initial_state_are_rejected(
         BatchError, match=r"^episode 'mine', column 'state_out': found .*, expected dicts with the keys \['h', 'c'\]"
     ):
         states_of(rows.current() if current else rows, module.get_initial_state())
+
+
+def recorded(states):
+    """Return the list that a recorder returns after steps with these states."""
+    recorder = Recorder(spaces.Box(-9.0, 9.0, (1,), np.float32), spaces.Discrete(2), 1, seed=0)
+    recorder.reset(np.zeros((1, 1), np.float32))
+    for state in states:
+        outputs = {"state_out": map_batch(lambda leaf: leaf[None], state)}
+        no_end = np.zeros(1, bool)
+        recorder.step(np.zeros((1, 1), np.float32), np.zeros(1, int), np.zeros(1), no_end, no_end, extras=outputs)
+    return recorder.take()
+
+
+def test_states_are_read_from_recorded_columns_without_building_episodes():
+    states = [{"h": np.full(4, t, np.float32), "c": np.full(4, -t, np.float32)} for t in (1, 2, 3)]
+    rows = recorded(states).forked()
+
+    found = states_of(rows, module.get_initial_state())
+
+    assert rows.is_untouched
+    np.testing.assert_array_equal(found.values["h"], [initial, *(state["h"] for state in states)])
+
+
+def test_recorded_states_may_have_more_parts_than_the_initial_state():
+    states = [{"h": np.ones(4, np.float32), "c": np.ones(4, np.float32), "count": np.array(t)} for t in (1, 2)]
+    rows = recorded(states)
+
+    found = states_of(rows, module.get_initial_state())
+
+    assert found.values.keys() == {"h", "c"}
+    assert states_of(EpisodeList(list(rows)), module.get_initial_state()).values.keys() == {"h", "c"}
+
+
+@pytest.mark.parametrize("state", [np.zeros(4), (np.zeros(4), np.zeros(4)), {"h": np.zeros(4)}])
+def test_recorded_states_of_another_structure_than_the_initial_state_are_rejected(state):
+    with pytest.raises(BatchError, match=r"column 'state_out': found .*, expected dicts with the keys \['h', 'c'\]"):
+        states_of(recorded([state, state]), module.get_initial_state())
 
 
 LEARNER = [

@@ -95,8 +95,10 @@ def check_some_known(rl_module: Modules, episodes: EpisodeList) -> None:
     Raises:
         BatchError: If it has none of them; the message names the modules, their agents and the remedy.
     """
+    if not is_container(rl_module):
+        return
     groups = {module_id: rows for module_id, rows in episodes.groups().items() if len(rows)}
-    if not groups or not is_container(rl_module) or any(module_id in rl_module for module_id in groups):
+    if not groups or any(module_id in rl_module for module_id in groups):
         return
     agents = {
         module_id: sorted({str(agent) for _, agent in rows.row_owners() if agent is not None})

@@ -52,14 +52,26 @@ class AddStatesFromEpisodesToBatch(ColumnPiece):
 
 def states_of(rows: EpisodeList, initial: Item) -> Ragged:
     """Return the state before each step, and after the last one: a track; at the present moment, the current state."""
-    _check_stored(rows, initial)
     if rows.is_current:
+        _check_stored(rows, initial)
         return _current_states(rows, initial)
     if Columns.STATE_OUT in rows.extra_columns():
-        return rows.preceding(Columns.STATE_OUT, initial)
+        return _preceding_states(rows, initial)
     if (rows.lengths + rows.lookbacks).any():
         _check_all_new(rows)
     return _repeated(initial, rows.row_counts + 1, tail=1)
+
+
+def _preceding_states(rows: EpisodeList, initial: Item) -> Ragged:
+    try:
+        found = rows.preceding(Columns.STATE_OUT, initial)
+        is_like_initial = isinstance(found.values, dict) and initial.keys() <= found.values.keys()
+    except (LookupError, TypeError, ValueError):
+        _check_stored(rows, initial)
+        raise
+    if not is_like_initial:
+        _check_stored(rows, initial)
+    return found
 
 
 def _initial_state(module: Any) -> Item:
@@ -100,7 +112,10 @@ def _stored_states(row: SingleAgentEpisode) -> int:
 
 
 def _check_stored(rows: EpisodeList, initial: Item) -> None:
-    """Check that stored states are dicts with the keys of the initial state; the first episode that has some stands for all."""
+    """Check that stored states are dicts with the keys of the initial state; the first episode that has some stands for all.
+
+    It makes the episodes of a recorded list, so in a learner it runs only if the states do not fit.
+    """
     row = next((row for row in rows.agent_episodes if _stored_states(row)), None)
     if row is None:
         return

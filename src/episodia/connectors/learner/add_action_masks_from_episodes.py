@@ -7,13 +7,13 @@ from typing import Any
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.connectors import ConnectorV2
-from episodia.connectors.batches.batch_columns import Batch, module_batches
+from episodia.connectors.batches.batch_columns import Batch, mapped_rows
+from episodia.connectors.pipelines.column_piece import ColumnPiece
+from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList, Ragged
-from episodia.episodes.lists.episode_list import Episodes
 
 
-class AddActionMasksFromEpisodes(ConnectorV2):
+class AddActionMasksFromEpisodes(ColumnPiece):
     """Adds the column `action_mask`, where observations are dicts that hold the mask of allowed actions.
 
     Masks are taken from the episodes, so that they are available even if a piece flattens the observations. Without masks,
@@ -36,14 +36,13 @@ class AddActionMasksFromEpisodes(ConnectorV2):
         super().__init__(input_observation_space, input_action_space, name=name)
         self.action_mask_key = action_mask_key
 
-    def __call__(self, *, batch: Batch, episodes: Episodes, **kwargs: Any) -> Batch:
+    def work(self, run: Run) -> None:
         """Add the masks of each module whose observations have masks."""
-        for _, columns, rows in list(module_batches(batch, EpisodeList.of(episodes))):
+        for _, columns, rows in mapped_rows(run):
             observations = None if Columns.ACTION_MASK in columns else self._with_masks(columns, rows)
             if observations is not None:
                 masks = observations.with_values(observations.values[self.action_mask_key])
                 columns[Columns.ACTION_MASK] = masks.body()
-        return batch
 
     def _with_masks(self, columns: Batch, rows: EpisodeList) -> Ragged | None:
         """Return observations that hold masks, of the batch or of the episodes; None without masks."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +21,6 @@ from episodia.errors import BatchError, PipelineError
 from episodia.modules.modes import mode
 from episodia.modules.protocol import Modules, ValueModule, has_values
 from episodia.trees import leaves, map_batch
-from episodia.types import Item
 
 # A batch of more bytes than this goes to the module in parts, to save the memory of its device.
 BYTES_AT_ONCE = 2**28
@@ -84,20 +81,19 @@ def values_and_bootstraps(
 def _values(module: ValueModule, batch: Batch, device: torch.device) -> np.ndarray:
     """Return the values of all rows of a batch; a large batch goes to the device in parts of about `BYTES_AT_ONCE`."""
     num_pieces = -(-_num_bytes(batch) // BYTES_AT_ONCE)
-    lengths = {len(leaf) for _, leaf in leaves(batch)}
-    # A batch without rows also goes to the module once, because the module decides the dtype of its values.
-    num_rows = max(1, *lengths)
+    lengths = {leaf.shape[0] for _, leaf in leaves(batch)} if num_pieces > 1 else set()
     # Columns that do not have a row for each step cannot be cut with the others.
-    size = -(-num_rows // num_pieces) if num_pieces > 1 and len(lengths) == 1 else num_rows
-    pieces = [
-        as_array(module.compute_values(map_batch(partial(_part, start=start, size=size, device=device), batch)))
-        for start in range(0, num_rows, size)
-    ]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    if len(lengths) != 1:
+        return _values_at_once(module, batch, device)
+    num_rows = lengths.pop()
+    bounds = range(0, num_rows, -(-num_rows // num_pieces))
+    parts = (map_batch(lambda leaf, part=slice(start, start + bounds.step): leaf[part], batch) for start in bounds)
+    return np.concatenate([_values_at_once(module, part, device) for part in parts])
 
 
-def _part(leaf: Item, *, start: int, size: int, device: torch.device) -> Any:
-    return as_tensor(leaf if size >= len(leaf) else leaf[start : start + size], device)
+def _values_at_once(module: ValueModule, batch: Batch, device: torch.device) -> np.ndarray:
+    values: np.ndarray = as_array(module.compute_values(map_batch(lambda leaf: as_tensor(leaf, device), batch)))
+    return values
 
 
 def _num_bytes(batch: Batch) -> int:
@@ -133,10 +129,10 @@ def _recurrent_values(
 
 def ends(flags: Ragged) -> np.ndarray:
     """Return the flag at the last step of each stretch; False for one without steps."""
-    at_ends = np.zeros(len(flags), np.bool_)
-    has_steps = flags.lengths > 0
-    at_ends[has_steps] = flags.values[flags.offsets[1:][has_steps] - 1]
-    return at_ends
+    stops = flags.offsets[1:]
+    # A stretch without steps stops at its start, and index -1 of no rows at all is out of range.
+    at_ends = flags.values[stops - 1].astype(np.bool_) if len(flags.values) else np.zeros(len(flags), np.bool_)
+    return np.asarray(at_ends & (stops > flags.offsets[:-1]))
 
 
 def track_of(columns: Batch, who: str) -> Ragged:

@@ -51,9 +51,11 @@ def _of_modules(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _num_rows(column: Any) -> int | None:
     """Return the number of rows of arrays, tensors or stretches; None for a column of another form."""
+    if isinstance(column, np.ndarray) or is_tensor(column):
+        return int(column.shape[0]) if column.ndim else None
     if isinstance(column, Ragged):
         return column.num_steps if column.every == 1 else None
-    if not (isinstance(column, np.ndarray) or is_tensor(column) or is_nested_batch(column)):
+    if not is_nested_batch(column):
         return None
     return next((len(leaf) for _, leaf in leaves(column) if leaf.ndim), None)
 

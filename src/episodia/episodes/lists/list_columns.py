@@ -133,6 +133,16 @@ def preceding(columns: list[LookbackBuffer], counts: list[int], t_started: np.nd
     return joined_with_first(columns, starts, list(map(add, starts, counts)), first)
 
 
+def with_item_at(places: np.ndarray, item: Item, values: Item) -> Any:
+    """Write `item` into the rows of `values` at `places`, in place, and return the parts of `values` that `item` has."""
+
+    def written(part: Any, leaf: np.ndarray) -> np.ndarray:
+        leaf[places] = part
+        return leaf
+
+    return map_batch(written, item, values)
+
+
 def check_kept(lookbacks: np.ndarray, t_started: np.ndarray) -> None:
     """Reject chunks that begin in the middle of an episode and do not have the step before.
 

@@ -35,9 +35,10 @@ class Ragged:
     array([12, 21])
     """
 
-    __slots__ = ("_finder", "every", "offsets", "tail", "values")
+    __slots__ = ("_finder", "_step_rows", "every", "offsets", "tail", "values")
 
     _finder: Callable[[Any], Sequence[int]]  # only in a column that `keyed` returned
+    _step_rows: list[np.ndarray]  # what `step_rows` has returned; one list for all columns of the same rows
 
     def __init__(self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
         """Adopt `values`, a batch of N rows.
@@ -60,6 +61,7 @@ class Ragged:
         self.offsets = offsets
         self.tail = tail
         self.every = every
+        self._step_rows = []
         rows = offsets.item(-1)
         if type(values) is np.ndarray and values.shape[:1] == (rows,):
             return
@@ -96,15 +98,17 @@ class Ragged:
 
     def map(self, function: Callable[[Any], Any]) -> Ragged:
         """Return a column with `function` applied to each leaf as a whole; tails are treated like all rows."""
-        return Ragged(map_batch(function, self.values), self.offsets, self.tail, self.every)
+        return self.with_values(map_batch(function, self.values))
 
     def with_values(self, values: Item) -> Ragged:
         """Return a column of other `values` in the same rows."""
-        return Ragged(values, self.offsets, self.tail, self.every)
+        made = Ragged(values, self.offsets, self.tail, self.every)
+        made._step_rows = self._step_rows
+        return made
 
     def keyed(self, finder: Callable[[Any], Sequence[int]]) -> Ragged:
         """Return a column of the same values whose stretches are also found by keys; `finder` returns their positions."""
-        keyed = Ragged(self.values, self.offsets, self.tail, self.every)
+        keyed = self.with_values(self.values)
         keyed._finder = finder
         return keyed
 
@@ -148,10 +152,11 @@ class Ragged:
         """Return where the steps are among the rows: int64 [number of steps]."""
         if not self.tail:
             return np.arange(self.offsets[-1])
-        lengths = self.lengths
-        # In each stretch, as many tails lie behind as there are stretches before it.
-        rows: np.ndarray = np.arange(self.num_steps) + np.repeat(np.arange(len(lengths)), lengths)
-        return rows
+        if not self._step_rows:
+            is_step = np.ones(self.offsets[-1], np.bool_)
+            is_step[self.offsets[1:] - 1] = False
+            self._step_rows.append(is_step.nonzero()[0])
+        return self._step_rows[0]
 
     def tails(self) -> Any:
         """Return the row after the last step of each stretch, a batch of B rows."""
@@ -284,6 +289,9 @@ def _name(module_id: Any) -> Any:
 
 def _num_rows(leaf: Any) -> int | None:
     """Return how many rows a leaf has, None if it has no rows."""
+    shape = getattr(leaf, "shape", None)
+    if shape is not None:
+        return shape[0] if shape else None
     try:
         return len(leaf)
     except TypeError:

@@ -14,7 +14,15 @@ from gymnasium.spaces import Dict
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import gather
 from episodia.episodes.lists.episode_list import READING, EpisodeList
-from episodia.episodes.lists.list_columns import DERIVED, STORED, check_asked, check_kept, check_name, check_windows
+from episodia.episodes.lists.list_columns import (
+    DERIVED,
+    STORED,
+    check_asked,
+    check_kept,
+    check_name,
+    check_windows,
+    with_item_at,
+)
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
@@ -22,7 +30,7 @@ from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
-from episodia.trees import fresh, frozen, map_batch
+from episodia.trees import fresh, frozen
 from episodia.types import Item
 
 _IN_BLOCK = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
@@ -239,8 +247,7 @@ class RecordedList(EpisodeList[SingleAgentEpisode]):
         # Without a step before, this is a row of another lane, and is overwritten below.
         taken = _taken(found, recording.chunks[0].block.leaves(found), recording.places.rows(1) - 1)
         begins = offsets[:-1][lookbacks == 0]
-        map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
-        return Ragged(taken, offsets, 1)
+        return Ragged(with_item_at(begins, first, taken), offsets, 1)
 
     @property
     def lookbacks(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from episodia.columns import Columns
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists import gather
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows
+from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows, with_item_at
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
@@ -22,7 +22,6 @@ from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
 from episodia.replay.rows.row_storage import InMemory
 from episodia.replay.table import Table
-from episodia.trees import map_batch
 from episodia.types import Item, ModuleID
 
 # Arrays without axes, which NumPy combines with others faster than numbers.
@@ -426,8 +425,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         rows, outside = self._rows_of_windows(column, [-1], drawn.parts.tracks, None)
         taken = self._source.take(column, rows[:, 0])
         if outside is not None:
-            begins = outside[:, 0]
-            map_batch(lambda leaf, item: leaf.__setitem__(begins, item), taken, first)
+            taken = with_item_at(outside[:, 0], first, taken)
         return Ragged(taken, drawn.track_offsets, 1)
 
     def _missing(self, column: str) -> ReplayError | EpisodeKeyError:
