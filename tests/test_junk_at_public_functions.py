@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from episodia import returns
-from episodia.connectors import MeanStdFilter
+from episodia.connectors import ConnectorV2, MeanStdFilter, add_column, change_column, change_observations
+from episodia.connectors.batches.batch_items import as_ragged
+from episodia.connectors.batches.episode_iteration import single_agent_episode_iterator
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.ragged import Ragged
-from episodia.errors import EnvError, EnvRunnerError, EpisodiaError
+from episodia.errors import BatchError, EnvError, EnvRunnerError, EpisodiaError
 from episodia.modules import MLPActorCritic
 from scripted_envs import ScriptedEnv
 
@@ -46,6 +49,108 @@ def test_junk_in_the_place_of_an_argument_is_an_error_of_the_library_or_fits(nam
             rejected += 1
 
     assert rejected >= len(JUNK) // 2
+
+
+def walk():
+    return SingleAgentEpisode(
+        "walk", observations=[np.zeros(2)] * 4, actions=[0] * 3, rewards=[1.0] * 3, len_lookback_buffer=0
+    )
+
+
+def ragged():
+    return Ragged(np.ones(3), np.array([0, 3]))
+
+
+def unchanged(first, *_):
+    return first
+
+
+def iterated(**arguments):
+    return list(single_agent_episode_iterator(**arguments))
+
+
+# Each makes new arguments, because batches are changed.
+HELPERS = {
+    "add_column": (
+        add_column,
+        lambda: {"batch": {}, "column": "c", "episodes": [walk()], "make": lambda rows: rows.flat("obs")},
+    ),
+    "change_column": (
+        change_column,
+        lambda: {"batch": {"c": ragged()}, "column": "c", "episodes": [walk()], "change": unchanged},
+    ),
+    "change_observations": (
+        change_observations,
+        lambda: {"batch": {}, "episodes": [walk()], "change": unchanged},
+    ),
+    "as_ragged": (as_ragged, lambda: {"column": {("walk",): [1, 2, 3]}, "rows": [walk()]}),
+    "add_batch_item": (
+        ConnectorV2.add_batch_item,
+        lambda: {"batch": {}, "column": "c", "item_to_add": 3, "single_agent_episode": walk()},
+    ),
+    "add_n_batch_items": (
+        ConnectorV2.add_n_batch_items,
+        lambda: {"batch": {}, "column": "c", "items_to_add": [3], "num_items": 1, "single_agent_episode": walk()},
+    ),
+    "foreach_batch_item_change_in_place": (
+        ConnectorV2.foreach_batch_item_change_in_place,
+        lambda: {"batch": {"c": {("walk",): [1]}}, "column": "c", "func": unchanged},
+    ),
+    "switch_batch_from_column_to_module_ids": (
+        ConnectorV2.switch_batch_from_column_to_module_ids,
+        lambda: {"batch": {"c": {"m": 1}}},
+    ),
+    "single_agent_episode_iterator": (
+        iterated,
+        lambda: {
+            "episodes": [walk()],
+            "agents_that_stepped_only": True,
+            "zip_with_batch_column": {("walk",): [1]},
+        },
+    ),
+}
+# What a column may look like, but with other things in the place of its items.
+NEARLY_COLUMNS = [{("walk",): 3}, {("walk",): np.zeros(3)}, {("walk",): None}, [{}], {"a": {}}, (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [(name, each) for name, (_, make) in HELPERS.items() for each in make() if each != "item_to_add"],
+)
+def test_junk_at_helpers_of_connectors_is_an_error_of_the_library_or_fits(name, argument):
+    function, make = HELPERS[name]
+    function(**make())
+    rejected = 0
+    for junk in [*JUNK, *NEARLY_COLUMNS]:
+        if junk is len and argument in ("make", "change", "func"):
+            continue  # calling it raises its own error
+        given = {**make(), argument: junk}
+        before = repr(given.get("batch"))
+        try:
+            function(**given)
+        except EpisodiaError:
+            rejected += 1
+            assert name == "change_observations" or repr(given.get("batch")) == before
+
+    assert rejected >= len(JUNK) // 2
+
+
+@pytest.mark.parametrize("result", [None, 3, [1, 2, 3], np.ones(3), Ragged(np.ones(3), np.array([0, 1, 3]))])
+def test_functions_that_make_columns_must_return_one_stretch_for_each_episode(result):
+    batch = {"c": ragged()}
+    for function in (
+        lambda: add_column(batch, "c", [walk()], lambda _: result),
+        lambda: change_column(batch, "c", [walk()], lambda *_: result),
+    ):
+        with pytest.raises(BatchError, match=r"as the result of `(make|change)`, expected a `Ragged` with one stretch"):
+            function()
+
+    assert repr(batch) == repr({"c": ragged()})
+
+
+def test_multi_agent_episodes_are_rejected_in_the_place_of_single_agent_ones():
+    with pytest.raises(BatchError, match="expected a `SingleAgentEpisode` or None"):
+        ConnectorV2.add_batch_item({}, "c", 1, MultiAgentEpisode())
 
 
 @pytest.mark.parametrize("flag", ["de_mean_to_zero", "de_std_to_one", "update_stats"])

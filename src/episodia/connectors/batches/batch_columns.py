@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, final
 
 from episodia.columns import COLUMN_NAMES, Columns
+from episodia.connectors.batches.batch_arguments import (
+    check_batch,
+    check_column_name,
+    check_function,
+    checked_stretches,
+)
 from episodia.connectors.batches.batch_descriptions import columns_of, is_collected
 from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.batches.other_episodes import check_modules, of_acting_agents, of_module, other_keys
@@ -107,8 +113,18 @@ def change_in_run(run: Run, column: str, change: Callable[[Ragged, EpisodeList],
 
 
 def add_column(batch: Batch, column: str, episodes: EpisodeList, make: Callable[[EpisodeList], Ragged]) -> None:
-    """Write the result of `make` for the episodes of each module under `column`, before or after the mapping."""
-    add_to_run(_run_on(batch, episodes), column, make)
+    """Write the result of `make` for the episodes of each module under `column`, before or after the mapping.
+
+    Raises:
+        BatchError: If an argument is of another kind, or if `make` does not return one stretch for each episode.
+    """
+    check_column_name("add_column", column)
+    check_function("add_column", "make", make)
+    add_to_run(
+        _run_on("add_column", batch, episodes),
+        column,
+        lambda rows: checked_stretches("add_column", "make", make(rows), len(rows.agent_episodes)),
+    )
 
 
 def change_column(
@@ -117,9 +133,16 @@ def change_column(
     """Replace `column` by the result of `change` for the episodes of each module, before or after the mapping.
 
     Raises:
-        BatchError: If no module has the column.
+        BatchError: If no module has the column, if an argument is of another kind, or if `change` does not return one stretch
+            for each episode.
     """
-    change_in_run(_run_on(batch, episodes), column, change)
+    check_column_name("change_column", column)
+    check_function("change_column", "change", change)
+    change_in_run(
+        _run_on("change_column", batch, episodes),
+        column,
+        lambda found, rows: checked_stretches("change_column", "change", change(found, rows), len(found)),
+    )
 
 
 def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[Ragged, EpisodeList], Ragged]) -> None:
@@ -127,6 +150,8 @@ def change_observations(batch: Batch, episodes: EpisodeList, change: Callable[[R
 
     So a piece that changes observations may come before or after the piece that adds them. The episodes are not changed.
     """
+    check_batch("change_observations", batch)
+    check_function("change_observations", "change", change)
     if not has_column(batch, Columns.OBS):
         add_observations(batch, episodes)
     change_column(batch, Columns.OBS, episodes, change)
@@ -143,10 +168,11 @@ def module_batches(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
     Raises:
         BatchError: If there are several modules and the batch is not grouped by module yet.
     """
-    return mapped_rows(_run_on(batch, episodes))
+    return mapped_rows(_run_on("module_batches", batch, episodes))
 
 
-def _run_on(batch: Batch, episodes: EpisodeList) -> Run:
+def _run_on(where: str, batch: Batch, episodes: EpisodeList) -> Run:
+    check_batch(where, batch)
     return Run(batch, episodes, None, None, None, None, {})
 
 

@@ -115,7 +115,7 @@ def _description(column: Item) -> str:
         return f"ragged {_leaves_text(column.values)} ({len(column)} stretches, {column.num_steps} steps{tails})"
     if isinstance(column, list):
         return f"list of {len(column)}" + (f" ({_shortened(_leaves_text(column[0]), 60)})" if column else "")
-    if is_collected(column):
+    if is_collected(column) and all(isinstance(items, list) for items in column.values()):
         items = [item for items in column.values() for item in items]
         return f"items of {len(column)} episodes: {_description(items)}"
     return _leaves_text(column)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from episodia.arguments import is_whole
 from episodia.columns import DEFAULT_MODULE_ID
+from episodia.connectors.batches.batch_arguments import check_batch, check_column_name, not_an_episode
 from episodia.connectors.batches.batch_descriptions import describe_column, is_collected, is_tensor, stacked
 from episodia.connectors.batches.other_episodes import other_keys, rejected
 from episodia.connectors.pipelines.current_run import mark, owner_of
@@ -15,7 +17,7 @@ from episodia.episodes import EpisodeList
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import BatchError
-from episodia.trees import batch_length, leaves, map_batch
+from episodia.trees import as_rows, batch_length, describe, leaves, map_batch
 from episodia.types import Item
 
 
@@ -28,7 +30,7 @@ class BatchedNdArray(np.ndarray):
 
     def __new__(cls, array: Any) -> BatchedNdArray:
         """Return a view of `array`; nothing is copied."""
-        return np.asarray(array).view(cls)
+        return as_rows(array).view(cls)
 
 
 def add_batch_item(
@@ -43,7 +45,8 @@ def add_batch_item(
         single_agent_episode: The episode that the item belongs to; of an agent, it is filed under agent and module too.
 
     Raises:
-        BatchError: If the column is not collected item by item, or the batch is sorted by modules already.
+        BatchError: If the column is not collected item by item, if the batch is sorted by modules already, or if an argument
+            is of another kind.
 
     >>> batch = {}
     >>> add_batch_item(batch, "speed", 5, SingleAgentEpisode("walk"))
@@ -81,9 +84,9 @@ def add_n_batch_items(
     {'speed': [5, 6, BatchedNdArray([7, 8, 9])]}
     """
     found = len(items_to_add) if isinstance(items_to_add, list) else _rows(items_to_add)
-    if found != num_items:
+    if not is_whole(num_items) or found != num_items:
         raise _refused(
-            f"found {found} items, expected {num_items} as `num_items` says. Pass the number of items.",
+            f"found {found} items, expected {describe(num_items)} as `num_items` says. Pass the number of items.",
             column,
             single_agent_episode,
         )
@@ -97,9 +100,16 @@ def _rows(batch: Any) -> int:
 
 def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode | None) -> list[Any]:
     """Return the list in `batch` that an item of `episode` belongs to; the list is created if it is missing."""
+    # Without an error, `try` costs nothing, and this is the hot path of plugins.
+    try:
+        found = batch.get(column)
+    except (AttributeError, TypeError):
+        check_batch("add_batch_item", batch)
+        check_column_name("add_batch_item", column)
+        raise
     key = None if episode is None else _key_of(batch, column, episode)
-    found = batch.get(column)
     if found is None:
+        check_column_name("add_batch_item", column)
         items: list[Any] = []
         batch[column] = items if key is None else {key: items}
         return items
@@ -112,6 +122,8 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
 
 
 def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> tuple[Any, ...]:
+    if not isinstance(episode, SingleAgentEpisode):
+        raise not_an_episode("add_batch_item", episode)
     module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
     if isinstance(batch.get(module_id), dict):
         raise _refused(
@@ -154,6 +166,7 @@ def switch_batch_from_column_to_module_ids(batch: dict[str, dict[Any, Any]]) -> 
     >>> switch_batch_from_column_to_module_ids({"obs": {"left": 1}, "actions": {"left": 2, "right": 3}})
     {'left': {'obs': 1, 'actions': 2}, 'right': {'actions': 3}}
     """
+    check_batch("switch_batch_from_column_to_module_ids", batch)
     modules: dict[Any, dict[str, Any]] = {}
     for column, by_module in batch.items():
         if not isinstance(by_module, dict):
@@ -172,10 +185,12 @@ def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
     There must be one item for each row, or one more for each episode: the item after its last step, which becomes its tail.
 
     Raises:
-        BatchError: If the number of items is another one, or if items belong to other episodes.
+        BatchError: If the number of items is another one, if items belong to other episodes, or if `column` has no rows.
+        EpisodeError: If `rows` are not episodes.
     """
     if isinstance(column, Ragged):
         return column
+    rows = EpisodeList.of(rows)
     if is_collected(column):
         return _from_episodes(column, rows)
     values = batch_of(column) if isinstance(column, list) else column
@@ -188,6 +203,7 @@ def _from_episodes(column: dict[tuple[Any, ...], list[Any]], rows: EpisodeList) 
         items = one_each(column, rows)
         if items:
             return Ragged(stacked(items), counted(len(items) + 1))
+    _check_lists(column)
     counts = rows.row_counts
     others = other_keys(column, rows)
     if others:
@@ -224,7 +240,7 @@ def one_each(column: dict[Any, Any], rows: EpisodeList) -> list[Any] | None:
     found = []
     for episode in episodes:
         items = column.get((episode.id_,) if episode.agent_id is None else owner_of(episode).key)
-        if items is None or len(items) != 1 or _is_batch(items[0]):
+        if not isinstance(items, list) or len(items) != 1 or _is_batch(items[0]):
             return None
         found.append(items[0])
     return found
@@ -237,6 +253,15 @@ def _check_shares(batches: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, .
             raise BatchError(
                 f"found {_length(batches[key])} items for the episode {key}, expected {count}: one for each of its rows. Add "
                 "each item with the episode that it belongs to."
+            )
+
+
+def _check_lists(column: dict[tuple[Any, ...], Any]) -> None:
+    for key, items in column.items():
+        if not isinstance(items, list):
+            raise BatchError(
+                f"found {describe_column(items)} for the episode {key}, expected a list of items. Add items with "
+                "`add_batch_item`."
             )
 
 
@@ -292,4 +317,11 @@ def _joined(parts: tuple[Any, ...]) -> Any:
 
 
 def _length(batch: Any) -> int:
-    return len(next(leaves(batch))[1])
+    first = next(leaves(batch), (None, None))[1]
+    try:
+        return len(first)  # type: ignore[arg-type]  # what has no length is an error of the caller
+    except TypeError as error:
+        raise BatchError(
+            f"found {describe_column(batch)} as a column, expected rows: arrays, nested or not, or items. Return one row for "
+            "each step of each episode."
+        ) from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from episodia.connectors.batches.batch_descriptions import describe_column, is_nested_batch, rows_of
 from episodia.connectors.pipelines.current_run import Run, current_run, owner_of
 from episodia.episodes.lists.episode_list import EpisodeList
@@ -50,8 +52,13 @@ def single_agent_episode_iterator(
 
 
 def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleAgentEpisode]:
+    if stepped_only is not True and stepped_only is not False:
+        raise BatchError(
+            f"single_agent_episode_iterator: found `agents_that_stepped_only={describe_column(stepped_only)}`, expected True "
+            "or False. Pass one of them."
+        )
     found: list[SingleAgentEpisode] = []
-    for episode in episodes:
+    for episode in EpisodeList.of(episodes):
         if isinstance(episode, MultiAgentEpisode):
             stepped = episode.get_agents_that_stepped() if stepped_only else episode.agent_ids
             found += [single for agent, single in episode.agent_episodes.items() if agent in stepped]
@@ -72,8 +79,9 @@ def _zipped(episodes: Any, found: list[SingleAgentEpisode], column: Any) -> Iter
 def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int, SingleAgentEpisode], Any]:
     column = rows_of(column) if is_nested_batch(column) else column
     if not isinstance(column, dict):
-        if len(column) != len(found):
-            raise BatchError(_no_fit(f"{len(column)} items for {len(found)} episodes", column))
+        num_items = len(column) if np.iterable(column) else 0
+        if num_items != len(found):
+            raise BatchError(_no_fit(f"{num_items} items for {len(found)} episodes", column))
         return lambda position, _: column[position]
     taken: dict[tuple[Any, ...], int] = {}
 
@@ -81,9 +89,10 @@ def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int,
         key = owner_of(episode).key
         position = taken.get(key, 0)
         taken[key] = position + 1
-        if position >= len(column.get(key, ())):
+        items = column.get(key, ())
+        if not np.iterable(items) or position >= len(items):
             raise BatchError(_no_fit(f"no item for the episode {key}", column))
-        return column[key][position]
+        return items[position]
 
     return item_of
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from episodia.connectors.batches.batch_arguments import check_batch, check_column_name, check_function
 from episodia.connectors.batches.batch_descriptions import (
     describe_column,
     is_collected,
@@ -23,6 +24,7 @@ from episodia.types import ModuleID
 
 # Takes an item (or a tuple of items), an episode id, an agent id and a module id; returns the new item.
 ItemFunction = Callable[[Any, Any, Any, Any], Any]
+_WHERE = "foreach_batch_item_change_in_place"
 
 
 class _Items(NamedTuple):
@@ -54,7 +56,11 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
     >>> batch
     {'speed': {('walk',): [1, 2], ('run',): [3.0]}}
     """
-    names = [column] if isinstance(column, str) else list(column)
+    check_batch(_WHERE, batch)
+    check_function(_WHERE, "func", func)
+    names = list(column) if isinstance(column, (list, tuple)) and column else [column]
+    for name in names:
+        check_column_name(_WHERE, name)
     try:
         # All new columns are made before any is stored.
         changes = [_change(part, names, func, isinstance(column, str)) for part in _parts(batch, names)]
