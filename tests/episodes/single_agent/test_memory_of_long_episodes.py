@@ -106,6 +106,17 @@ def test_a9_a_recorded_episode_takes_little_beside_its_arrays(num_steps, traced)
     assert before - traced()[0] < expected
 
 
+@pytest.mark.parametrize("num_steps", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_a9_recording_a_long_episode_takes_at_most_three_times_its_arrays(num_steps, traced):
+    with SingleAgentEnvRunner(Endless, num_envs=1, seed=0) as runner:
+        runner.sample(num_timesteps=100)
+        before = traced()[0]
+        tracemalloc.reset_peak()
+        episode = runner.sample(num_timesteps=num_steps)[0]
+
+        assert traced()[1] - before < 3 * bytes_of_arrays(episode)
+
+
 def test_empty_infos_that_a_caller_changes_stay_empty_in_the_episode():
     episode = long_episode(5)
     for read in (

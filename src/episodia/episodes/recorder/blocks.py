@@ -53,6 +53,10 @@ class LeafArray:
         """Whether the memory has no other reader: every view on an array, of any depth, holds a reference to it."""
         return sys.getrefcount(self.array) <= self._own_references + len(self._rows or ())
 
+    def forget_rows(self) -> None:
+        """Drop the views of `rows`, which take much more memory than small rows."""
+        self._rows = None
+
     def write_all(self, values: Item, slot: int) -> None:
         """Write one value for each lane, all at `slot`."""
         if self.is_object:
@@ -103,6 +107,12 @@ class Block:
     def arrays(self) -> list[np.ndarray]:
         """Return all arrays; a block is not reused while its arrays are referenced."""
         return [leaf.array for leaves in self._columns.values() for leaf in leaves]
+
+    def forget_rows(self) -> None:
+        """Drop the views that make writing cheap; the block is only read from now on."""
+        for leaves in self._columns.values():
+            for leaf in leaves:
+                leaf.forget_rows()
 
     def rows(self, column: RecorderColumn, lane: int, start: int, stop: int) -> Any:
         """Return the read-only batch of the slots from `start` to just before `stop` of one lane, without a copy."""
@@ -284,6 +294,9 @@ class Tape:
 
     def switch(self, block: Block, cursor: int) -> None:
         """Go on with `block`, in which all lanes stand at `cursor`."""
+        if len(self._chained) >= _MOST_SPARE_BLOCKS:
+            # The block that is too old now to become a spare one, which is written again.
+            self._chained[-_MOST_SPARE_BLOCKS].forget_rows()
         self._steps_chained += self._steps_here()
         self._chained.append(self.block)
         self.block = block
