@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import gymnasium as gym
 import numpy as np
@@ -34,6 +35,7 @@ from episodia.training import (
 from episodia.training.learning_curve import learning_curve
 from episodia.training.metrics_file import MetricsFile
 from episodia.training.progress import Progress
+from episodia.training.run_limits import CHECKPOINT_EVERY
 
 SMALL = {
     "num_envs": 2,
@@ -110,6 +112,21 @@ def test_a_run_that_was_killed_goes_on_to_its_own_end(tmp_path, monkeypatch):
 
     with resume(tmp_path, progress=False) as training:
         assert training.steps >= 200
+
+
+def test_a_run_that_is_killed_loses_no_more_than_the_steps_since_the_last_checkpoint_by_default(tmp_path, monkeypatch):
+    monkeypatch.setattr("episodia.training.run_directory.save_training", saved := Mock(wraps=save_training))
+    quick = {**SMALL, "num_timesteps": 4_000, "num_epochs": 1, "minibatch_size": 4_000}
+    train("ppo", "CartPole-v1", steps=CHECKPOINT_EVERY + 8_000, out=tmp_path, **quick).close()
+
+    assert json.loads((tmp_path / "run.json").read_text())["checkpoint_every"] == CHECKPOINT_EVERY == 20_000
+    assert saved.call_count == 3  # at the beginning, after 20,000 steps and at the end
+
+
+def test_without_checkpoints_between_a_run_is_saved_at_its_beginning_and_at_its_end(tmp_path):
+    train("ppo", "CartPole-v1", steps=40, out=tmp_path, checkpoint_every=None, **SMALL).close()
+
+    assert json.loads((tmp_path / "run.json").read_text())["checkpoint_every"] is None
 
 
 class Killed(BaseException):

@@ -42,8 +42,6 @@ OPTIONS = {
     "connectors": "--connector",
 }
 NUM_STEPS = 100_000
-# Often enough that a kill loses minutes, and rarely enough that the episodes that it begins do not matter.
-CHECKPOINT_EVERY = 20_000
 NUM_EPISODES = 100  # of an evaluation
 LONGEST_NAME = 100
 SOLVED = 475.0  # the return at which gymnasium counts CartPole-v1 as solved
@@ -68,7 +66,7 @@ def add_verbs_to(verbs: Verbs) -> None:
     train.add_argument("--seed", type=natural, metavar="N", help="seed of all randomness; 0 by default")
     train.add_argument("--out", metavar="DIR", help="new folder for the run; by default one in runs/")
     train.add_argument("--resume", metavar="DIR", help="continue the run in this folder")
-    help_on_every = f"also save a checkpoint every N steps; {CHECKPOINT_EVERY} by default"
+    help_on_every = "also save a checkpoint every N steps; 20,000 by default"
     train.add_argument("--checkpoint-every", type=positive, metavar="N", help=help_on_every)
     train.add_argument("--tensorboard", action="store_true", default=None, help="also write metrics for TensorBoard")
     train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
@@ -167,7 +165,7 @@ def _train(options: argparse.Namespace) -> int:
         out = Path(options.resume)
         training = resume(out, **given)
     else:
-        defaults = {"steps": NUM_STEPS, "seed": 0, "checkpoint_every": CHECKPOINT_EVERY}
+        defaults = {"steps": NUM_STEPS, "seed": 0}
         settings = {**defaults, **_settings(options.config, options.set), **given}
         out = _out_of(settings)
         training = train(**{**settings, "connectors": _pieces(settings.get("connectors", [])), "out": out})

@@ -20,6 +20,8 @@ _FORMAT = "episodia run 2"
 # Without a checksum.
 _FIRST_FORMAT = "episodia run 1"
 _MOST_BYTES = 10_000
+# Often enough that a kill loses minutes, and rarely enough that the episodes that it begins do not matter.
+CHECKPOINT_EVERY = 20_000
 _LOWEST = -sys.float_info.max
 
 
@@ -31,8 +33,8 @@ class Limits:
     Args:
         steps: The largest number of environment steps.
         target: The mean return to stop at; None and infinity set no target.
-        checkpoint_every: The number of steps between two checkpoints. It changes the result, because new episodes begin
-            after each checkpoint.
+        checkpoint_every: The number of steps between two checkpoints; None writes only those at the beginning and at the end.
+            It changes the result, because new episodes begin after each checkpoint.
         tensorboard: Whether to write metrics for TensorBoard.
 
     Raises:

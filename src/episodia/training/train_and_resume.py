@@ -12,7 +12,7 @@ from episodia.learners import AlgorithmConfig
 from episodia.training.interrupts import deferred_interrupts
 from episodia.training.progress import Progress, say
 from episodia.training.run_directory import RunDirectory
-from episodia.training.run_limits import Limits
+from episodia.training.run_limits import CHECKPOINT_EVERY, Limits
 from episodia.training.tensorboard_log import TensorBoardLog, check_installed
 from episodia.training.training import Record, StoppedBy, Training
 from episodia.training.training_checkpoints import load_training, unsaved_policy
@@ -27,7 +27,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     target: float | None = None,
     seed: int = 0,
     out: str | Path | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | None = CHECKPOINT_EVERY,
     tensorboard: bool = False,
     progress: bool = True,
     torch_threads: int | None = 1,
@@ -43,7 +43,8 @@ def train(  # noqa: PLR0913  # each is an independent choice
         seed: The same seed gives the same training.
         out: A directory for metrics as JSON lines, a figure of the learning curve, and the checkpoint, which is written at the
             beginning, at the end, after the first Ctrl-C, and after an error. None writes no files.
-        checkpoint_every: The number of steps between two further checkpoints.
+        checkpoint_every: The number of steps between two further checkpoints in `out`, which a kill leaves to `resume`; None
+            writes none. New episodes begin after each.
         tensorboard: Whether to write metrics for TensorBoard, to `tensorboard` in `out`.
         progress: Whether to show progress on stderr.
         torch_threads: See `Training`.

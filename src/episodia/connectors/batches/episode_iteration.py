@@ -79,7 +79,7 @@ def _zipped(episodes: Any, found: list[SingleAgentEpisode], column: Any) -> Iter
 def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int, SingleAgentEpisode], Any]:
     column = rows_of(column) if is_nested_batch(column) else column
     if not isinstance(column, dict):
-        num_items = len(column) if np.iterable(column) else 0
+        num_items = _num_items(column)
         if num_items != len(found):
             raise BatchError(_no_fit(f"{num_items} items for {len(found)} episodes", column))
         return lambda position, _: column[position]
@@ -90,11 +90,16 @@ def _item_getter(found: list[SingleAgentEpisode], column: Any) -> Callable[[int,
         position = taken.get(key, 0)
         taken[key] = position + 1
         items = column.get(key, ())
-        if not np.iterable(items) or position >= len(items):
+        if position >= _num_items(items):
             raise BatchError(_no_fit(f"no item for the episode {key}", column))
         return items[position]
 
     return item_of
+
+
+def _num_items(items: Any) -> int:
+    """Return how many items there are; 0 for what is no list of items."""
+    return len(items) if np.iterable(items) else 0  # type: ignore[arg-type]  # the check narrows to what has no length
 
 
 def _zipped_with_stretches(

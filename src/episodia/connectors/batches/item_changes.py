@@ -58,7 +58,7 @@ def foreach_batch_item_change_in_place(batch: dict[str, Any], column: str | Sequ
     """
     check_batch(_WHERE, batch)
     check_function(_WHERE, "func", func)
-    names = list(column) if isinstance(column, (list, tuple)) and column else [column]
+    names: list[Any] = list(column) if isinstance(column, (list, tuple)) and column else [column]
     for name in names:
         check_column_name(_WHERE, name)
     try:
