@@ -130,7 +130,7 @@ ALL, NO = (True, True, True), (False, False, False)
 
 
 @settings(max_examples=40)
-@given(turns=TURNS, capacity=st.sampled_from([16, 40, 400]), evict=st.sampled_from(["steps", "episodes"]))
+@given(turns=TURNS, capacity=st.sampled_from([16, 40, 400]), evict=st.sampled_from(["steps", "episodes", "reservoir"]))
 @example([(0, ALL, NO, False)] * 30 + [(0, ALL, NO, True)] * 20, 16, "steps")
 def test_joint_steps_have_all_agents_of_an_environment_step(turns, capacity, evict):
     buffer = ReplayBuffer(capacity, evict=evict, seed=0)

@@ -54,7 +54,7 @@ def test_sums_do_not_drift():
 @given(
     history=HISTORIES,
     capacity=st.integers(24, 160),
-    evict=st.sampled_from(["steps", "episodes"]),
+    evict=st.sampled_from(["steps", "episodes", "reservoir"]),
     seed=st.integers(0, 9),
 )
 def test_exactly_the_stored_steps_have_priorities(history, capacity, evict, seed):

@@ -78,7 +78,7 @@ def stack(number, t, count):
     capacity=CAPACITIES,
     count=st.integers(1, 5),
     n=st.integers(1, 4),
-    evict=st.sampled_from(["steps", "episodes"]),
+    evict=st.sampled_from(["steps", "episodes", "reservoir"]),
 )
 def test_stacked_observations_are_those_of_the_episode(history, capacity, count, n, evict):
     buffer = ReplayBuffer(capacity, evict=evict, seed=0)

@@ -8,7 +8,7 @@ from plain_buffer import HISTORIES, PlainBuffer, check_steps, columns, located, 
 
 
 @settings(max_examples=60)
-@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes"]))
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes", "reservoir"]))
 def test_what_is_stored_are_steps_that_were_added_each_once(history, capacity, evict):
     buffer = ReplayBuffer(capacity, evict=evict, seed=0)
     plain = played(buffer, history)
@@ -20,7 +20,7 @@ def test_what_is_stored_are_steps_that_were_added_each_once(history, capacity, e
 
 
 @settings(max_examples=60)
-@given(history=HISTORIES, evict=st.sampled_from(["steps", "episodes"]))
+@given(history=HISTORIES, evict=st.sampled_from(["steps", "episodes", "reservoir"]))
 def test_a_buffer_with_room_keeps_all_steps(history, evict):
     buffer = ReplayBuffer(4096, evict=evict, seed=0)
     plain = played(buffer, history)
@@ -29,7 +29,7 @@ def test_a_buffer_with_room_keeps_all_steps(history, evict):
 
 
 @settings(max_examples=60)
-@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes"]))
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes", "reservoir"]))
 def test_transitions_are_stored_steps(history, capacity, evict):
     buffer = ReplayBuffer(capacity, evict=evict, seed=0)
     plain = played(buffer, history)

@@ -93,7 +93,7 @@ def test_a_state_belongs_to_a_buffer_with_the_same_selector(selectors):
 
 
 @settings(max_examples=15)
-@given(history=HISTORIES, capacity=st.integers(40, 160), evict=st.sampled_from(["steps", "episodes"]))
+@given(history=HISTORIES, capacity=st.integers(40, 160), evict=st.sampled_from(["steps", "episodes", "reservoir"]))
 def test_files_hold_what_memory_holds(tmp_path_factory, history, capacity, evict):
     storages = [InMemory(), MemoryMapped(tmp_path_factory.mktemp("rows"))]
     buffers = [ReplayBuffer(capacity, evict=evict, storage=storage, seed=0) for storage in storages]

@@ -10,7 +10,8 @@
 - `get_state()` and `set_state(state)`: JSON values and arrays; `save(path)` and `load(path)`: the same in a directory.
 
 Draws: `Transitions`, `Sequences`, `WholeEpisodes`, `JointSteps`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`,
-`Fresh`, and your own. Storage: `InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
+`Fresh`, and your own. Evicted are the oldest steps, the oldest episodes, or all but a random part (a reservoir). Storage:
+`InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
 """
 
 from episodia.replay.adding.minari_episodes import minari_episodes

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from episodia.replay.draws.transitions import Transitions
 from episodia.replay.draws.whole_episodes import whole_episodes
 from episodia.replay.rows.keys import MOST_ROWS, as_keys, as_priorities
 from episodia.replay.rows.row_storage import InMemory, RowStorage
+from episodia.replay.rows.row_writer import Eviction
 from episodia.replay.samples.sampled import Sampled, SampleSource
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
@@ -46,7 +47,8 @@ class ReplayBuffer:
     Args:
         capacity: The number of rows.
         evict: What is evicted with the oldest row: only its own step, or the whole episode, so that only whole episodes, and
-            ends of those that grow, are stored.
+            ends of those that grow, are stored. With `"reservoir"`, no row is the oldest: a random part of all episodes that
+            ever came is stored, from their first steps on, whether they came early or late.
         selector: Which steps a draw takes.
         storage: Where the rows live: `InMemory()` or `MemoryMapped(path)`.
         infos: Whether infos are stored, too.
@@ -72,7 +74,7 @@ class ReplayBuffer:
         self,
         capacity: int,
         *,
-        evict: Literal["steps", "episodes"] = "steps",
+        evict: Eviction = "steps",
         selector: Selector | None = None,
         storage: RowStorage | None = None,
         infos: bool = False,
@@ -80,11 +82,14 @@ class ReplayBuffer:
     ) -> None:
         where = "ReplayBuffer"
         self.capacity = checked_whole(ReplayError, where, "capacity", capacity, _FEWEST_ROWS, below=MOST_ROWS)
-        self.evict = checked_choice(ReplayError, where, "evict", evict, ("steps", "episodes"))
+        checked_choice(ReplayError, where, "evict", evict, ("steps", "episodes", "reservoir"))
+        self.evict: Eviction = evict
         self._selector = _checked_selector(selector)
         self._storage = _checked_storage(storage)
         self._infos = checked_flag(ReplayError, where, "infos", infos)
         self._rng = np.random.default_rng(checked_seed(ReplayError, where, seed))
+        # Decides which episodes a reservoir keeps, without a draw of the generator that samples.
+        self._salt = int(copy.deepcopy(self._rng).integers(2**63))
         self._lock = RLock()
         self._tables: dict[Any, Table] = {}
 
@@ -130,7 +135,8 @@ class ReplayBuffer:
         return Table(
             module_id,
             self.capacity,
-            by_episode=self.evict == "episodes",
+            evict=self.evict,
+            salt=self._salt,
             selector=self._selector,
             storage=self._storage,
             lock=self._lock,
@@ -271,6 +277,7 @@ class ReplayBuffer:
                 "evict": self.evict,
                 "infos": self._infos,
                 "generator": dict(self._rng.bit_generator.state),
+                "salt": self._salt,
                 "modules": list(self._tables),
                 "tables": [table.get_state() for table in self._tables.values()],
             }
@@ -292,6 +299,7 @@ class ReplayBuffer:
         rng = copy.deepcopy(self._rng)
         try:
             rng.bit_generator.state = state["generator"]
+            salt = int(state["salt"])
             tables = {module_id: self._new_table(module_id) for module_id in state["modules"]}
             for table, part in zip(tables.values(), state["tables"], strict=True):
                 table.set_state(part)
@@ -301,7 +309,7 @@ class ReplayBuffer:
                 "with the same arguments returned. Make the buffer with the same selector."
             ) from error
         with self._lock:
-            self._rng, self._tables = rng, tables
+            self._rng, self._tables, self._salt = rng, tables, salt
 
     def save(self, path: str | Path) -> None:
         """Write all that is stored to the directory `path`, see `get_state`; a later save replaces it.

@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.errors import ReplayError
-from episodia.replay.adding.incoming import Incoming, in_parts, versions_of_steps
+from episodia.replay.adding.incoming import Incoming, in_parts, kept_chunks, versions_of_steps
 from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
 from episodia.replay.rows.row_storage import RowStorage
-from episodia.replay.rows.row_writer import Placed, RowWriter
+from episodia.replay.rows.row_writer import Eviction, Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
 from episodia.space_codec import decode_space, encode_space
 from episodia.trees import map_batch
@@ -87,7 +87,8 @@ class Table:
         module_id: ModuleID,
         capacity: int,
         *,
-        by_episode: bool,
+        evict: Eviction,
+        salt: int,
         selector: Selector,
         storage: RowStorage,
         lock: RLock,
@@ -95,7 +96,7 @@ class Table:
         self.module_id = module_id
         self.capacity = capacity
         self.columns = RowColumns(capacity, storage, f"{module_id}.")
-        self.writer = RowWriter(capacity, by_episode=by_episode)
+        self.writer = RowWriter(capacity, evict=evict, salt=salt)
         self._unused_selector = selector
         self.selector = copy.deepcopy(selector)
         self.steps = StoredSteps(self.writer.index, self.writer.ring)
@@ -148,6 +149,10 @@ class Table:
         lost = self.writer.num_lost_episodes
         self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
         self.is_torn = True
+        num_given = int(found.chunks.lengths.sum())
+        kept = self.writer.admit(found.chunks)
+        if kept is not None:
+            found = kept_chunks(found, kept)
         placed = self.writer.place(found.chunks)
         values = found.values
         if not (isinstance(placed.is_new, slice) and placed.is_new == slice(None)):
@@ -162,7 +167,8 @@ class Table:
         if len(placed.added):
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
         self.is_torn = False
-        return Added(len(placed.steps), len(evicted), self.writer.num_lost_episodes - lost)
+        num_evicted = len(evicted) + num_given - len(placed.steps)
+        return Added(num_given, num_evicted, self.writer.num_lost_episodes - lost)
 
     def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
         versions = versions_of_steps(found)

@@ -101,6 +101,22 @@ def _selected(chunks: Chunks, positions: np.ndarray) -> Chunks:
     return Chunks(keys, chunks.t_started[positions], chunks.lengths[positions], chunks.flags[positions])
 
 
+def kept_chunks(found: Incoming, positions: np.ndarray) -> Incoming:
+    """Return the chunks at `positions` alone."""
+    lengths = found.chunks.lengths
+    steps = rows_of_ranges((np.cumsum(lengths) - lengths)[positions], lengths[positions])
+    tracks = rows_of_ranges((np.cumsum(lengths + 1) - lengths - 1)[positions], lengths[positions] + 1)
+    values = {
+        name: map_batch(lambda leaf, rows=tracks if name in TRACKS else steps: leaf.take(rows, 0), column)
+        for name, column in found.values.items()
+    }
+    return found._replace(
+        chunks=_selected(found.chunks, positions),
+        values=values,
+        versions=lambda: [found.versions()[position] for position in positions.tolist()],
+    )
+
+
 def _endings(chunks: Chunks) -> list[Ending]:
     at = np.flatnonzero((chunks.lengths == 0) & (chunks.flags != 0))
     return [Ending(chunks.keys[chunk], int(chunks.t_started[chunk]), int(chunks.flags[chunk])) for chunk in at.tolist()]

@@ -1,47 +1,35 @@
-"""The ring: which rows are claimed next. Old rows are claimed again when the ring is full."""
+"""The ring: rows are claimed in order, and the oldest ones again when the ring is full."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
+from episodia.replay.rows.claims import Claim, Claims
 from episodia.types import State
 
 
-class Claim(NamedTuple):
-    """Rows from `start` to just before `stop`; `is_used` if they had been claimed before."""
-
-    start: int
-    stop: int
-    is_used: bool
-
-
 @final
-class Ring:
+class Ring(Claims):
     """Claims rows in order, again and again.
 
-    Attributes:
-        capacity: The number of rows.
-        used: The rows before this one have been claimed at least once.
-        claimed: How many rows have been claimed so far; it never decreases.
-
     >>> ring = Ring(10)
-    >>> ring.claim(8), ring.claim(8), ring.claim(3)
+    >>> ring.claim(8, 8), ring.claim(2, 8), ring.claim(3, 3)
     (Claim(start=0, stop=8, is_used=False), Claim(start=8, stop=10, is_used=False), Claim(start=0, stop=3, is_used=True))
     """
 
-    __slots__ = ("capacity", "claimed", "used")
+    __slots__ = ("_left",)
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.used = 0
-        self.claimed = 0
+        super().__init__(capacity)
+        # What finished episodes have left of their extents: start, stop, and when it was claimed.
+        self._left: list[tuple[int, int, int]] = []
 
-    def claim(self, num: int) -> Claim:
-        """Claim the next `num` rows, or fewer if the last row comes before."""
+    def claim(self, least: int, most: int) -> Claim:
+        """Claim the next `most` rows, or fewer if the last row comes before."""
         start = self.claimed % self.capacity
-        stop = min(start + num, self.capacity)
+        stop = min(start + most, self.capacity)
         is_used = start < self.used
         self.used = max(self.used, stop)
         self.claimed += stop - start
@@ -51,21 +39,45 @@ class Ring:
         """Tell whether rows claimed at `born` will be older than half a lap, and so claimed again soon, `num` rows later."""
         return self.claimed + max(num, 0) - born > self.capacity // 2
 
+    def are_old(self, born: np.ndarray) -> np.ndarray:
+        """Tell for each of `born` whether rows that were claimed then are older than half a lap: bool."""
+        old: np.ndarray = born < self.claimed - self.capacity // 2
+        return old
+
     def claimed_since(self, mark: int, rows: np.ndarray) -> bool:
         """Tell whether one of `rows`, all in use when `claimed` was `mark`, has been claimed since."""
         if self.claimed == mark or not len(rows):
             return False
         return bool(((rows - mark) % self.capacity).min() < self.claimed - mark)
 
+    def ages(self, rows: np.ndarray) -> np.ndarray:
+        """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
+        ages: np.ndarray = (self.claimed - 1 - rows) % self.capacity
+        return ages
+
+    def leave(self, start: int, stop: int, born: int) -> None:
+        """Keep rows that were not used for the next episode."""
+        self._left.append((start, stop, born))
+
+    def left(self) -> tuple[int, int, int]:
+        """Return rows that were left and are young enough; (0, 0, 0) if there are none."""
+        while self._left:
+            found = self._left.pop()
+            if not self.is_old(found[2]):
+                return found
+        return 0, 0, 0
+
     def clear(self) -> None:
         """Begin with row 0 again, a whole lap later: all rows count as claimed since."""
         self.used = 0
         self.claimed += 2 * self.capacity - self.claimed % self.capacity
+        self._left = []
 
     def get_state(self) -> State:
-        """Return the place in the ring."""
-        return {"used": self.used, "claimed": self.claimed}
+        """Return the place in the ring, and the rows that were left."""
+        return {"used": self.used, "claimed": self.claimed, "left": [list(part) for part in self._left]}
 
     def set_state(self, state: State) -> None:
         """Continue from what `get_state` returned."""
         self.used, self.claimed = int(state["used"]), int(state["claimed"])
+        self._left = [(int(start), int(stop), int(born)) for start, stop, born in state["left"]]

@@ -10,16 +10,21 @@ are linked.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from episodia.episodes.lists.ragged import rows_of_ranges
 from episodia.errors import ReplayError
+from episodia.replay.rows.claims import Claims
 from episodia.replay.rows.records import Extents
+from episodia.replay.rows.reservoir import Reservoir
 from episodia.replay.rows.ring import Ring
 from episodia.replay.rows.row_index import NEW, STEP, RowIndex
+from episodia.replay.rows.row_pool import RowPool
 from episodia.types import State
+
+Eviction: TypeAlias = Literal["steps", "episodes", "reservoir"]
 
 # The largest number of rows that are set aside for one episode.
 LARGEST_EXTENT = 64
@@ -64,31 +69,31 @@ class RowWriter:
     Attributes:
         index: The index of the rows.
         ring: The order in which rows are claimed.
+        reservoir: Decides which episodes are kept; None if the newest ones are.
         growing: The stored episode of each id that may go on.
         num_lost_episodes: How many episodes have lost their last row.
     """
 
     __slots__ = (
-        "_by_episode",
         "_emptied",
+        "_evict_whole",
         "_evicted",
-        "_idle",
         "extents",
         "growing",
         "index",
         "num_lost_episodes",
+        "reservoir",
         "ring",
     )
 
-    def __init__(self, capacity: int, *, by_episode: bool) -> None:
+    def __init__(self, capacity: int, *, evict: Eviction, salt: int = 0) -> None:
         self.index = RowIndex(capacity)
-        self.ring = Ring(capacity)
+        self.reservoir = Reservoir(RowPool(capacity), salt) if evict == "reservoir" else None
+        self.ring: Claims = self.reservoir.pool if self.reservoir else Ring(capacity)
         self.extents = Extents()
         self.growing: dict[Hashable, int] = {}
         self.num_lost_episodes = 0
-        self._by_episode = by_episode
-        # What finished episodes have left of their extents: start, stop, and when it was claimed.
-        self._idle: list[tuple[int, int, int]] = []
+        self._evict_whole = evict == "episodes"
         self._evicted: list[np.ndarray] = []
         self._emptied: list[int] = []
 
@@ -96,6 +101,35 @@ class RowWriter:
         """Return the rows of the steps that were evicted since the last call."""
         evicted, self._evicted = self._evicted, []
         return np.concatenate(evicted) if evicted else np.empty(0, np.int64)
+
+    # --- What is kept -----------------------------------------------------------------------------------------------
+
+    def admit(self, chunks: Chunks) -> np.ndarray | None:
+        """Make room in the reservoir; return the positions of the chunks that are kept, None if all are.
+
+        To be called before `place`; later chunks of an episode that is not kept are not kept either.
+        """
+        if self.reservoir is None:
+            return None
+        episodes = np.fromiter((self.growing.get(key, -1) for key in chunks.keys), np.int64, len(chunks.keys))
+        needed = np.where(self._fits(chunks, episodes), 0, chunks.lengths + 1)
+        kept = self.reservoir.admit(chunks.keys, needed, self._drop)
+        positions = np.flatnonzero(kept)
+        self.reservoir.keep(chunks.keys[position] for position in positions.tolist())
+        return None if kept.all() else positions
+
+    def _drop(self, key: Hashable) -> None:
+        """Evict all that is stored of an episode, and give its rows back."""
+        for episode in list(self.index.episodes.parts[key]):
+            rows, _ = self.index.rows_of_episodes(np.array([episode]))
+            self._evicted += self.index.evict_episode(episode)
+            for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+                self.ring.leave(int(part[0]), int(part[-1]) + 1, 0)
+            self.num_lost_episodes += 1
+            if self.growing.get(key, -1) == episode:
+                self._close(key)
+            else:
+                self.index.forget(episode)
 
     # --- Many chunks at once ----------------------------------------------------------------------------------------
 
@@ -117,7 +151,7 @@ class RowWriter:
         fits: np.ndarray = (episodes >= 0) & (last >= 0) & (chunks.flags == 0)
         fits &= (stored.t_stop.take(episodes) == chunks.t_started) & (self.index.runs.stop.take(last) == at)
         fits &= at + chunks.lengths <= extents.stop.take(extent)
-        fits &= extents.born.take(extent) >= self.ring.claimed - self.ring.capacity // 2
+        fits &= ~self.ring.are_old(extents.born.take(extent))
         if len(set(chunks.keys)) != len(chunks.keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
         return fits
@@ -226,7 +260,7 @@ class RowWriter:
         extent = int(self.index.episodes.extent[episode])
         start, stop, born = (int(column[extent]) for column in (self.extents.at, self.extents.stop, self.extents.born))
         if start < stop:
-            self._idle.append((start, stop, born))
+            self.ring.leave(start, stop, born)
         self.extents.give_back(extent)
         self.index.episodes.extent[episode] = -1
         if self.index.episodes.last[episode] < 0:
@@ -246,12 +280,7 @@ class RowWriter:
     def _new_extent(self) -> int:
         """Return an extent that begins with what a finished episode has left, if that is young enough."""
         extent, table = self.extents.take(), self.extents
-        table.at[extent] = table.stop[extent] = table.born[extent] = 0
-        while self._idle:
-            start, stop, born = self._idle.pop()
-            if not self.ring.is_old(born):
-                table.at[extent], table.stop[extent], table.born[extent] = start, stop, born
-                break
+        table.at[extent], table.stop[extent], table.born[extent] = self.ring.left()
         return extent
 
     def _room(self, extent: int, num: int, reserve: int) -> list[tuple[int, int]]:
@@ -266,7 +295,7 @@ class RowWriter:
         """Claim at least `num` rows for an extent, and evict what was there."""
         found = []
         while num > 0:
-            start, stop, is_used = self.ring.claim(max(num, reserve))
+            start, stop, is_used = self.ring.claim(num, max(num, reserve))
             if is_used:
                 self._evict(start, stop)
             found.append((start, stop))
@@ -279,7 +308,7 @@ class RowWriter:
         steps, touched = self.index.evict(start, stop)
         self._evicted.append(steps)
         for episode in touched:
-            if self._by_episode:
+            if self._evict_whole:
                 self._evicted += self.index.evict_episode(episode)
             if self.index.episodes.last[episode] < 0:
                 self._emptied.append(episode)
@@ -331,7 +360,9 @@ class RowWriter:
         self.index.clear()
         self.ring.clear()
         self.extents = Extents()
-        self.growing, self._idle = {}, []
+        self.growing = {}
+        if self.reservoir:
+            self.reservoir.clear()
         self._evicted, self._emptied = [], []
 
     def get_state(self) -> State:
@@ -340,7 +371,7 @@ class RowWriter:
             "index": self.index.get_state(),
             "ring": self.ring.get_state(),
             "extents": self.extents.get_state(),
-            "idle": [list(extent) for extent in self._idle],
+            "reservoir": self.reservoir.get_state() if self.reservoir else {},
             "num_lost_episodes": self.num_lost_episodes,
         }
 
@@ -349,11 +380,15 @@ class RowWriter:
         self.index.set_state(state["index"])
         self.ring.set_state(state["ring"])
         self.extents.set_state(state["extents"])
-        self._idle = [(int(start), int(stop), int(born)) for start, stop, born in state["idle"]]
         self.num_lost_episodes = int(state["num_lost_episodes"])
         for episode, key in ids.items():
             self.index.episodes.name(episode, key)
         self.growing = {key: episode for episode, key in ids.items() if self.index.episodes.extent[episode] >= 0}
+        if self.reservoir:
+            numbers = self.index.episodes.number
+            self.reservoir.set_state(
+                state["reservoir"], [ids[each] for each in sorted(ids, key=lambda one: numbers[one])]
+            )
 
 
 def _all_but_first(lengths: np.ndarray) -> np.ndarray | slice:

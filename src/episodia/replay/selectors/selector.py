@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 
 from episodia.errors import ReplayError
-from episodia.replay.rows.ring import Ring
+from episodia.replay.rows.claims import Claims
 from episodia.replay.rows.row_index import STEP, RowIndex
 from episodia.types import State
 
@@ -50,7 +50,7 @@ class StoredSteps:
     def __init__(
         self,
         index: RowIndex,
-        ring: Ring,
+        ring: Claims,
         allowed: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
         self._index = index
@@ -91,8 +91,7 @@ class StoredSteps:
 
     def ages(self, rows: np.ndarray) -> np.ndarray:
         """Return how many rows have been claimed in the buffer since each row was: int64 [B], 0 for the newest."""
-        ages: np.ndarray = (self._ring.claimed - 1 - rows) % self.capacity
-        return ages
+        return self._ring.ages(rows)
 
     def uniform(self, num: int, rng: np.random.Generator) -> np.ndarray:
         """Return the rows of `num` steps, each drawn from all steps with the same probability."""

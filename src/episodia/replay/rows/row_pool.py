@@ -1,0 +1,121 @@
+"""The pool: rows that are free, wherever they lie; episodes leave it in any order."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from episodia.replay.rows.claims import Claim, Claims
+from episodia.types import State
+
+
+@final
+class RowPool(Claims):
+    """Claims free rows; nothing is evicted by claiming, so rows have to be given back in time.
+
+    Attributes:
+        free: How many rows are free.
+        promised: How many of them are needed for the chunks that are being placed; reserves are made of the others.
+
+    >>> pool = RowPool(10)
+    >>> pool.claim(6, 6), pool.claim(4, 4), pool.free
+    (Claim(start=0, stop=6, is_used=False), Claim(start=6, stop=10, is_used=False), 0)
+    >>> pool.give_back(2, 4)
+    >>> pool.give_back(4, 6)
+    >>> pool.claim(3, 3)
+    Claim(start=2, stop=5, is_used=False)
+    """
+
+    __slots__ = ("_born", "_starts", "_stops", "free", "promised")
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        # How many rows had been claimed before each row was.
+        self._born = np.zeros(capacity, np.int64)
+        # Free ranges: the stop of each start, and the start of each stop.
+        self._stops: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+        self.free = self.promised = 0
+        self.give_back(0, capacity)
+
+    def claim(self, least: int, most: int) -> Claim:
+        """Claim rows of the range that was given back last."""
+        start, stop = self._stops.popitem()
+        del self._starts[stop]
+        wanted = least + min(most - least, max(0, self.free - self.promised))
+        if start + wanted < stop:
+            self._stops[start + wanted], self._starts[stop] = stop, start + wanted
+            stop = start + wanted
+        count = stop - start
+        self._born[start:stop] = np.arange(self.claimed, self.claimed + count)
+        self.free -= count
+        self.promised = max(0, self.promised - min(least, count))
+        self.claimed += count
+        self.used = max(self.used, stop)
+        return Claim(start, stop, is_used=False)
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Let rows be claimed again; neighbouring ranges become one."""
+        self.free += stop - start
+        if start in self._starts:
+            start = self._starts.pop(start)
+            del self._stops[start]
+        if stop in self._stops:
+            following = self._stops.pop(stop)
+            del self._starts[following]
+            stop = following
+        self._stops[start], self._starts[stop] = stop, start
+
+    def is_old(self, born: int, num: int = 0) -> bool:
+        """Return False: rows are never claimed again before they are given back."""
+        return False
+
+    def are_old(self, born: np.ndarray) -> np.ndarray:
+        """Return False for all rows."""
+        return np.zeros(len(born), np.bool_)
+
+    def claimed_since(self, mark: int, rows: np.ndarray) -> bool:
+        """Tell whether one of `rows`, all in use when `claimed` was `mark`, has been claimed since."""
+        if self.claimed == mark or not len(rows):
+            return False
+        return bool(self._born.take(rows).max() >= mark)
+
+    def ages(self, rows: np.ndarray) -> np.ndarray:
+        """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
+        ages: np.ndarray = self.claimed - 1 - self._born.take(rows)
+        return ages
+
+    def leave(self, start: int, stop: int, born: int) -> None:
+        """Let rows that were not used be claimed again."""
+        self.give_back(start, stop)
+
+    def left(self) -> tuple[int, int, int]:
+        """Return no rows: what was left is free."""
+        return 0, 0, 0
+
+    def clear(self) -> None:
+        """Let all rows be free; all count as claimed since."""
+        claimed, capacity = self.claimed, self.capacity
+        self._stops, self._starts = {}, {}
+        self.free = self.promised = self.used = 0
+        self.give_back(0, capacity)
+        self._born[:] = claimed
+        self.claimed = claimed + 1
+
+    def get_state(self) -> State:
+        """Return the free ranges, and when each row was claimed."""
+        return {
+            "used": self.used,
+            "claimed": self.claimed,
+            "free": [list(part) for part in self._stops.items()],
+            "born": self._born.copy(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Continue from what `get_state` returned."""
+        self._stops = {int(start): int(stop) for start, stop in state["free"]}
+        self._starts = {stop: start for start, stop in self._stops.items()}
+        self.free = sum(stop - start for start, stop in self._stops.items())
+        self._born[:] = state["born"]
+        self.used, self.claimed, self.promised = int(state["used"]), int(state["claimed"]), 0
