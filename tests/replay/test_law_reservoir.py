@@ -142,3 +142,22 @@ def test_samples_are_read_until_their_rows_are_claimed_again():
             outcomes.add("stale")
 
     assert outcomes == {True, "stale"}
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, later=HISTORIES, capacity=st.integers(24, 160))
+def test_updates_reach_only_the_steps_that_were_sampled(history, later, capacity):
+    buffer = ReplayBuffer(capacity, evict="reservoir", selector=Proportional(), seed=0)
+    plain = played(buffer, history)
+    if not len(buffer):
+        return
+    sampled = buffer.sample(20)
+    steps = located(sampled.load().flat("actions").values)
+    for turn, chunks in enumerate(later):
+        for lane, length, end in chunks:
+            buffer.add([plain.chunk(1000 + 100 * turn + lane, length, end)])
+
+    num_stale = buffer.update_priorities(sampled.keys, np.ones(20))
+
+    stored = set(located(buffer.episodes().flat("actions").values)) if len(buffer) else set()
+    assert num_stale == sum(step not in stored for step in steps)

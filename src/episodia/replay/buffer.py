@@ -65,9 +65,9 @@ class ReplayBuffer:
     Added(num_steps=2, num_evicted_steps=0, num_evicted_episodes=0)
     >>> sampled = buffer.sample(4)
     >>> sampled.flat("actions").values.tolist()
-    [6, 6, 5, 5]
+    [6, 5, 5, 5]
     >>> sampled.flat("obs", tail=True).values.tolist()
-    [1, 2, 1, 2, 0, 1, 0, 1]
+    [1, 2, 0, 1, 0, 1, 0, 1]
     """
 
     def __init__(

@@ -260,4 +260,4 @@ class Table:
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""
-        return keys_of(rows, self.writer.ring.claimed, self.capacity)
+        return keys_of(rows, self.writer.ring, self.writer.ring.claimed)

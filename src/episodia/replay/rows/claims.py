@@ -51,6 +51,13 @@ class Claims(ABC):
         """Tell whether one of `rows`, all in use when `claimed` was `mark`, has been claimed since."""
 
     @abstractmethod
+    def laps(self, rows: np.ndarray, mark: int) -> np.ndarray:
+        """Return how often each row had been claimed when `claimed` was `mark`: int64 [B].
+
+        Of a row that was claimed since, any smaller number than that of today.
+        """
+
+    @abstractmethod
     def ages(self, rows: np.ndarray) -> np.ndarray:
         """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from episodia.errors import ReplayError
-from episodia.replay.rows.ring import Ring
+from episodia.replay.rows.claims import Claims
 from episodia.replay.rows.row_index import STEP, RowIndex
 from episodia.trees import describe
 from episodia.types import Item
@@ -18,15 +18,9 @@ from episodia.types import Item
 MOST_ROWS = 2**32
 
 
-def keys_of(rows: np.ndarray, claimed: int, capacity: int) -> np.ndarray:
-    """Return the keys that rows had when a ring of `capacity` rows had claimed `claimed` of them: int64 [B].
-
-    >>> keys_of(np.array([7, 2]), claimed=15, capacity=10).tolist() == [1 << 32 | 7, 2 << 32 | 2]
-    True
-    """
-    laps, following = divmod(claimed, capacity)
-    # The rows before the one that is claimed next were claimed once more.
-    keys: np.ndarray = (((rows < following) + np.int64(laps)) << 32) | rows
+def keys_of(rows: np.ndarray, claims: Claims, mark: int) -> np.ndarray:
+    """Return the keys that rows had when `claimed` of `claims` was `mark`: int64 [B]."""
+    keys: np.ndarray = (claims.laps(rows, mark) << 32) | rows
     return keys
 
 
@@ -36,11 +30,13 @@ def rows_of_keys(keys: np.ndarray) -> np.ndarray:
     return rows
 
 
-def are_fresh(keys: np.ndarray, index: RowIndex, ring: Ring) -> np.ndarray:
+def are_fresh(keys: np.ndarray, index: RowIndex, claims: Claims) -> np.ndarray:
     """Tell which keys belong to steps that are still stored: bool [B]."""
     rows = rows_of_keys(keys)
-    fresh: np.ndarray = keys_of(rows, ring.claimed, ring.capacity) == keys
-    fresh &= rows < ring.capacity
+    fresh: np.ndarray = rows < claims.capacity
+    if not fresh.all():
+        rows = np.where(fresh, rows, 0)
+    fresh &= keys_of(rows, claims, claims.claimed) == keys
     fresh &= (index.kind.take(rows, mode="clip") & STEP).astype(np.bool_)
     return fresh
 

@@ -50,6 +50,17 @@ class Ring(Claims):
             return False
         return bool(((rows - mark) % self.capacity).min() < self.claimed - mark)
 
+    def laps(self, rows: np.ndarray, mark: int) -> np.ndarray:
+        """Return how often each row had been claimed when `claimed` was `mark`: int64 [B].
+
+        >>> Ring(10).laps(np.array([7, 2]), 15).tolist()
+        [1, 2]
+        """
+        laps, following = divmod(mark, self.capacity)
+        # The rows before the one that is claimed next were claimed once more.
+        found: np.ndarray = (rows < following) + np.int64(laps)
+        return found
+
     def ages(self, rows: np.ndarray) -> np.ndarray:
         """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
         ages: np.ndarray = (self.claimed - 1 - rows) % self.capacity

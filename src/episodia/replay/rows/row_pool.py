@@ -27,12 +27,13 @@ class RowPool(Claims):
     Claim(start=2, stop=5, is_used=False)
     """
 
-    __slots__ = ("_born", "_starts", "_stops", "free", "promised")
+    __slots__ = ("_born", "_laps", "_starts", "_stops", "free", "promised")
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         # How many rows had been claimed before each row was.
         self._born = np.zeros(capacity, np.int64)
+        self._laps = np.zeros(capacity, np.int64)
         # Free ranges: the stop of each start, and the start of each stop.
         self._stops: dict[int, int] = {}
         self._starts: dict[int, int] = {}
@@ -49,6 +50,7 @@ class RowPool(Claims):
             stop = start + wanted
         count = stop - start
         self._born[start:stop] = np.arange(self.claimed, self.claimed + count)
+        self._laps[start:stop] += 1
         self.free -= count
         self.promised = max(0, self.promised - min(least, count))
         self.claimed += count
@@ -81,6 +83,11 @@ class RowPool(Claims):
             return False
         return bool(self._born.take(rows).max() >= mark)
 
+    def laps(self, rows: np.ndarray, mark: int) -> np.ndarray:
+        """Return how often each row had been claimed when `claimed` was `mark`: int64 [B]."""
+        found: np.ndarray = self._laps.take(rows) - (self._born.take(rows) >= mark)
+        return found
+
     def ages(self, rows: np.ndarray) -> np.ndarray:
         """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
         ages: np.ndarray = self.claimed - 1 - self._born.take(rows)
@@ -101,6 +108,7 @@ class RowPool(Claims):
         self.free = self.promised = self.used = 0
         self.give_back(0, capacity)
         self._born[:] = claimed
+        self._laps += 1
         self.claimed = claimed + 1
 
     def get_state(self) -> State:
@@ -110,6 +118,7 @@ class RowPool(Claims):
             "claimed": self.claimed,
             "free": [list(part) for part in self._stops.items()],
             "born": self._born.copy(),
+            "laps": self._laps.copy(),
         }
 
     def set_state(self, state: State) -> None:
@@ -117,5 +126,5 @@ class RowPool(Claims):
         self._stops = {int(start): int(stop) for start, stop in state["free"]}
         self._starts = {stop: start for start, stop in self._stops.items()}
         self.free = sum(stop - start for start, stop in self._stops.items())
-        self._born[:] = state["born"]
+        self._born[:], self._laps[:] = state["born"], state["laps"]
         self.used, self.claimed, self.promised = int(state["used"]), int(state["claimed"]), 0

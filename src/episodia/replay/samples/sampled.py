@@ -38,7 +38,7 @@ class SampleSource:
         spaces: The spaces of observations and actions, by column.
     """
 
-    __slots__ = ("_capacity", "_mark", "_table", "columns", "module_id", "spaces")
+    __slots__ = ("_claims", "_mark", "_table", "columns", "module_id", "spaces")
 
     def __init__(self, table: Table, columns: RowColumns | None = None) -> None:
         """Read from `table`, or from copied `columns`."""
@@ -46,7 +46,8 @@ class SampleSource:
         self.spaces = table.spaces
         self.columns = table.columns if columns is None else columns
         self._table = table if columns is None else None
-        self._mark, self._capacity = table.writer.ring.claimed, table.capacity
+        self._claims = table.writer.ring
+        self._mark = self._claims.claimed
 
     def take(self, name: str, rows: np.ndarray) -> Any:
         """Return the values of a column at `rows`.
@@ -127,7 +128,7 @@ class SampleSource:
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys that rows of the buffer had when the sample was drawn."""
-        return keys_of(rows, self._mark, self._capacity)
+        return keys_of(rows, self._claims, self._mark)
 
     def check(self, rows: np.ndarray) -> None:
         """Reject rows that were overwritten since the sample was drawn.
