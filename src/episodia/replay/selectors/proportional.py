@@ -111,7 +111,10 @@ class Proportional:
     def _count_largest(self, tree: SumTree, rows: np.ndarray, largest: float | None = None) -> int:
         """Return how many different `rows` have the largest priority."""
         found = rows[tree.values.take(rows) == (self._largest if largest is None else largest)]
-        return len(np.unique(found)) if len(found) else 0
+        if not len(found):
+            return 0
+        found.sort()
+        return 1 + int(np.count_nonzero(found[1:] != found[:-1]))
 
     def _find_largest(self, tree: SumTree) -> float:
         """Return the largest priority of all steps, 1 if there are no steps."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import final
 
 import numpy as np
 
+from episodia.trees import frozen
+
 
 @final
 class SumTree:
-    """Numbers at `size` positions, in blocks of `fan`, and blocks of blocks, up to a top of at most `top` sums.
+    """Numbers at `size` positions, in blocks of `fan`; their sums, again in blocks; and so on, up to a top of at most `top` sums.
 
-    Each block keeps the sums of its numbers from its first one on. Sums are recomputed from what is below them, never added to,
-    so rounding errors do not grow. All in float64.
+    Sums are recomputed from what is below them, never added to, so rounding errors do not grow. All in float64.
 
     >>> tree = SumTree(5)
     >>> tree.set(np.array([0, 3]), np.array([1.0, 3.0]))
@@ -20,19 +22,19 @@ class SumTree:
     (4.0, [0, 3, 3])
     """
 
-    __slots__ = ("_cumulated", "_fan", "_levels", "_prefixes", "size")
+    __slots__ = ("_before", "_cumulated", "_fan", "_levels", "_ones", "size")
 
-    def __init__(self, size: int, *, fan: int = 16, top: int = 4096) -> None:
+    def __init__(self, size: int, *, fan: int = 16, top: int = 512) -> None:
         self.size = size
         self._fan = fan
+        self._ones = np.ones(fan)
+        # A block times this matrix: the sums of its first 0, 1, 2, ... entries. A product is faster than `cumsum`.
+        self._before = np.triu(np.ones((fan, fan + 1)), 1)
         num_levels, count = 0, size
         while count > top:
             num_levels, count = num_levels + 1, -(-count // fan)
-        sizes = [count * fan**level for level in range(num_levels, -1, -1)]
         # The numbers, then the sums of their blocks, and so on; rounded up to whole blocks.
-        self._levels = [np.zeros(padded) for padded in sizes]
-        # Inside each block, sums from its first entry on.
-        self._prefixes = [np.zeros((padded // fan, fan)) for padded in sizes[:-1]]
+        self._levels = [np.zeros(count * fan**level) for level in range(num_levels, -1, -1)]
         self._cumulated: np.ndarray | None = None
 
     @property
@@ -54,29 +56,33 @@ class SumTree:
         """Set the numbers at `positions`, int64 [B]; of equal positions, the last one counts."""
         self._levels[0][positions] = values
         at = positions
-        for level, prefix in enumerate(self._prefixes):
+        for below, level in zip(self._levels, self._levels[1:], strict=False):
             at = at // self._fan
-            sums = self._levels[level].reshape(-1, self._fan).take(at, 0).cumsum(axis=1)
-            prefix[at] = sums
-            self._levels[level + 1][at] = sums[:, -1]
+            level[at] = below.reshape(-1, self._fan).take(at, 0) @ self._ones
         self._cumulated = None
 
     def find(self, masses: np.ndarray) -> np.ndarray:
         """Return for each mass, from 0 to below `total`, the position up to which the numbers sum up to more: int64 [B].
 
-        A position whose number is 0 is never found.
+        A position whose number is 0 is not found, as long as sums of the same numbers are rounded in the same way.
         """
         cumulated, top = self._top(), self._levels[-1]
         # A mass may be rounded up to the total.
         masses = np.minimum(masses, np.nextafter(cumulated[-1], 0.0))
         at = cumulated.searchsorted(masses, side="right")
-        left = masses - (cumulated.take(at) - top.take(at))
-        for level in range(len(self._prefixes) - 1, -1, -1):
-            prefix = self._prefixes[level].take(at, 0)
+        left = np.maximum(masses - (cumulated.take(at) - top.take(at)), 0.0)
+        begins = _begins(len(at), self._fan + 1)
+        for level in self._levels[-2::-1]:
+            before = level.reshape(-1, self._fan).take(at, 0) @ self._before
             # Rounding may leave as much as the whole block: then its last entry above 0 is meant.
-            left = np.minimum(left, np.nextafter(prefix[:, -1], 0.0))
-            step = (prefix > left[:, None]).argmax(axis=1)
-            if level:
-                left = left - np.where(step > 0, prefix[np.arange(len(step)), step - 1], 0.0)
+            left = np.minimum(left, np.nextafter(before[:, -1], 0.0))
+            step = (before > left[:, None]).argmax(axis=1) - 1
+            left -= before.reshape(-1).take(begins + step)
             at = at * self._fan + step
         return at
+
+
+@lru_cache(maxsize=16)
+def _begins(count: int, width: int) -> np.ndarray:
+    """Return where each of `count` rows of `width` entries begins."""
+    return frozen(np.arange(count) * width)
