@@ -62,7 +62,8 @@ def _found_rows(batch: Batch, episodes: EpisodeList) -> list[ModuleRows]:
     if is_mapped(batch, episodes):
         groups = episodes.groups()
         return [
-            ModuleRows(module_id, columns, groups.get(module_id, EpisodeList())) for module_id, columns in batch.items()
+            ModuleRows(module_id, columns, groups[module_id] if module_id in groups else EpisodeList())
+            for module_id, columns in batch.items()
         ]
     if not episodes.is_grouped:
         return [ModuleRows(next(iter(episodes.by_module())), batch, episodes)]

@@ -57,9 +57,11 @@ class NumpyToTensor(ColumnPiece):
                 run.module_rows = None
 
     def _converted(self, column: Any) -> Any:
+        if type(column) is np.ndarray:
+            return self._tensor(column)
         if isinstance(column, Ragged):
             return column.map(self._tensor)
-        if isinstance(column, dict) and any(isinstance(part, Ragged) for part in column.values()):
+        if type(column) is dict:
             return {key: self._converted(part) for key, part in column.items()}
         return map_batch(self._tensor, column)
 
@@ -73,12 +75,24 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
     The tensor has its own memory: writing into it does not change the episode that the numbers came from.
     """
     if type(leaf) is np.ndarray and leaf.dtype in _ADOPTED and device.type == "cpu":
-        return torch.from_numpy(leaf if leaf.flags.carray else leaf.copy())
+        return torch.from_numpy(leaf if leaf.flags.carray or _has_large_rows(leaf) else leaf.copy())
     if isinstance(leaf, torch.Tensor):
         return _moved(leaf, device, pin_memory)
     if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind not in "biufc":
         return leaf
     return _moved(torch.from_numpy(_for_torch(np.asarray(leaf))), device, pin_memory)
+
+
+def _has_large_rows(array: np.ndarray) -> bool:
+    """Tell whether whole rows lie apart in memory, so large that they are not worth a copy: every other stack of frames."""
+    if not array.flags.writeable or array.ndim < 2 or not len(array):
+        return False
+    row = array[0]
+    return bool(row.flags.carray) and _LARGE_ROW <= row.nbytes <= array.strides[0]
+
+
+# Rows of at least this many bytes stay apart: a copy costs more than what it spares later.
+_LARGE_ROW = 4096
 
 
 # Arrays of these dtypes become tensors without a copy, unless they are read-only or not contiguous.

@@ -50,8 +50,9 @@ class AddColumnsFromEpisodesToTrainBatch(ColumnPiece):
         """Add the missing columns."""
         skipped = self.skip_columns | {Columns.STATE_IN, Columns.STATE_OUT}
         parts = rows_of_modules(run)
+        held = set[Any]().union(*(columns for _, columns, _ in parts))
         for name in _IN_ORDER:
-            if name not in skipped and not any(name in columns for _, columns, _ in parts):
+            if name not in skipped and name not in held:
                 for _, columns, rows in parts:
                     columns[name] = rows.flat(name)
                     if name == Columns.ACTIONS and not len(rows) and self.input_action_space is not None:

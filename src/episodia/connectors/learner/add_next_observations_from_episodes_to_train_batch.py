@@ -69,4 +69,4 @@ def next_rows(track: Any) -> Ragged:
             "observations keep it (`windows(..., tail=True)`, `flat(..., tail=True)`), add them with "
             "`AddObservationsFromEpisodesToBatch`, and place `BatchIndividualItems` later."
         )
-    return track.body().with_values(track.take(track.step_rows() + 1))
+    return track.following()

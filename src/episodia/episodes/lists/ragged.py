@@ -35,12 +35,14 @@ class Ragged:
     array([12, 21])
     """
 
-    __slots__ = ("_finder", "_step_rows", "every", "offsets", "tail", "values")
+    __slots__ = ("_finder", "_step_rows", "every", "offsets", "tail", "values", "width")
 
     _finder: Callable[[Any], Sequence[int]]  # only in a column that `keyed` returned
     _step_rows: list[np.ndarray]  # what `step_rows` has returned; one list for all columns of the same rows
 
-    def __init__(self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1) -> None:
+    def __init__(
+        self, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1, width: int | None = None
+    ) -> None:
         """Adopt `values`, a batch of N rows.
 
         Args:
@@ -48,6 +50,7 @@ class Ragged:
             offsets: int64 of B + 1 positions, from 0 to N: stretch i is the rows `offsets[i]:offsets[i + 1]`.
             tail: How many rows at the end of each stretch are not steps: 0 or 1.
             every: For which steps there are rows: 1 for all.
+            width: How many rows each stretch has, tail included, if all of them are known to have as many; else None.
 
         Raises:
             ShapeError: If `offsets` and rows do not fit together.
@@ -61,6 +64,7 @@ class Ragged:
         self.offsets = offsets
         self.tail = tail
         self.every = every
+        self.width = width
         self._step_rows = []
         rows = offsets.item(-1)
         if type(values) is np.ndarray and values.shape[:1] == (rows,):
@@ -102,7 +106,7 @@ class Ragged:
 
     def with_values(self, values: Item) -> Ragged:
         """Return a column of other `values` in the same rows."""
-        made = Ragged(values, self.offsets, self.tail, self.every)
+        made = Ragged(values, self.offsets, self.tail, self.every, self.width)
         made._step_rows = self._step_rows
         return made
 
@@ -140,9 +144,27 @@ class Ragged:
 
     def body(self) -> Ragged:
         """Return the steps alone."""
+        return self._beside_tails(0) if self.tail else self
+
+    def following(self) -> Ragged:
+        """Return the row after each step, which for the last one is the tail.
+
+        Raises:
+            ShapeError: If there are no tails.
+        """
         if not self.tail:
-            return self
-        return Ragged(self.take(self.step_rows()), self.offsets - np.arange(len(self.offsets)), every=self.every)
+            raise self._without_tails()
+        return self._beside_tails(1)
+
+    def _beside_tails(self, shift: int) -> Ragged:
+        """Return the row that is `shift` rows after each step of a track."""
+        width = self.width
+        if not width:
+            rows = self.take(self.step_rows() + shift)
+            return Ragged(rows, self.offsets - np.arange(len(self.offsets)), every=self.every)
+        part = slice(shift, width - 1 + shift)
+        values = map_batch(lambda leaf: _part_of_each(leaf, width, part), self.values)
+        return Ragged(values, even_offsets(len(self), width - 1), 0, self.every, width - 1)
 
     def take(self, rows: np.ndarray) -> Any:
         """Return the batch of some of the rows."""
@@ -161,11 +183,14 @@ class Ragged:
     def tails(self) -> Any:
         """Return the row after the last step of each stretch, a batch of B rows."""
         if not self.tail:
-            raise ShapeError(
-                f"found a column without tails ({self!r}), expected a track: the row after the last step is not in it. "
-                "Make the column with `EpisodeList.flat(column, tail=True)`, and change it with `map`."
-            )
+            raise self._without_tails()
         return self.take(self.offsets[1:] - 1)
+
+    def _without_tails(self) -> ShapeError:
+        return ShapeError(
+            f"found a column without tails ({self!r}), expected a track: the row after the last step is not in it. "
+            "Make the column with `EpisodeList.flat(column, tail=True)`, and change it with `map`."
+        )
 
     def select(self, stretches: np.ndarray) -> Ragged:
         """Return some of the stretches, in the order given."""
@@ -192,6 +217,12 @@ class Ragged:
 def _taken(leaf: Any, rows: np.ndarray) -> Any:
     # `take` is faster, but first copies the whole of an array that is not contiguous, such as stacked frames.
     return leaf.take(rows, 0) if type(leaf) is np.ndarray and leaf.flags.c_contiguous else leaf[rows]
+
+
+def _part_of_each(leaf: Any, width: int, part: slice) -> Any:
+    """Return the rows `part` of each stretch of `width` rows; without a copy, if that is possible."""
+    shape = leaf.shape[1:]
+    return leaf.reshape(-1, width, *shape)[:, part].reshape(-1, *shape)
 
 
 def _as_array(leaf: Any) -> np.ndarray:
@@ -242,6 +273,16 @@ def counted(count: int) -> np.ndarray:
     array([0, 1, 2])
     """
     return frozen(np.arange(count))
+
+
+@lru_cache(maxsize=256)
+def even_offsets(count: int, width: int) -> np.ndarray:
+    """Return where each of `count` stretches of `width` rows begins, and where the last one ends: one shared, read-only array.
+
+    >>> even_offsets(3, 2)
+    array([0, 2, 4, 6])
+    """
+    return frozen(np.arange(count + 1) * width)
 
 
 def sparse_rows(lengths: np.ndarray, tail: int, every: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.episodes.lists.ragged import counted, offsets_of, rows_of_ranges
+from episodia.episodes.lists.ragged import counted, even_offsets, offsets_of, rows_of_ranges
 from episodia.trees import frozen
 
 
@@ -29,6 +29,7 @@ class Drawn:
         is_macro: Whether each stretch is one step that stands for several. It has two parts with a lookback each: the first
             ends with the observation of the step, the second with the observation after it.
         is_single: Whether each stretch has one step.
+        width: How many steps each stretch has, if all have as many; else None.
         agents: The agents whose steps follow each other, of joint steps; else None.
         offsets: Where the steps of each stretch begin: int64 [B + 1].
         track_offsets: Where the observations of each stretch begin: int64 [B + 1].
@@ -58,8 +59,9 @@ class Drawn:
         self.is_macro = is_macro
         self.is_single = is_single
         self.agents = agents
+        self.width = 1 if is_single else None
         if is_single:
-            self.offsets, self.track_offsets = counted(len(lengths) + 1), _pairs(len(lengths) + 1)
+            self.offsets, self.track_offsets = counted(len(lengths) + 1), even_offsets(len(lengths), 2)
             if lookbacks is None:
                 self.step_rows, self.track_rows = anchors, rows
         else:
@@ -130,8 +132,3 @@ def single_lengths(count: int) -> np.ndarray:
     array([1, 1, 1])
     """
     return frozen(np.ones(count, np.int64))
-
-
-@lru_cache(maxsize=64)
-def _pairs(count: int) -> np.ndarray:
-    return frozen(2 * np.arange(count))

@@ -342,7 +342,8 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             return Ragged(drawn.added[column], offsets)
         if column in self._source.columns.arrays:
             if tail:
-                return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1)
+                width = drawn.width and drawn.width + 1
+                return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1, 1, width)
             return Ragged(self._source.take(column, drawn.step_rows), offsets)
         if column == Columns.KEYS:
             return Ragged(self._keys_of_steps(), offsets)
@@ -375,7 +376,8 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         else:
             asked, indices = np.tile(np.array([1, extra]), len(counts)), None
         rows, outside = self._rows_of_windows(column, shifts, asked, indices)
-        return Ragged(self._source.items_at(column, rows, outside, fill), offsets_of(counts), extra, every)
+        width = drawn.width and drawn.width + extra if every == 1 else None
+        return Ragged(self._source.items_at(column, rows, outside, fill), offsets_of(counts), extra, every, width)
 
     def known_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the time steps of the first and the last observation that the buffer has of each stretch's episode.

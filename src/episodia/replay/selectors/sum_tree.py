@@ -12,7 +12,7 @@ from episodia.trees import frozen
 
 @final
 class SumTree:
-    """Numbers at `size` positions, in blocks of `fan`; their sums, again in blocks; and so on, up to a top of at most `top` sums.
+    """Numbers at `size` positions, in blocks of `fan`; their sums, again in blocks; and so on, up to at most `top` sums.
 
     Sums are recomputed from what is below them, never added to, so rounding errors do not grow. All in float64.
 
