@@ -11,7 +11,7 @@
 
 Draws: `Transitions`, `Sequences`, `WholeEpisodes`, `JointSteps`. Selectors: `Uniform`, `Proportional`, `InOrder`, `AtMost`,
 `Fresh`, and your own. Evicted are the oldest steps, the oldest episodes, or all but a random part (a reservoir). Storage:
-`InMemory`, `MemoryMapped`. `RateLimiter` says when a loop may add or sample.
+`InMemory`, `MemoryMapped`; a `ReplayReader` samples in another process. `RateLimiter` says when a loop may add or sample.
 """
 
 from episodia.replay.adding.minari_episodes import minari_episodes
@@ -37,6 +37,7 @@ from episodia.replay.selectors.selector import (
     Uniform,
 )
 from episodia.replay.selectors.sequence_priorities import sequence_priorities
+from episodia.replay.sharing.replay_reader import ReplayReader
 from episodia.replay.table import Added
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Proportional",
     "RateLimiter",
     "ReplayBuffer",
+    "ReplayReader",
     "RowStorage",
     "Sampled",
     "SampledModules",

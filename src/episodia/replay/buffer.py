@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import Any, final
@@ -23,9 +23,11 @@ from episodia.replay.draws.whole_episodes import whole_episodes
 from episodia.replay.rows.keys import MOST_ROWS, as_keys, as_priorities
 from episodia.replay.rows.row_storage import InMemory, RowStorage
 from episodia.replay.rows.row_writer import Eviction
+from episodia.replay.samples.drawing import draw_sample
 from episodia.replay.samples.sampled import Sampled, SampleSource
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
+from episodia.replay.sharing.publisher import changes_for
 from episodia.replay.table import Added, Table
 from episodia.store import load_snapshot, save_snapshot
 from episodia.trees import describe
@@ -91,6 +93,7 @@ class ReplayBuffer:
         # Decides which episodes a reservoir keeps, without a draw of the generator that samples.
         self._salt = int(copy.deepcopy(self._rng).integers(2**63))
         self._lock = RLock()
+        self._changes = changes_for(self._storage)
         self._tables: dict[Any, Table] = {}
 
     # --- Adding -----------------------------------------------------------------------------------------------------
@@ -122,9 +125,10 @@ class ReplayBuffer:
             for table, part in found:
                 table.check(part)
             added = Added()
-            for table, part in found:
-                self._tables[table.module_id] = table
-                added += table.add(part)
+            with self._changes.changing(lambda: self._tables):
+                for table, part in found:
+                    self._tables[table.module_id] = table
+                    added += table.add(part)
         return added
 
     def _table(self, module_id: ModuleID) -> Table:
@@ -167,32 +171,8 @@ class ReplayBuffer:
         Raises:
             ReplayError: If there is no step that can be drawn, or a module is unknown.
         """
-        where = "ReplayBuffer.sample"
-        num = checked_whole(ReplayError, where, "num", num, 1)
-        lookback = checked_whole(ReplayError, where, "lookback", lookback, 0)
-        if not isinstance(draw, Draw):
-            raise ReplayError(
-                f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
-            )
         with self._lock:
-            tables = self._asked(modules)
-            drawn = draw.draw(tables, num, lookback, self._rng)
-            parts = {module_id: Sampled(SampleSource(tables[module_id]), part) for module_id, part in drawn.items()}
-        return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
-
-    def _asked(self, modules: Collection[ModuleID] | None) -> dict[ModuleID, Table]:
-        if not self._tables:
-            raise ReplayError("ReplayBuffer.sample: found an empty buffer, expected steps. Call `add` first.")
-        if modules is None:
-            return self._tables
-        given: object = modules
-        asked = list(given) if isinstance(given, (Sequence, Set, Mapping)) and not isinstance(given, str) else []
-        if not asked or not all(isinstance(module_id, Hashable) and module_id in self._tables for module_id in asked):
-            raise ReplayError(
-                f"ReplayBuffer.sample: found `modules={describe(modules)}`, expected some of {list(self._tables)}. Add "
-                "episodes of the others first, or leave them out."
-            )
-        return {module_id: self._tables[module_id] for module_id in asked}
+            return draw_sample("ReplayBuffer.sample", self._tables, num, draw, lookback, modules, self._rng)
 
     def update_priorities(self, keys: Item, values: Item) -> int:
         """Tell the selector new values, such as absolute TD errors, of sampled steps.
@@ -263,7 +243,7 @@ class ReplayBuffer:
 
     def clear(self) -> None:
         """Forget all episodes; samples that are not loaded cannot be read any more."""
-        with self._lock:
+        with self._lock, self._changes.changing(lambda: self._tables):
             for table in self._tables.values():
                 table.clear()
 
@@ -308,7 +288,7 @@ class ReplayBuffer:
                 f"ReplayBuffer.set_state: found a state that does not fit ({error!r}), expected what `get_state()` of a buffer "
                 "with the same arguments returned. Make the buffer with the same selector."
             ) from error
-        with self._lock:
+        with self._lock, self._changes.changing(lambda: self._tables):
             self._rng, self._tables, self._salt = rng, tables, salt
 
     def save(self, path: str | Path) -> None:

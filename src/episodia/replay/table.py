@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from threading import RLock
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -91,7 +91,7 @@ class Table:
         salt: int,
         selector: Selector,
         storage: RowStorage,
-        lock: RLock,
+        lock: AbstractContextManager[Any],
     ) -> None:
         self.module_id = module_id
         self.capacity = capacity

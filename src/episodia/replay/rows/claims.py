@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Claims(ABC):
         claimed: How many rows have been claimed so far; it never decreases.
     """
 
+    #: Attributes that are arrays with an entry for each row.
+    arrays: ClassVar[tuple[str, ...]] = ()
     __slots__ = ("capacity", "claimed", "used")
 
     def __init__(self, capacity: int) -> None:

@@ -103,16 +103,19 @@ class RowColumns:
 
     def _begin(self, name: str, given: Item, *, had_rows: bool) -> None:
         """Make the arrays of a new column."""
-        paths = iter([path for path, _ in leaves(given)])
+        titles = iter([title for title, _ in self.titled_leaves(name, given)])
 
         def made(leaf: np.ndarray) -> np.ndarray:
-            title = f"{self._prefix}{name}{next(paths)}"
-            return self._storage.array(title, (self._capacity, *leaf.shape[1:]), leaf.dtype)
+            return self._storage.array(next(titles), (self._capacity, *leaf.shape[1:]), leaf.dtype)
 
         column = map_batch(made, given)
         if had_rows:
             self._mask(name)
         self.arrays[name] = column
+
+    def titled_leaves(self, name: str, column: Item) -> list[tuple[str, np.ndarray]]:
+        """Return the leaves of a column, each with the name that its array has in the storage."""
+        return [(f"{self._prefix}{name}{path}", leaf) for path, leaf in leaves(column)]
 
     def _mask(self, name: str) -> None:
         """Begin a mask for a column: false where rows have no value for it."""

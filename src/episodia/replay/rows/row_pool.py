@@ -17,6 +17,8 @@ class RowPool(Claims):
     Attributes:
         free: How many rows are free.
         promised: How many of them are needed for the chunks that are being placed; reserves are made of the others.
+        claimed_at: How many rows had been claimed before each row was: int64 [capacity].
+        times_claimed: How often each row was claimed: int64 [capacity].
 
     >>> pool = RowPool(10)
     >>> pool.claim(6, 6), pool.claim(4, 4), pool.free
@@ -27,13 +29,13 @@ class RowPool(Claims):
     Claim(start=2, stop=5, is_used=False)
     """
 
-    __slots__ = ("_born", "_laps", "_starts", "_stops", "free", "promised")
+    arrays = ("claimed_at", "times_claimed")
+    __slots__ = ("_starts", "_stops", "claimed_at", "free", "promised", "times_claimed")
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        # How many rows had been claimed before each row was.
-        self._born = np.zeros(capacity, np.int64)
-        self._laps = np.zeros(capacity, np.int64)
+        self.claimed_at = np.zeros(capacity, np.int64)
+        self.times_claimed = np.zeros(capacity, np.int64)
         # Free ranges: the stop of each start, and the start of each stop.
         self._stops: dict[int, int] = {}
         self._starts: dict[int, int] = {}
@@ -49,8 +51,8 @@ class RowPool(Claims):
             self._stops[start + wanted], self._starts[stop] = stop, start + wanted
             stop = start + wanted
         count = stop - start
-        self._born[start:stop] = np.arange(self.claimed, self.claimed + count)
-        self._laps[start:stop] += 1
+        self.claimed_at[start:stop] = np.arange(self.claimed, self.claimed + count)
+        self.times_claimed[start:stop] += 1
         self.free -= count
         self.promised = max(0, self.promised - min(least, count))
         self.claimed += count
@@ -81,16 +83,16 @@ class RowPool(Claims):
         """Tell whether one of `rows`, all in use when `claimed` was `mark`, has been claimed since."""
         if self.claimed == mark or not len(rows):
             return False
-        return bool(self._born.take(rows).max() >= mark)
+        return bool(self.claimed_at.take(rows).max() >= mark)
 
     def laps(self, rows: np.ndarray, mark: int) -> np.ndarray:
         """Return how often each row had been claimed when `claimed` was `mark`: int64 [B]."""
-        found: np.ndarray = self._laps.take(rows) - (self._born.take(rows) >= mark)
+        found: np.ndarray = self.times_claimed.take(rows) - (self.claimed_at.take(rows) >= mark)
         return found
 
     def ages(self, rows: np.ndarray) -> np.ndarray:
         """Return how many rows have been claimed since each row was: int64 [B], 0 for the newest."""
-        ages: np.ndarray = self.claimed - 1 - self._born.take(rows)
+        ages: np.ndarray = self.claimed - 1 - self.claimed_at.take(rows)
         return ages
 
     def leave(self, start: int, stop: int, born: int) -> None:
@@ -107,8 +109,8 @@ class RowPool(Claims):
         self._stops, self._starts = {}, {}
         self.free = self.promised = self.used = 0
         self.give_back(0, capacity)
-        self._born[:] = claimed
-        self._laps += 1
+        self.claimed_at[:] = claimed
+        self.times_claimed += 1
         self.claimed = claimed + 1
 
     def get_state(self) -> State:
@@ -117,8 +119,8 @@ class RowPool(Claims):
             "used": self.used,
             "claimed": self.claimed,
             "free": [list(part) for part in self._stops.items()],
-            "born": self._born.copy(),
-            "laps": self._laps.copy(),
+            "born": self.claimed_at.copy(),
+            "laps": self.times_claimed.copy(),
         }
 
     def set_state(self, state: State) -> None:
@@ -126,5 +128,5 @@ class RowPool(Claims):
         self._stops = {int(start): int(stop) for start, stop in state["free"]}
         self._starts = {stop: start for start, stop in self._stops.items()}
         self.free = sum(stop - start for start, stop in self._stops.items())
-        self._born[:], self._laps[:] = state["born"], state["laps"]
+        self.claimed_at[:], self.times_claimed[:] = state["born"], state["laps"]
         self.used, self.claimed, self.promised = int(state["used"]), int(state["claimed"]), 0

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from episodia.arguments import checked_path
+from episodia.arguments import checked_flag, checked_path
 from episodia.errors import ReplayError
 from episodia.trees import leaves
 from episodia.types import Item
@@ -59,12 +59,18 @@ class MemoryMapped:
 
     Args:
         path: A directory; it is made if it is missing.
+        shared: Whether other processes may sample from the buffer meanwhile, each with a `ReplayReader`.
     """
 
-    __slots__ = ("path",)
+    __slots__ = ("is_shared", "path")
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, shared: bool = False) -> None:
         self.path = checked_path(ReplayError, "MemoryMapped", "path", path)
+        self.is_shared = checked_flag(ReplayError, "MemoryMapped", "shared", shared)
+
+    def file(self, name: str) -> Path:
+        """Return the file of the array `name`."""
+        return self.path / f"{quote(name, safe='')}.rows"
 
     def check(self, name: str, values: Item) -> None:
         """Reject items that are Python objects, which have no fixed size.
@@ -84,7 +90,7 @@ class MemoryMapped:
         Raises:
             ReplayError: If the file cannot be made.
         """
-        file = self.path / f"{quote(name, safe='')}.rows"
+        file = self.file(name)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if file.exists():
@@ -98,4 +104,4 @@ class MemoryMapped:
         return np.asarray(mapped)
 
     def __repr__(self) -> str:
-        return f"MemoryMapped({str(self.path)!r})"
+        return f"MemoryMapped({str(self.path)!r}{', shared=True' * self.is_shared})"

@@ -68,6 +68,7 @@ class RowWriter:
 
     Attributes:
         index: The index of the rows.
+        evict: What is evicted: the oldest steps, the oldest episodes, or what a reservoir does not keep.
         ring: The order in which rows are claimed.
         reservoir: Decides which episodes are kept; None if the newest ones are.
         growing: The stored episode of each id that may go on.
@@ -76,8 +77,8 @@ class RowWriter:
 
     __slots__ = (
         "_emptied",
-        "_evict_whole",
         "_evicted",
+        "evict",
         "extents",
         "growing",
         "index",
@@ -93,7 +94,7 @@ class RowWriter:
         self.extents = Extents()
         self.growing: dict[Hashable, int] = {}
         self.num_lost_episodes = 0
-        self._evict_whole = evict == "episodes"
+        self.evict = evict
         self._evicted: list[np.ndarray] = []
         self._emptied: list[int] = []
 
@@ -308,7 +309,7 @@ class RowWriter:
         steps, touched = self.index.evict(start, stop)
         self._evicted.append(steps)
         for episode in touched:
-            if self._evict_whole:
+            if self.evict == "episodes":
                 self._evicted += self.index.evict_episode(episode)
             if self.index.episodes.last[episode] < 0:
                 self._emptied.append(episode)

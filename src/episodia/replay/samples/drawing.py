@@ -1,0 +1,58 @@
+"""One call of a draw: from checked arguments to a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from episodia.arguments import checked_whole
+from episodia.errors import ReplayError
+from episodia.replay.draws.draw import Draw
+from episodia.replay.samples.sampled import Sampled, SampleSource
+from episodia.replay.samples.sampled_modules import SampledModules
+from episodia.replay.table import Table
+from episodia.trees import describe
+from episodia.types import ModuleID
+
+
+def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
+    where: str,
+    tables: Mapping[Any, Table],
+    num: int,
+    draw: Draw,
+    lookback: int,
+    modules: Collection[ModuleID] | None,
+    rng: np.random.Generator,
+) -> Sampled | SampledModules:
+    """Return `num` stretches of each of the asked `modules`; see `ReplayBuffer.sample`.
+
+    Raises:
+        ReplayError: If an argument is wrong, or there is no step that can be drawn.
+    """
+    num = checked_whole(ReplayError, where, "num", num, 1)
+    lookback = checked_whole(ReplayError, where, "lookback", lookback, 0)
+    if not isinstance(draw, Draw):
+        raise ReplayError(
+            f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
+        )
+    asked = _asked(where, tables, modules)
+    drawn = draw.draw(asked, num, lookback, rng)
+    parts = {module_id: Sampled(SampleSource(asked[module_id]), part) for module_id, part in drawn.items()}
+    return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
+
+
+def _asked(where: str, tables: Mapping[Any, Table], modules: Collection[ModuleID] | None) -> Mapping[Any, Table]:
+    if not tables:
+        raise ReplayError(f"{where}: found an empty buffer, expected steps. Call `add` first.")
+    if modules is None:
+        return tables
+    given: object = modules
+    asked = list(given) if isinstance(given, (Sequence, Set, Mapping)) and not isinstance(given, str) else []
+    if not asked or not all(isinstance(module_id, Hashable) and module_id in tables for module_id in asked):
+        raise ReplayError(
+            f"{where}: found `modules={describe(modules)}`, expected some of {list(tables)}. Add episodes of the others "
+            "first, or leave them out."
+        )
+    return {module_id: tables[module_id] for module_id in asked}
