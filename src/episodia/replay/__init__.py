@@ -21,6 +21,7 @@ from episodia.replay.draws.joint_steps import JointSteps
 from episodia.replay.draws.step_sequences import Sequences
 from episodia.replay.draws.transitions import Transitions
 from episodia.replay.draws.whole_episodes import WholeEpisodes
+from episodia.replay.experience_memory import ExperienceMemory, ExperienceSampler
 from episodia.replay.mixed_replay import MixedReplay
 from episodia.replay.rate_limiter import RateLimiter
 from episodia.replay.rows.row_storage import InMemory, MemoryMapped, RowStorage
@@ -45,6 +46,8 @@ __all__ = [
     "AddedSteps",
     "AtMost",
     "Draw",
+    "ExperienceMemory",
+    "ExperienceSampler",
     "Fresh",
     "InMemory",
     "InOrder",
