@@ -315,8 +315,8 @@ def test_a_recipe_has_whole_numbers(wrong):
 
 
 def test_unknown_algorithms_and_options_are_named():
-    with pytest.raises(TrainingError, match="'dqn'"):
-        Setup.of("dqn", "CartPole-v1")
+    with pytest.raises(TrainingError, match="'dpn'"):
+        Setup.of("dpn", "CartPole-v1")
     with pytest.raises(TrainingError, match="lerning_rate"):
         Setup.of("ppo", "CartPole-v1", lerning_rate=1.0)
     with pytest.raises(TrainingError, match="None"):

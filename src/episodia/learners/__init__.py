@@ -11,6 +11,8 @@ from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
 from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.ppo import PPOConfig
+from episodia.learners.algorithms.r2d2 import R2D2Config
+from episodia.learners.algorithms.rainbow import RainbowConfig
 from episodia.learners.algorithms.reinforce import ReinforceConfig
 from episodia.learners.algorithms.sac import SACConfig
 from episodia.learners.algorithms.target import Target
@@ -53,6 +55,8 @@ __all__ = [
     "OffPolicyConfig",
     "OptimizerConfig",
     "PPOConfig",
+    "R2D2Config",
+    "RainbowConfig",
     "ReinforceConfig",
     "ReplayUpdates",
     "ReplayedSteps",

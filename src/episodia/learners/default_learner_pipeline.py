@@ -43,13 +43,14 @@ def default_pipeline(
     """
     check_algorithm(config)
     targets = config.targets(usable_device(LearnerError, device))
+    max_seq_len, burn_in = config.sequences()
     return defaults.learner(
         observation_space,
         action_space,
         custom=custom,
         targets=[AddActionMasksFromEpisodes(), *targets],
         stateful=stateful,
-        max_seq_len=config.max_seq_len,
-        burn_in=config.burn_in,
+        max_seq_len=max_seq_len,
+        burn_in=burn_in,
         module=module,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias, final
 
 import torch
@@ -32,6 +33,29 @@ class UpdateMetrics(dict[str, dict[str, float]]):
     def __init__(self, metrics: Metrics, rows: Rows) -> None:
         super().__init__(metrics)
         self.rows = rows
+
+
+def mean_of_updates(updates: Sequence[Metrics]) -> Metrics:
+    """Return one dict of metrics for several updates: averages, sums of counts (`num_…`), and the last ones of all modules.
+
+    >>> mean_of_updates([{"left": {"loss": 1.0, "num_steps": 8}}, {"left": {"loss": 2.0, "num_steps": 8}}])
+    {'left': {'loss': 1.5, 'num_steps': 16}}
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for metrics in updates:
+        for module_id, numbers in metrics.items():
+            for name, number in numbers.items():
+                found.setdefault(module_id, {}).setdefault(name, []).append(number)
+    return {
+        module_id: {name: _joined(module_id, name, numbers) for name, numbers in named.items()}
+        for module_id, named in found.items()
+    }
+
+
+def _joined(module_id: str, name: str, numbers: list[float]) -> float:
+    if module_id == ALL_MODULES:
+        return numbers[-1]
+    return sum(numbers) if name.startswith("num_") else math.fsum(numbers) / len(numbers)
 
 
 class _Measured(NamedTuple):

@@ -1,6 +1,8 @@
 """Training from Python: `train`, `resume`, and the `Training` that both return."""
 
-from episodia.training.recipes import ALGORITHMS, Recipe
+from episodia.training.recipes.named_algorithms import ALGORITHMS
+from episodia.training.recipes.recipe import Recipe
+from episodia.training.recipes.replay_recipe import ReplayRecipe
 from episodia.training.train_and_resume import resume, train
 from episodia.training.training import Record, StoppedBy, Training
 from episodia.training.training_checkpoints import load_training, save_training
@@ -10,6 +12,7 @@ __all__ = [
     "ALGORITHMS",
     "Recipe",
     "Record",
+    "ReplayRecipe",
     "Setup",
     "StoppedBy",
     "Training",

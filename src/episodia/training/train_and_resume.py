@@ -135,6 +135,8 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 
 def _continue(training: Training, run: RunDirectory, limits: Limits, shows_progress: bool) -> None:
     training.history = run.metrics.keep_until(training.iteration)
+    if training.updating.note:
+        say(f"{run.path}: {training.updating.note}")
     before = training.iteration
     if len(training.history) < before:
         say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing.")

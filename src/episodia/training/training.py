@@ -15,6 +15,7 @@ import torch
 
 from episodia.arguments import checked_each
 from episodia.connectors import ConnectorPipelineV2, ConnectorV2
+from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
@@ -22,7 +23,8 @@ from episodia.errors import TrainingError
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.interrupts import deferred_interrupts
-from episodia.training.recipes import Recipe
+from episodia.training.recipes.recipe import BaseRecipe
+from episodia.training.recipes.updating import Updating
 from episodia.training.training_checks import (
     COUNTERS,
     check_limits,
@@ -38,6 +40,9 @@ Record: TypeAlias = dict[str, float]
 
 # The mean return is that of this many finished episodes.
 WINDOW = 20
+
+# The metrics of all modules together that records have; the other ones count what records count.
+_OF_ALL_MODULES = ("learning_rate", "num_stored_steps", "num_gradient_updates")
 
 
 class StoppedBy(Enum):
@@ -55,7 +60,7 @@ class Training:
     Args:
         runner: Collects episodes: a `SingleAgentEnvRunner` or a `MultiAgentEnvRunner`.
         learner: Learns from the collected episodes.
-        recipe: How much to collect per update, and how to learn from it.
+        recipe: How much to collect per update, and how to learn from it: a `Recipe`, or a `ReplayRecipe`.
         setup: The setup that runner and learner were built from, if there is one.
         torch_threads: The number of threads that torch uses in `run` and `evaluate`. One is the fastest for small networks,
             above all if other programs use the cores too. None changes nothing.
@@ -74,7 +79,7 @@ class Training:
         self,
         runner: EnvRunner[Any],
         learner: Learner,
-        recipe: Recipe,
+        recipe: BaseRecipe,
         *,
         setup: Setup | None = None,
         torch_threads: int | None = 1,
@@ -87,6 +92,7 @@ class Training:
         self.learner = learner
         self.recipe = recipe
         self.setup = setup
+        self.updating: Updating = recipe.updating(learner, self.runner.seed)
         self.torch_threads = torch_threads
         self.history: list[Record] = []
         self.iteration = self.steps = self.episodes = 0
@@ -153,7 +159,7 @@ class Training:
         return StoppedBy.STEPS if self.steps >= steps else None
 
     def step(self) -> Record:
-        """Collect episodes, update, copy the weights to the runner, and return the record of the update."""
+        """Collect episodes, learn, copy the weights to the runner, and return the record of this."""
         started = perf_counter()
         if not self._is_counting:
             # Steps that other code took with the runner are not part of the training.
@@ -161,16 +167,20 @@ class Training:
         self._is_counting = True
         # Before the sample, which uses the statistics as they are now.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
-        episodes = self.runner.sample(**self.recipe.wanted, force_reset=self._reset_next)
-        self._is_whole = False
-        metrics = self.learner.update(
-            episodes, num_epochs=self.recipe.num_epochs, minibatch_size=self.recipe.minibatch_size
+        continue_schedules(self.runner.module_to_env, self.steps)
+        episodes = self.runner.sample(
+            **self.recipe.wanted, random_actions=self.updating.acts_at_random, force_reset=self._reset_next
         )
+        self._is_whole = False
+        played: RunnerMetrics = self.runner.get_metrics()
+        counted = self._count(played)
+        self._is_counting = False
+        metrics = self.updating.learn(episodes, steps=self.steps, num_new=counted)
         self.iteration += 1
         self._copy_weights()
         self._reset_next = False
-        record = self._noted(metrics, perf_counter() - started)
-        self._is_whole, self._is_counting = True, False
+        record = self._noted(played, counted, metrics, perf_counter() - started)
+        self._is_whole = True
         return record
 
     @property
@@ -184,13 +194,16 @@ class Training:
             weights = next(iter(weights.values()))
         self.runner.set_weights(weights, version=self.iteration)
 
-    def _noted(self, metrics: Metrics, took_s: float) -> Record:
-        played: RunnerMetrics = self.runner.get_metrics()
+    def _count(self, played: RunnerMetrics) -> int:
+        """Count what was played, and return the number of its steps."""
         counted = played.num_agent_steps if self.runner.count_steps_by == "agent_steps" else played.num_env_steps
         self.steps += counted
         self.episodes += played.num_episodes
-        self.time_s += took_s
         self._recent.extend(played.episode_returns)
+        return counted
+
+    def _noted(self, played: RunnerMetrics, counted: int, metrics: Metrics, took_s: float) -> Record:
+        self.time_s += took_s
         lengths = played.episode_lengths
         record: Record = {
             "iteration": self.iteration,
@@ -246,6 +259,7 @@ class Training:
         return {
             "runner": self.runner.get_state(),
             "learner": self.learner.get_state(),
+            "updating": self.updating.get_state(),
             "progress": {**progress, "recent_returns": list(self._recent)},
         }
 
@@ -256,14 +270,23 @@ class Training:
             TrainingError: If it is not the state of a training.
             LearnerError: If it is the state of another learner.
             EnvRunnerError: If it is the state of another runner.
+            ReplayError: If it is the state of another buffer.
         """
         check_state(state)
-        before = self.learner.get_state()
-        self.learner.set_state(state["learner"])
+        # Files of the first version have no `updating`.
+        parts = [
+            (self.learner, state["learner"]),
+            (self.updating, state.get("updating", {})),
+            (self.runner, state["runner"]),
+        ]
+        before: list[tuple[Any, Any]] = []
         try:
-            self.runner.set_state(state["runner"])
+            for part, own in parts:
+                before.append((part, part.get_state()))
+                part.set_state(own)
         except BaseException:
-            self.learner.set_state(before)
+            for part, own in before:
+                part.set_state(own)
             raise
         progress = state["progress"]
         for name in (*COUNTERS, "time_s"):
@@ -292,8 +315,8 @@ def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
 
 
 def _flat(metrics: Metrics, *, many: bool) -> Record:
-    """Return the learning rates, and the metrics of all modules; names begin with the module id if `many` modules learn."""
-    rates = {name: value for name, value in metrics[ALL_MODULES].items() if name.startswith("learning_rate")}
+    """Return rates, counts, and the metrics of all modules; names begin with the module id if `many` modules learn."""
+    rates = {name: value for name, value in metrics[ALL_MODULES].items() if name.startswith(_OF_ALL_MODULES)}
     return rates | {
         f"{module_id}/{name}" if many else name: value
         for module_id, measured in metrics.items()
@@ -323,6 +346,20 @@ def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -
     for name, piece in _collecting(target).items():
         if name in sources and type(sources[name]) is type(piece):
             piece.set_state(sources[name].get_state())
+
+
+def continue_schedules(pipeline: ConnectorPipelineV2, steps: int) -> None:
+    """Let the pieces of `pipeline` that explore go on at a number of steps, which their schedules follow.
+
+    >>> from episodia.connectors import EpsilonGreedy, defaults
+    >>> pipeline = defaults.module_to_env(custom=[EpsilonGreedy(epsilon=0.1)])
+    >>> continue_schedules(pipeline, 500)
+    >>> pipeline["EpsilonGreedy"].steps
+    500
+    """
+    for place in leaves(pipeline):
+        if isinstance(place.piece, Exploration):
+            place.piece.continue_at(steps)
 
 
 def _collecting(pipeline: ConnectorPipelineV2) -> dict[str, ConnectorV2]:

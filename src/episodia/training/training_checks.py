@@ -9,7 +9,7 @@ from episodia.arguments import checked_whole, is_number
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
-from episodia.training.recipes import Recipe
+from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.training_setup import Setup
 
 
@@ -59,10 +59,10 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object) 
             f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, or an "
             "object of another subclass of `EnvRunner`. Pass one."
         )
-    if not isinstance(learner, Learner) or not isinstance(recipe, Recipe):
+    if not isinstance(learner, Learner) or not isinstance(recipe, BaseRecipe):
         raise TrainingError(
-            f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe`. "
-            "Pass these."
+            f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe` or "
+            "`ReplayRecipe`. Pass these."
         )
     if setup is not None:
         check_setup(setup)

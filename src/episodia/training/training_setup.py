@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, cast, final
 
@@ -21,22 +21,25 @@ from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
 from episodia.learners.algorithms.algorithm import check_algorithm
 from episodia.learners.config_codec import decoded, encoded
-from episodia.modules import DefaultActorCritic, default_module
+from episodia.modules import default_module
 from episodia.modules.devices import usable_device
-from episodia.training.recipes import Recipe, chosen, config_options, name_of, named
+from episodia.modules.networks.default_module import settings_of
+from episodia.training.recipes.named_algorithms import chosen, config_options, name_of, named
+from episodia.training.recipes.recipe import BaseRecipe
 from episodia.trees import describe
 
 # The keys of a setup as plain data, and of a part in it that has no name.
 _KEYS = {"algorithm", "env", "connectors", "seed", "device", "options"}
 _UNNAMED = "unnamed"
+# The argument of `default_module` that only an algorithm chooses.
+_KIND = "kind"
 
 # A file must not start more environments; a user may.
 _MAX_ENVS_OF_FILES = 4096
 
 MakeEnv: TypeAlias = Callable[[], Any]
 
-# Options of a training that are arguments of `default_module`, and of `SingleAgentEnvRunner`.
-MODULE_OPTIONS = ("hidden", "recurrent", "shared", "squashed")
+# Options of a training that are arguments of `SingleAgentEnvRunner`.
 RUNNER_OPTIONS = (
     "vectorization",
     "horizon",
@@ -58,7 +61,7 @@ class Setup:
         algorithm: The config of the algorithm.
         env: A gymnasium id, or a function that makes an environment.
         recipe: How much to collect per update, and how to learn from it.
-        network: Arguments of `default_module`.
+        network: Arguments of `default_module`, beside those that the algorithm asks for.
         runner: Arguments of `SingleAgentEnvRunner`; see `RUNNER_OPTIONS`.
         connectors: Connectors that process observations in front of the network, in the runner and in the learner.
         seed: The seed of all randomness.
@@ -75,7 +78,7 @@ class Setup:
 
     algorithm: AlgorithmConfig
     env: str | MakeEnv
-    recipe: Recipe
+    recipe: BaseRecipe
     network: Mapping[str, Any] = field(default_factory=dict)
     runner: Mapping[str, Any] = field(default_factory=dict)
     connectors: Sequence[ConnectorV2] = ()
@@ -91,11 +94,12 @@ class Setup:
         object.__setattr__(self, "connectors", tuple(pieces))
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "device", "cpu" if cast("object", self.device) is None else str(self.device))
-        if not isinstance(cast("object", self.recipe), Recipe):
+        if not isinstance(cast("object", self.recipe), BaseRecipe):
             raise TrainingError(
-                f"training: found `recipe={self.recipe!r}`, expected a `Recipe`. Use `Setup.of`, which makes one."
+                f"training: found `recipe={self.recipe!r}`, expected a `Recipe` or a `ReplayRecipe`. Use `Setup.of`, "
+                "which makes one."
             )
-        object.__setattr__(self, "network", _plain_options("network", self.network, MODULE_OPTIONS))
+        object.__setattr__(self, "network", _plain_options("network", self.network, module_options(self.algorithm)))
         object.__setattr__(self, "runner", _plain_options("runner", self.runner, RUNNER_OPTIONS))
 
     @classmethod
@@ -117,7 +121,7 @@ class Setup:
             connectors: Connectors in front of the network, such as `MeanStdFilter()`; they are copied.
             seed: The seed of all randomness.
             device: The device of the learner.
-            **options: Fields of the config if `algorithm` is a name, fields of `Recipe`, arguments of `default_module`, and
+            **options: Fields of the config if `algorithm` is a name, fields of the recipe, arguments of `default_module`, and
                 arguments of the runner that are in `RUNNER_OPTIONS`.
 
         Raises:
@@ -125,10 +129,11 @@ class Setup:
             LearnerError: If a setting of the algorithm is out of range.
         """
         config, recipe, others = chosen(algorithm, options)
-        unknown = sorted(set(others) - {*MODULE_OPTIONS, *RUNNER_OPTIONS})
+        of_module = module_options(config)
+        unknown = sorted(set(others) - {*of_module, *RUNNER_OPTIONS})
         if unknown:
             own = {*config_options(algorithm), *(each.name for each in fields(recipe))}
-            known = sorted({*own, *MODULE_OPTIONS, *RUNNER_OPTIONS})
+            known = sorted({*own, *of_module, *RUNNER_OPTIONS})
             raise TrainingError(
                 f"training: found the options {unknown}, expected some of {known}. Correct the names; settings of the "
                 "algorithm belong into the config if you pass one."
@@ -137,7 +142,7 @@ class Setup:
             algorithm=config,
             env=env,
             recipe=recipe,
-            network={name: value for name, value in others.items() if name in MODULE_OPTIONS},
+            network={name: value for name, value in others.items() if name in of_module},
             runner={name: value for name, value in others.items() if name in RUNNER_OPTIONS},
             connectors=connectors,
             seed=seed,
@@ -157,7 +162,7 @@ class Setup:
             default_module(
                 spaces[0] if shown is None else shown,
                 spaces[1],
-                **dict(self.network),
+                **self._network(),
                 generator=torch.Generator().manual_seed(self.seed),
             )
             for _ in range(2)
@@ -173,10 +178,14 @@ class Setup:
             num_envs=self.recipe.num_envs,
             seed=self.seed,
             env_to_module=self._pieces(),
+            module_to_env=self.recipe.connectors(self.seed),
             lookback=learner.pipeline.lookback,
             **self.runner,
         )
         return runner, learner
+
+    def _network(self) -> dict[str, Any]:
+        return {**self.algorithm.network(), **self.network}
 
     def _pieces(self) -> list[ConnectorV2]:
         return [copy.deepcopy(piece) for piece in self.connectors]
@@ -189,9 +198,10 @@ class Setup:
         Default values are included, because they may differ in later versions. Of a part without a name, such as a function
         that makes environments, only its `__qualname__` is kept.
         """
-        recipe = {each.name: getattr(self.recipe, each.name) for each in fields(self.recipe)}
+        recipe = {each.name: encoded(getattr(self.recipe, each.name), _unnamed) for each in fields(self.recipe)}
         config = {each.name: encoded(getattr(self.algorithm, each.name), _unnamed) for each in fields(self.algorithm)}
-        network = {**_usual(DefaultActorCritic, MODULE_OPTIONS), **self.network}
+        network = {**module_options(self.algorithm), **self._network()}
+        network.pop(_KIND, None)
         runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
         return {
             "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
@@ -228,7 +238,17 @@ class Setup:
         return cls.of(**others, connectors=pieces, **options)
 
 
-def _plain_options(name: str, options: object, known: Sequence[str]) -> dict[str, Any]:
+def module_options(config: AlgorithmConfig) -> dict[str, Any]:
+    """Return the settings of the kind of network that an algorithm needs, each with its default.
+
+    >>> from episodia.learners import PPOConfig
+    >>> module_options(PPOConfig())["hidden"]
+    (64, 64)
+    """
+    return settings_of(config.network().get(_KIND, "actor_critic"))
+
+
+def _plain_options(name: str, options: object, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or set(options) - set(known):
         raise TrainingError(
             f"training: found `{name}={options!r}`, expected a dict with some of {list(known)}. Use `Setup.of`."

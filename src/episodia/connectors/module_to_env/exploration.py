@@ -86,6 +86,10 @@ class Exploration(ColumnPiece, ABC):
         """The number of rows processed so far, by this piece and the pieces that it was merged with."""
         return self._merged_steps + self._own_steps
 
+    def continue_at(self, steps: int) -> None:
+        """Let the schedule go on at a number of steps: those of a training, which also takes steps without this piece."""
+        self._merged_steps, self._own_steps = steps, 0
+
     def work(self, run: Run) -> None:
         """Change the actions of all modules; if one fails, change nothing."""
         if not run.explore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -75,6 +76,14 @@ class AlgorithmConfig(ABC):
     @abstractmethod
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the numbers in the loss that may change during training, by name."""
+
+    def network(self) -> Mapping[str, Any]:
+        """Return the arguments of `default_module` for a network that suits the algorithm."""
+        return {}
+
+    def sequences(self) -> tuple[int | None, int]:
+        """Return the length of the sequences that the learner pipeline cuts episodes into, and their burn-in."""
+        return self.max_seq_len, self.burn_in
 
     def target_networks(self) -> Mapping[str, Target]:
         """Return the rules of the target networks that the loss uses, by name."""

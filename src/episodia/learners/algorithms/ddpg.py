@@ -57,6 +57,10 @@ class DDPGConfig(OffPolicyConfig):
         check_within(where, "target_noise", self.target_noise, 0.0)
         check_within(where, "target_noise_limit", self.target_noise_limit, 0.0)
 
+    def network(self) -> Mapping[str, Any]:
+        """Return the settings of an actor with critics."""
+        return {"kind": "actor_with_critics", "policy": "deterministic"}
+
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return no coefficients."""
         return {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from episodia.arguments import checked_flag, checked_whole
+from episodia.arguments import checked_choice, checked_flag, checked_whole
 from episodia.columns import Columns
 from episodia.connectors import Schedule
 from episodia.errors import LearnerError
@@ -25,7 +25,7 @@ from episodia.learners.algorithms.q_targets import (
     squashed,
     unsquashed,
 )
-from episodia.learners.algorithms.target import Target
+from episodia.learners.algorithms.target import UNITS, Target
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 from episodia.types import Batch
 
@@ -38,7 +38,8 @@ class DQNConfig(OffPolicyConfig):
 
     Args:
         double: Whether the module chooses the next action, and the target network only values it.
-        target_every: The number of gradient steps between two copies to the target network.
+        target_every: The number of steps between two copies to the target network.
+        target_unit: `"gradient_steps"` or `"env_steps"`, see `Target`.
         tau: The part of the way that the target network takes then; 1 copies.
         rescales_values: Whether values are learned on a scale on which large ones grow like roots, for rewards of very
             different sizes.
@@ -51,6 +52,7 @@ class DQNConfig(OffPolicyConfig):
     gradient_processors: tuple[GradientProcessor, ...] = (ClipByGlobalNorm(10.0),)
     double: bool = True
     target_every: int = 500
+    target_unit: str = "gradient_steps"
     tau: float = 1.0
     rescales_values: bool = False
 
@@ -60,8 +62,13 @@ class DQNConfig(OffPolicyConfig):
         checked_flag(LearnerError, where, "double", self.double)
         checked_flag(LearnerError, where, "rescales_values", self.rescales_values)
         checked_whole(LearnerError, where, "target_every", self.target_every, 1)
+        checked_choice(LearnerError, where, "target_unit", self.target_unit, UNITS)
         check_positive(where, "tau", self.tau)
         check_within(where, "tau", self.tau, 0.0, 1.0)
+
+    def network(self) -> Mapping[str, Any]:
+        """Return the settings of a Q-network."""
+        return {"kind": "q"}
 
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return no coefficients."""
@@ -69,7 +76,7 @@ class DQNConfig(OffPolicyConfig):
 
     def target_networks(self) -> Mapping[str, Target]:
         """Return the rule of the target network."""
-        return {TARGET: Target(tau=self.tau, every=self.target_every)}
+        return {TARGET: Target(tau=self.tau, every=self.target_every, unit=self.target_unit)}
 
     def loss(self, inputs: LossInputs) -> LossOutputs:
         """Return the mean error of Q(s, a) compared with r + γ · Q'(s', a*); the size of each row's error is `td_error`."""

@@ -19,7 +19,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.loss import LossInputs
-from episodia.replay import Draw, Transitions
+from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
 from episodia.types import Batch, Item
 
@@ -48,7 +48,13 @@ class OffPolicyConfig(AlgorithmConfig, ABC):
 
     def draw(self) -> Draw:
         """Return what a sample of the replay buffer is made of."""
+        if self.max_seq_len is not None:
+            return Sequences(self.max_seq_len, burn_in=self.burn_in)
         return Transitions(n_step=self.n_step, gamma=self.gamma)
+
+    def sequences(self) -> tuple[int | None, int]:
+        """Return the largest length of a sampled sequence; its burn-in is marked by the draw."""
+        return None if self.max_seq_len is None else self.max_seq_len + self.burn_in, 0
 
     def targets(self, device: torch.device) -> list[ConnectorV2]:
         """Return the piece that adds the observation after each step."""

@@ -53,6 +53,10 @@ class SACConfig(OffPolicyConfig):
         if self.target_entropy is not None:
             check_within(where, "target_entropy", self.target_entropy, -np.inf)
 
+    def network(self) -> Mapping[str, Any]:
+        """Return the settings of an actor with critics."""
+        return {"kind": "actor_with_critics"}
+
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return the temperature, if it is fixed."""
         return {} if self.temperature is None else {"temperature": self.temperature}

@@ -22,6 +22,21 @@ KINDS: dict[str, type[DefaultModule]] = {
 }
 
 
+# Arguments of all kinds that are no settings.
+_NO_SETTINGS = ("observation_space", "action_space", "generator")
+
+
+def settings_of(kind: str) -> dict[str, Any]:
+    """Return the settings of a kind of network, each with its default.
+
+    >>> settings_of("actor_with_critics")
+    {'policy': 'stochastic', 'hidden': (64, 64), 'num_critics': 2, 'shared': False}
+    """
+    made = KINDS[checked_choice(ModuleError, "default_module", "kind", kind, KINDS)]
+    parameters = inspect.signature(made).parameters
+    return {name: each.default for name, each in parameters.items() if name not in _NO_SETTINGS}
+
+
 @overload
 def default_module(
     observation_space: Space[Any],

@@ -1,72 +1,56 @@
-"""Recipes (how much to collect per update, and how to learn from it), and the algorithms that have a name."""
+"""The algorithms that have a name, each with its recipe; and how options are divided between config and recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
-from episodia.arguments import checked_whole
 from episodia.errors import TrainingError
-from episodia.learners import A2CConfig, AlgorithmConfig, PPOConfig, ReinforceConfig
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """The amounts of one update.
-
-    Args:
-        num_envs: The number of environments that run at once.
-        num_timesteps: The number of steps to collect, over all environments.
-        num_episodes: The number of whole episodes to collect instead; None collects `num_timesteps`.
-        num_epochs: The number of passes over the collected data.
-        minibatch_size: The approximate number of steps per gradient step; None takes all steps at once.
-
-    Raises:
-        TrainingError: If a value is not a positive integer.
-
-    >>> Recipe(num_timesteps=256).wanted, Recipe(num_episodes=4).wanted
-    ({'num_timesteps': 256}, {'num_episodes': 4})
-    """
-
-    num_envs: int = 8
-    num_timesteps: int = 1024
-    num_episodes: int | None = None
-    num_epochs: int = 1
-    minibatch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            may_be_none = each.name in ("num_episodes", "minibatch_size")
-            if not (value is None and may_be_none):
-                # JSON has no NumPy numbers.
-                object.__setattr__(self, each.name, checked_whole(TrainingError, "Recipe", each.name, value, 1))
-
-    @property
-    def wanted(self) -> dict[str, int]:
-        """The arguments of `sample` of the runner."""
-        if self.num_episodes is not None:
-            return {"num_episodes": self.num_episodes}
-        return {"num_timesteps": self.num_timesteps}
+from episodia.learners import (
+    A2CConfig,
+    AlgorithmConfig,
+    DDPGConfig,
+    DiscreteSACConfig,
+    DQNConfig,
+    OffPolicyConfig,
+    PPOConfig,
+    R2D2Config,
+    RainbowConfig,
+    ReinforceConfig,
+    SACConfig,
+    TD3Config,
+)
+from episodia.schedules import PiecewiseLinearSchedule
+from episodia.training.recipes.recipe import BaseRecipe, Recipe
+from episodia.training.recipes.replay_recipe import ReplayRecipe
 
 
 class Named(NamedTuple):
     """The config class and the recipe of an algorithm that has a name."""
 
     config: type[AlgorithmConfig]
-    recipe: Recipe
+    recipe: BaseRecipe
 
 
-# Settings that solve CartPole fast; tests/learning says how fast. PPO solved it with each of 65 seeds. Of 20 seeds each, A2C
-# stayed below its level with two, and REINFORCE with one, which had reached the target by chance.
+_FALLING = PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.05)])
+
+# Settings that solve CartPole, or Pendulum where actions are real, fast; tests/learning says how fast. PPO solved it with each
+# of 65 seeds. Of 20 seeds each, A2C stayed below its level with two, and REINFORCE with one, which had reached the target by
+# chance.
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
         "ppo": Named(PPOConfig, Recipe(num_epochs=10, minibatch_size=128)),
         "a2c": Named(A2CConfig, Recipe(num_timesteps=512)),
         "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
+        "dqn": Named(DQNConfig, ReplayRecipe(epsilon=_FALLING)),
+        "rainbow": Named(RainbowConfig, ReplayRecipe(priority_exponent=0.5)),
+        "r2d2": Named(R2D2Config, ReplayRecipe(priority_exponent=0.6, epsilon=_FALLING)),
+        "ddpg": Named(DDPGConfig, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True, noise=0.1)),
+        "td3": Named(TD3Config, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True, noise=0.1)),
+        "sac": Named(SACConfig, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True)),
+        "discrete_sac": Named(DiscreteSACConfig, ReplayRecipe(random_warm_up=True)),
     }
 )
 
@@ -89,9 +73,18 @@ def name_of(config: AlgorithmConfig) -> str | None:
     return next((name for name, known in ALGORITHMS.items() if known.config is type(config)), None)
 
 
+def recipe_for(config: AlgorithmConfig) -> BaseRecipe:
+    """Return the recipe that suits the algorithm of `config`, or the algorithm that it extends."""
+    known = {each.config: each.recipe for each in ALGORITHMS.values()}
+    found = next((known[base] for base in type(config).__mro__ if base in known), None)
+    if found is not None:
+        return found
+    return ReplayRecipe() if isinstance(config, OffPolicyConfig) else Recipe()
+
+
 def chosen(
     algorithm: str | AlgorithmConfig, options: Mapping[str, Any]
-) -> tuple[AlgorithmConfig, Recipe, dict[str, Any]]:
+) -> tuple[AlgorithmConfig, BaseRecipe, dict[str, Any]]:
     """Return the config and the recipe of an algorithm with `options` applied, and the options that belong to neither.
 
     >>> config, recipe, others = chosen("ppo", {"gamma": 0.9, "num_envs": 2, "hidden": (8,)})
@@ -99,21 +92,17 @@ def chosen(
     (0.9, 2, {'hidden': (8,)})
     """
     config_names = config_options(algorithm)
-    recipe_names = {each.name for each in fields(Recipe)}
     of_config = {name: value for name, value in options.items() if name in config_names}
+    config = named(algorithm).config(**of_config) if isinstance(algorithm, str) else algorithm
+    recipe = recipe_for(config)
+    recipe_names = {each.name for each in fields(recipe)}
     of_recipe = {name: value for name, value in options.items() if name in recipe_names}
     others = {name: value for name, value in options.items() if name not in {*of_config, *of_recipe}}
-    if isinstance(algorithm, str):
-        config: AlgorithmConfig = named(algorithm).config(**of_config)
-    else:
-        config = algorithm
-    usual = ALGORITHMS.get(name_of(config) or "")
-    recipe = usual.recipe if usual else Recipe()
     _check_amounts(of_recipe, recipe)
-    return config, Recipe(**{**_as_dict(recipe), **of_recipe}), others
+    return config, recipe.changed(**of_recipe), others
 
 
-def _check_amounts(given: Mapping[str, Any], usual: Recipe) -> None:
+def _check_amounts(given: Mapping[str, Any], usual: BaseRecipe) -> None:
     """Reject a number of steps beside a number of episodes, which would leave the steps without effect."""
     episodes = given.get("num_episodes", usual.num_episodes)
     if "num_timesteps" in given and episodes is not None:
@@ -139,7 +128,3 @@ def config_options(algorithm: str | AlgorithmConfig) -> set[str]:
         f"algorithm: found {algorithm!r}, expected a config such as `PPOConfig()`, or one of {list(ALGORITHMS)}. Pass one of "
         "these."
     )
-
-
-def _as_dict(recipe: Recipe) -> dict[str, Any]:
-    return {each.name: getattr(recipe, each.name) for each in fields(recipe)}
