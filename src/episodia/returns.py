@@ -26,6 +26,9 @@ Bools: TypeAlias = NDArray[np.bool_]
 # The number of rows that are scanned together. Fewer rows cost more calls; more rows do not fit into the processor's cache.
 _CHUNK = 8192
 
+# The exponential of this is finite, and larger than any limit.
+_LARGEST_LOG = 700.0
+
 
 class NStepTargets(NamedTuple):
     """One n-step target per row: `returns + discounts * V(track[next_rows])`."""
@@ -188,6 +191,72 @@ def advantages(
         factors = np.full(deltas_t.size, gamma * decay)
         found = _scan(deltas_t, factors, bounds, np.zeros(flags.size), out=deltas_t)
         return found, found + values_t
+
+
+def v_trace(  # noqa: PLR0913  # the data of an episode, and the numbers of the method
+    rewards: ArrayLike,
+    values: ArrayLike,
+    bootstrap_values: ArrayLike,
+    terminated: ArrayLike,
+    log_ratios: ArrayLike,
+    offsets: ArrayLike,
+    *,
+    discount: float,
+    lambda_: float = 1.0,
+    clip_ratio: float = 1.0,
+    clip_trace: float = 1.0,
+) -> tuple[Floats, Floats]:
+    """Return V-trace advantages and value targets: returns of the current policy, estimated from steps of an older one.
+
+    With equal policies, these are the values and advantages of `advantages`, apart from the advantages with `lambda_` below 1.
+    The value after an episode is as there: 0 if it terminated, and otherwise the bootstrap value.
+
+    Args:
+        rewards: The rewards, `[N]`.
+        values: V(obs[t]) of each row, `[N]`.
+        bootstrap_values: V(obs[T]) of each episode, `[B]`. Not read for terminated episodes.
+        terminated: Which episodes ended in a terminal state, `[B]`.
+        log_ratios: The log-probability of each action under the current policy, minus that under the policy that acted, `[N]`.
+        offsets: Where the episodes begin and end, `[B + 1]`.
+        discount: The factor per step, in [0, 1].
+        lambda_: Between one-step targets (0) and targets that look to the end of the episode (1).
+        clip_ratio: The largest ratio of probabilities with which the error of a step counts.
+        clip_trace: The largest ratio, at most 1, with which errors of later steps count for earlier ones.
+
+    Returns:
+        The advantages of the actions, `[N]`, weighted with their clipped ratios, and the value targets, `[N]`.
+
+    Raises:
+        ReturnsError: Lengths do not fit together, or a number is out of its range.
+
+    >>> found, targets = v_trace([1.0, 1.0], [0.5, 0.5], [8.0], [False], [0.0, 0.0], [0, 2], discount=0.5)
+    >>> found.tolist(), targets.tolist()
+    ([3.0, 4.5], [3.5, 5.0])
+    """
+    rewards_t = _flat("rewards", rewards)
+    bounds = _bounds(offsets, rewards_t.size)
+    values_t = _flat("values", values, rewards_t.size)
+    bootstraps = _flat("bootstrap_values", bootstrap_values, bounds.size - 1, "episode")
+    after = np.where(_flags("terminated", terminated, (bounds.size - 1,), "episode"), 0.0, bootstraps)
+    ratios = np.exp(np.minimum(_flat("log_ratios", log_ratios, rewards_t.size), _LARGEST_LOG))
+    gamma, decay = _fraction("discount", discount), _fraction("lambda_", lambda_)
+    if not is_number(clip_ratio) or not clip_ratio > 0.0:
+        raise ReturnsError(f"`clip_ratio`: found {clip_ratio!r}, expected a number above 0. Leave it out to get 1.")
+    rhos, traces = np.minimum(ratios, clip_ratio), np.minimum(ratios, _fraction("clip_trace", clip_trace))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        deltas = rhos * (rewards_t + gamma * _next_rows(values_t, after, bounds) - values_t)
+        targets = values_t + _scan(deltas, gamma * decay * traces, bounds, np.zeros(after.size))
+        found = rhos * (rewards_t + gamma * _next_rows(targets, after, bounds) - values_t)
+    return found, targets
+
+
+def _next_rows(values: Floats, after: Floats, bounds: Ints) -> Floats:
+    """Return the value of the next row of the same episode, or what comes `after` its last one."""
+    ends, filled = _ends(bounds)
+    following = np.empty_like(values)
+    following[:-1] = values[1:]
+    following[ends] = after[filled]
+    return following
 
 
 def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4) -> Floats:

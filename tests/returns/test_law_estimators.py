@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia import returns
-from ragged_batches import FRACTIONS, batch_of, batches, plain_advantages, plain_n_step, plain_returns
+from ragged_batches import (
+    FRACTIONS,
+    batch_of,
+    batches,
+    plain_advantages,
+    plain_n_step,
+    plain_returns,
+    plain_v_trace,
+)
 
 PRECISIONS = [(np.float32, 1e-6), (np.float64, 1e-12)]
 CHUNKS = st.sampled_from([1, 2, 3, 7, 16, 8192])
@@ -42,6 +50,35 @@ def test_advantages_are_those_of_each_episode(dtype, tolerance, data, discount, 
 
     agree(found, expected, tolerance)
     agree(targets, expected + batch.values, tolerance)
+
+
+LIMITS = st.sampled_from([1.0, 0.5, 2.0])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float64, 1e-9)])
+@given(data=st.data(), discount=FRACTIONS, lambda_=FRACTIONS, clip_ratio=LIMITS, clip_trace=FRACTIONS)
+def test_v_trace_is_that_of_each_episode(dtype, tolerance, data, discount, lambda_, clip_ratio, clip_trace):
+    batch = data.draw(batches(dtype))
+    logs = np.random.default_rng(len(batch.rewards)).normal(size=len(batch.rewards)).astype(dtype)
+    numbers = {"discount": discount, "lambda_": lambda_, "clip_ratio": clip_ratio, "clip_trace": clip_trace}
+    expected = [
+        plain_v_trace(one, logs[first:last], **numbers)
+        for one, first, last in zip(batch.episodes(), batch.offsets[:-1], batch.offsets[1:], strict=True)
+    ]
+
+    found, targets = returns.v_trace(*batch[:4], logs, batch.offsets, **numbers)
+
+    agree(found, joined(part[0] for part in expected), tolerance)
+    agree(targets, joined(part[1] for part in expected), tolerance)
+
+
+@given(batch=batches(), discount=FRACTIONS)
+def test_v_trace_of_the_policy_that_acted_is_gae_with_lambda_1(batch, discount):
+    found, targets = returns.v_trace(*batch[:4], np.zeros(len(batch.rewards)), batch.offsets, discount=discount)
+    advantages, values = returns.advantages(*batch, discount=discount, lambda_=1.0)
+
+    agree(found, advantages, 1e-9)
+    agree(targets, values, 1e-9)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)

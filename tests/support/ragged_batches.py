@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -74,3 +75,17 @@ def plain_n_step(rewards, n, discount):
     rewards, length = rewards.tolist(), len(rewards)
     widths = [min(n, length - t) for t in range(length)]
     return [sum(discount**k * rewards[t + k] for k in range(width)) for t, width in enumerate(widths)], widths
+
+
+def plain_v_trace(one, logs, *, discount, lambda_, clip_ratio, clip_trace):
+    """Return advantages and targets of one episode, by the recursion of the method from its last step to its first."""
+    following = 0.0 if one.terminated[0] else float(one.bootstrap[0])
+    target_after, advantages, targets = following, [], []
+    for reward, value, log in zip(*(column.tolist()[::-1] for column in (one.rewards, one.values, logs)), strict=True):
+        ratio = math.exp(log)
+        rho, trace = min(clip_ratio, ratio), lambda_ * min(clip_trace, ratio)
+        advantages.append(rho * (reward + discount * target_after - value))
+        target = value + rho * (reward + discount * following - value) + discount * trace * (target_after - following)
+        targets.append(target)
+        following, target_after = value, target
+    return advantages[::-1], targets[::-1]

@@ -38,6 +38,7 @@ from episodia.connectors.learner.ignore_terminations import IgnoreTerminations
 from episodia.connectors.learner.n_step_returns import NStepReturns
 from episodia.connectors.learner.reward_transforms import ClipRewards, ScaleRewards, SignRewards
 from episodia.connectors.learner.standardize import Standardize
+from episodia.connectors.learner.v_trace import VTrace
 from episodia.connectors.module_to_env.action_decoder import ActionDecoder
 from episodia.connectors.module_to_env.action_noise import GaussianNoise, UniformNoise
 from episodia.connectors.module_to_env.drop_module_outputs import DropModuleOutputs
@@ -120,6 +121,7 @@ __all__ = [
     "TensorToNumpy",
     "UnBatchToIndividualItems",
     "UniformNoise",
+    "VTrace",
     "View",
     "ViewRequirement",
     "WriteObservationsToEpisodes",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box
 
-from episodia.arguments import checked_seed
+from episodia.arguments import checked_number, checked_seed
 from episodia.columns import Columns
 from episodia.connectors.batches.module_outputs import (
     ModuleOutputs,
@@ -80,11 +81,31 @@ class Exploration(ColumnPiece, ABC):
         # Steps of all parallel pieces at the last merge, and the piece's own steps since then.
         self._merged_steps = 0
         self._own_steps = 0
+        self._fixed: float | None = None
 
     @property
     def steps(self) -> int:
         """The number of rows processed so far, by this piece and the pieces that it was merged with."""
         return self._merged_steps + self._own_steps
+
+    @property
+    def amount(self) -> float:
+        """How much the piece explores now: what the schedule says, or what `fixed_at` has set."""
+        return self.schedule.at(self.steps) if self._fixed is None else self._fixed
+
+    @contextmanager
+    def fixed_at(self, amount: float) -> Iterator[None]:
+        """Explore by `amount` inside of the `with` block, whatever the schedule says; steps are counted as always.
+
+        Raises:
+            PipelineError: If `amount` is not a number of at least 0.
+        """
+        checked = checked_number(PipelineError, self.name, "amount", amount, 0.0)
+        before, self._fixed = self._fixed, checked
+        try:
+            yield
+        finally:
+            self._fixed = before
 
     def continue_at(self, steps: int) -> None:
         """Let the schedule go on at a number of steps: those of a training, which also takes steps without this piece."""
@@ -94,7 +115,7 @@ class Exploration(ColumnPiece, ABC):
         """Change the actions of all modules; if one fails, change nothing."""
         if not run.explore:
             return
-        amount, rows = self.schedule.at(self.steps), 0
+        amount, rows = self.amount, 0
         changed = []
         for outputs in outputs_of_modules(run):
             source, target = _columns(outputs)

@@ -80,7 +80,8 @@ class DDPGConfig(OffPolicyConfig):
         losses = {CRITIC: steps.mean(0.5 * errors.square().sum(0))}
         metrics = {"q_value": steps.mean(values.detach().mean(0)), "critic_loss": losses[CRITIC]}
         if ACTOR in inputs.due:
-            losses[ACTOR] = -module.get_q_values(inputs.batch, module.get_policy(inputs.batch))[0].mean()
+            climbed = module.get_q_values(inputs.batch, module.get_policy(inputs.batch))[0]
+            losses[ACTOR] = -steps.unweighted_mean(climbed)
             metrics["actor_loss"] = losses[ACTOR]
         return LossOutputs(losses, metrics, {"td_error": steps.priorities(errors.abs().mean(0))})
 

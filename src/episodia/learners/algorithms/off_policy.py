@@ -120,9 +120,12 @@ class ReplayedSteps:
     def mean(self, errors: Tensor) -> Tensor:
         """Return the weighted mean of one number for each step, over the steps that count."""
         errors = self.one_each(errors, "errors")
-        if self._weights is not None:
-            errors = errors * self._weights
-        return errors.mean() if self._mask is None else (errors * self._mask).sum() / self._mask.sum()
+        return self.unweighted_mean(errors if self._weights is None else errors * self._weights)
+
+    def unweighted_mean(self, numbers: Tensor) -> Tensor:
+        """Return the mean of one number for each step, over the steps that count: what an actor climbs."""
+        numbers = self.one_each(numbers, "numbers")
+        return numbers.mean() if self._mask is None else (numbers * self._mask).sum() / self._mask.sum()
 
     def priorities(self, errors: Tensor, share_of_largest: float = 0.9) -> Tensor:
         """Return one number for each row: the size of its error; of a sequence, a mix of the largest and the mean size."""

@@ -81,8 +81,8 @@ class SACConfig(OffPolicyConfig):
         metrics = {"q_value": steps.mean(values.detach().mean(0)), "critic_loss": losses[CRITIC]}
         if not inputs.due.isdisjoint({ACTOR, TEMPERATURE}):
             soft, entropies = self._soft_values(module, inputs.batch, temperature)
-            losses[ACTOR] = -soft.mean()
-            metrics |= {"actor_loss": losses[ACTOR], "entropy": entropies.detach().mean()}
+            losses[ACTOR] = -steps.unweighted_mean(soft)
+            metrics |= {"actor_loss": losses[ACTOR], "entropy": steps.unweighted_mean(entropies.detach())}
             if TEMPERATURE in inputs.due:
                 losses[TEMPERATURE] = module.log_temperature * (metrics["entropy"] - self._wanted_entropy(module))
         metrics["temperature"] = temperature
