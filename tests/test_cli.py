@@ -369,7 +369,7 @@ class _Impatient(_Endless):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["train", "dqn", "CartPole-v1"], "'dqn'"),
+        (["train", "dpn", "CartPole-v1"], "'dpn'"),
         (["train", "ppo", "NoSuchEnv-v0"], "NoSuchEnv"),
         (["train", "ppo"], "no environment"),
         (["train", "ppo", "CartPole-v1", "--set", "gama=1"], "gama"),
