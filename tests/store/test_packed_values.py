@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from episodia.errors import StoreError
 from episodia.store import Rows, packed, unpacked
+from episodia.store.store_limits import MAX_VALUES_PARTS
 from episodia.testing import assert_same_items
 
 DTYPES = ["?", "i1", "u1", "<i2", ">i2", "<u2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "<U5", ">U2", "S3"]
@@ -58,10 +59,11 @@ def returned(value, rows=()):
     return unpacked(packed(value), rows)
 
 
-def forged(value, forms=()):
+def forged(value, forms=(), contents=b""):
     """Return bytes with any JSON in them."""
     content = value if isinstance(value, bytes) else json.dumps({"value": value, "arrays": list(forms)}).encode()
-    return len(content).to_bytes(8, "little") + content
+    content = len(content).to_bytes(8, "little") + content
+    return content + bytes(-len(content) % 16) + contents if contents else content
 
 
 @given(values)
@@ -188,12 +190,16 @@ BOMBS = {
     "no JSON": forged(b"\x80\x04."),
     "a wrong shape of objects": forged({"$objects": [[2**50], []]}),
     "a graph of nothing": forged({"$graph": []}),
+    "many rows without content": forged({"$arrays": 0}, [["<f8", [2**40, 0]]]),
+    "many numbers without content": forged({"$floats": 0}, [["<f8", [2**40, 0]]]),
+    "many letters without content": forged({"$letters": 0}, [["<u4", [2**40, 0]]]),
+    "one array in many places": forged([{"$floats": 0}] * 1000, [["<f8", [10**5]]], bytes(8 * 10**5)),
     "an invalid character": forged({"$letters": 0}, [["<u4", [0]]])[:-1] + b"x",
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bytes_from_elsewhere_are_rejected_quickly_and_with_little_memory(name):
+def test_s7_bytes_from_elsewhere_are_rejected_quickly_and_with_little_memory(name):
     begin = time.perf_counter()
     tracemalloc.start()
     with pytest.raises(StoreError, match="found"):
@@ -203,6 +209,19 @@ def test_bytes_from_elsewhere_are_rejected_quickly_and_with_little_memory(name):
 
     assert peak < 100e6
     assert time.perf_counter() - begin < 30  # the machine may be busy
+
+
+def test_more_rows_without_content_than_can_be_read_are_not_stored():
+    many = [np.empty(0)] * (MAX_VALUES_PARTS + 1)
+
+    with pytest.raises(StoreError, match="strings, brackets and commas"):
+        packed(many)
+    assert len(returned(many[:5000])) == 5000
+
+
+def test_rows_that_are_stored_elsewhere_are_given_once():
+    with pytest.raises(StoreError, match="in two places"):
+        unpacked(packed([Rows(0), Rows(0)]), [np.zeros(3)])
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))

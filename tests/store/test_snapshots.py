@@ -45,6 +45,24 @@ def test_a_later_snapshot_replaces_an_earlier_one_that_is_still_read(tmp_path):
     assert len([file for file in tmp_path.iterdir() if file.name.startswith("snapshot-")]) == 1
 
 
+@pytest.mark.parametrize("moment", ["read_on", "rows"])
+def test_s4_a_snapshot_that_is_replaced_while_it_is_read_is_not_damaged(tmp_path, monkeypatch, moment):
+    save_snapshot(tmp_path, state(1))
+    real, left = getattr(module.RowStore, moment), [2, 3]
+
+    def replaced_first(*arguments):
+        if left:
+            number = left.pop(0)
+            with monkeypatch.context() as patched:
+                patched.setattr(module.RowStore, moment, real)
+                save_snapshot(tmp_path, state(number))
+        return real(*arguments)
+
+    monkeypatch.setattr(module.RowStore, moment, replaced_first)
+
+    assert load_snapshot(tmp_path)["number"] == 3
+
+
 def test_what_cannot_be_saved_leaves_the_earlier_snapshot(tmp_path):
     save_snapshot(tmp_path, state(1))
     with pytest.raises(StoreError, match="found a builtin_function_or_method"):

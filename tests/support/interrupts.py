@@ -48,6 +48,28 @@ def interrupted_at(number, call, *, opcodes=False, only=""):
         sys.settrace(before)
 
 
+def moments_of(call):
+    """Call `call`, and return the numbers of the moments at which each line of the library runs first and last."""
+    first, last, number = {}, {}, 0
+
+    def local(frame, event, _):
+        nonlocal number
+        if event == "line" and frame.f_code.co_name != "_given":
+            place = frame.f_code.co_filename, frame.f_lineno
+            first.setdefault(place, number)
+            last[place] = number
+            number += 1
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, *_: local if frame.f_code.co_filename.startswith(_LIBRARY) else None)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return sorted({*first.values(), *last.values()})
+
+
 def length_of(uid):
     """Return how many steps the episode `uid` has."""
     return 1 + uid * 7919 % 5

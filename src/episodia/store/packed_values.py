@@ -209,6 +209,8 @@ class _Packer:
         # Strings and times of one type may have different dtypes.
         if len({value.dtype for value in values}) > 1:
             return self._all(values, path)
+        if not values[0].nbytes and len(values) > MAX_VALUES_PARTS:
+            return self._all(values, path)
         mark = "$arrays" if isinstance(values[0], np.ndarray) else "$scalars"
         # `np.stack` would turn foreign byte orders into the native one.
         rows = np.empty((len(values), *values[0].shape), values[0].dtype)
@@ -245,8 +247,8 @@ class _Unpacker:
     """Turns JSON values and arrays back into values."""
 
     def __init__(self, arrays: list[np.ndarray], rows: Sequence[np.ndarray]) -> None:
-        self._arrays = arrays
-        self._elsewhere = rows
+        self._arrays: list[np.ndarray | None] = list(arrays)
+        self._elsewhere: list[np.ndarray | None] = list(rows)
 
     def value(self, value: Any, depth: int) -> Any:
         # Two levels of JSON for a level of the values.
@@ -264,10 +266,24 @@ class _Unpacker:
         return {key[1:] if key.startswith(_MARK) else key: self.value(child, depth + 1) for key, child in value.items()}
 
     def array(self, number: Any) -> np.ndarray:
-        return self._arrays[_checked_number(number)]
+        return _taken(self._arrays, number)
 
     def rows(self, number: Any) -> np.ndarray:
-        return self._elsewhere[_checked_number(number)]
+        return _taken(self._elsewhere, number)
+
+    def items(self, number: Any) -> list[Any]:
+        """Return a list of the rows of an array."""
+        array = self.array(number)
+        if not array.nbytes and len(array) > MAX_VALUES_PARTS:
+            raise ValueError(f"{len(array)} rows without content")
+        return list(array)
+
+    def numbers(self, number: Any) -> list[Any]:
+        """Return a list of the numbers of an array."""
+        array = self.array(number)
+        if array.ndim != 1:
+            raise ValueError(f"an array with {array.ndim} axes in place of a list")
+        return array.tolist()  # type: ignore[no-any-return]  # a list, as it has one axis
 
     def pairs(self, content: Any, depth: int) -> list[tuple[Any, Any]]:
         return [(self.value(key, depth), self.value(value, depth)) for key, value in _checked_list(content)]
@@ -303,10 +319,14 @@ def _checked_list(content: Any) -> list[Any]:
     return content
 
 
-def _checked_number(content: Any) -> int:
-    if type(content) is not int or content < 0:
-        raise ValueError(f"{repr(content)[:40]} in place of a number")
-    return content
+def _taken(arrays: list[np.ndarray | None], number: Any) -> np.ndarray:
+    """Return an array by its number, once: lists of one array, many times, would take any memory."""
+    if type(number) is not int or number < 0:
+        raise ValueError(f"{repr(number)[:40]} in place of a number")
+    array, arrays[number] = arrays[number], None
+    if array is None:
+        raise ValueError(f"the array {number} in two places")
+    return array
 
 
 def _float(text: Any) -> float:
@@ -316,17 +336,17 @@ def _float(text: Any) -> float:
 
 _READERS: dict[str, Callable[[_Unpacker, Any, int], Any]] = {
     "$float": lambda _, text, __: _float(text),
-    "$letters": lambda unpacker, number, _: "".join(map(chr, unpacker.array(number).tolist())),
+    "$letters": lambda unpacker, number, _: "".join(map(chr, unpacker.numbers(number))),
     "$array": lambda unpacker, number, _: unpacker.array(number),
     "$scalar": lambda unpacker, number, _: unpacker.array(number)[()],
     "$rows": lambda unpacker, number, _: unpacker.rows(number),
     "$complex": lambda unpacker, number, _: complex(unpacker.array(number)[()]),
     "$bytes": lambda unpacker, number, _: unpacker.array(number).tobytes(),
-    "$arrays": lambda unpacker, number, _: list(unpacker.array(number)),
-    "$scalars": lambda unpacker, number, _: list(unpacker.array(number)),
-    "$floats": lambda unpacker, number, _: unpacker.array(number).tolist(),
-    "$ints": lambda unpacker, number, _: unpacker.array(number).tolist(),
-    "$bools": lambda unpacker, number, _: unpacker.array(number).tolist(),
+    "$arrays": lambda unpacker, number, _: unpacker.items(number),
+    "$scalars": lambda unpacker, number, _: unpacker.items(number),
+    "$floats": lambda unpacker, number, _: unpacker.numbers(number),
+    "$ints": lambda unpacker, number, _: unpacker.numbers(number),
+    "$bools": lambda unpacker, number, _: unpacker.numbers(number),
     "$tuple": lambda unpacker, content, depth: tuple(unpacker.all(content, depth)),
     "$graph": lambda unpacker, content, depth: GraphInstance(*unpacker.all(content, depth)),
     "$dict": lambda unpacker, content, depth: dict(unpacker.pairs(content, depth)),

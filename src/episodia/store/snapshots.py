@@ -78,13 +78,13 @@ def load_snapshot(directory: Path) -> State:
             store.read_on()
             values, *rows = store.rows(0) if len(store) else [np.empty(0, np.uint8)]
             state: State = unpacked(values.data, rows)
-        except DamagedStoreError:
-            raise
         except StoreError as error:
-            # Another process may have replaced it in the meantime.
-            if _current(directory) == name:
-                raise DamagedStoreError(f"{directory}: found a snapshot that cannot be read ({error}).") from error
-            continue
+            # Another process may have replaced it in the meantime: files that are gone look like damage.
+            if _current(directory) != name:
+                continue
+            if isinstance(error, DamagedStoreError):
+                raise
+            raise DamagedStoreError(f"{directory}: found a snapshot that cannot be read ({error}).") from error
         return state
 
 
