@@ -114,7 +114,7 @@ class Table:
         if self.is_torn:
             raise ReplayError(
                 f"module {self.module_id!r}: found rows that were not written to the end, because an exception such as Ctrl-C "
-                "came during `add`. Expected whole rows. Call `clear()` and add again, or `load` an earlier save."
+                "came during `add` or `clear`. Expected whole rows. Call `clear()` and add again, or `load` an earlier save."
             )
 
     # --- Writing ----------------------------------------------------------------------------------------------------
@@ -194,7 +194,8 @@ class Table:
         """Forget all steps; the columns keep their nesting, shapes and dtypes."""
         with self.lock:
             steps = np.flatnonzero(self.writer.index.kind & STEP)
-            if self.is_torn:
+            was_torn, self.is_torn = self.is_torn, True
+            if was_torn:
                 self.selector = copy.deepcopy(self._unused_selector)
             elif len(steps):
                 self.selector.on_evict(steps)

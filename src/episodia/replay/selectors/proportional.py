@@ -99,12 +99,14 @@ class Proportional:
             )
         known = self._num_largest
         gone = self._count_largest(tree, rows) if known else 0
+        self._num_largest = 0  # so it is looked for if Ctrl-C comes now
         tree.set(rows, priorities)
         if not known:
             return
         largest = float(tree.values.take(rows).max())
         if largest > self._largest:
-            self._largest, self._num_largest = largest, self._count_largest(tree, rows, largest)
+            self._largest = largest
+            self._num_largest = self._count_largest(tree, rows, largest)
         else:
             self._num_largest = known - gone + self._count_largest(tree, rows)
 

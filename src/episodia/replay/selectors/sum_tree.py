@@ -14,7 +14,8 @@ from episodia.trees import frozen
 class SumTree:
     """Numbers at `size` positions, in blocks of `fan`; their sums, again in blocks; and so on, up to at most `top` sums.
 
-    Sums are recomputed from what is below them, never added to, so rounding errors do not grow. All in float64.
+    Sums are recomputed from what is below them, never added to, so rounding errors do not grow. All in float64. If an exception
+    such as Ctrl-C comes while numbers are set, all sums are recomputed before they are used again.
 
     >>> tree = SumTree(5)
     >>> tree.set(np.array([0, 3]), np.array([1.0, 3.0]))
@@ -22,7 +23,7 @@ class SumTree:
     (4.0, [0, 3, 3])
     """
 
-    __slots__ = ("_before", "_cumulated", "_fan", "_levels", "_ones", "size")
+    __slots__ = ("_before", "_cumulated", "_fan", "_is_whole", "_levels", "_ones", "size")
 
     def __init__(self, size: int, *, fan: int = 16, top: int = 512) -> None:
         self.size = size
@@ -36,6 +37,7 @@ class SumTree:
         # The numbers, then the sums of their blocks, and so on; rounded up to whole blocks.
         self._levels = [np.zeros(count * fan**level) for level in range(num_levels, -1, -1)]
         self._cumulated: np.ndarray | None = None
+        self._is_whole = True  # whether the sums are those of the numbers
 
     @property
     def values(self) -> np.ndarray:
@@ -48,18 +50,28 @@ class SumTree:
         return float(self._top()[-1])
 
     def _top(self) -> np.ndarray:
+        if not self._is_whole:
+            self._sum_up(np.arange(self.size))
         if self._cumulated is None:
             self._cumulated = self._levels[-1].cumsum()
         return self._cumulated
 
     def set(self, positions: np.ndarray, values: np.ndarray | float) -> None:
         """Set the numbers at `positions`, int64 [B]; of equal positions, the last one counts."""
+        if not self._is_whole:
+            self._sum_up(np.arange(self.size))
+        self._is_whole = False
         self._levels[0][positions] = values
+        self._sum_up(positions)
+
+    def _sum_up(self, positions: np.ndarray) -> None:
+        """Recompute the sums of the blocks of these positions."""
         at = positions
         for below, level in zip(self._levels, self._levels[1:], strict=False):
             at = at // self._fan
             level[at] = below.reshape(-1, self._fan).take(at, 0) @ self._ones
         self._cumulated = None
+        self._is_whole = True
 
     def find(self, masses: np.ndarray) -> np.ndarray:
         """Return for each mass, from 0 to below `total`, the position up to which the numbers sum up to more: int64 [B].

@@ -1,5 +1,6 @@
-"""After an exception in the middle of `add`, a buffer says so instead of sampling rows that were not written."""
+"""After an exception in the middle of a call, a buffer is as before or after it, or says so."""
 
+import numpy as np
 import pytest
 
 from episodia.errors import ReplayError, StaleSampleError
@@ -25,7 +26,7 @@ def rejects_all(buffer, chunk, sampled):
         buffer.get_state,
     ]
     for call in calls:
-        with pytest.raises(ReplayError, match=r"exception such as Ctrl-C came during `add`"):
+        with pytest.raises(ReplayError, match=r"exception such as Ctrl-C came during `add` or `clear`"):
             call()
     return "interrupted while adding" in repr(buffer)
 
@@ -65,3 +66,48 @@ def test_a_buffer_can_be_filled_again_after_an_interrupt():
         with pytest.raises(StaleSampleError):
             sampled.flat("obs")
     assert number > 30
+
+
+def test_f10_an_interrupt_at_any_line_of_new_priorities_leaves_old_or_new_ones():
+    for number in range(2_000):
+        buffer, plain = filled()
+        sampled = buffer.sample(6)
+        buffer.update_priorities(sampled.keys, np.arange(6.0))
+        values = np.array([9.0, 0.5, 3.0, 9.0, 0.1, 7.0])
+        _, place = interrupted_at(
+            number,
+            lambda buffer=buffer, keys=sampled.keys, values=values: buffer.update_priorities(keys, values),
+            only="replay",
+        )
+        if place is None:
+            break
+        selector = next(iter(buffer._tables.values())).selector  # what draws and new steps depend on
+        rows = np.flatnonzero(selector.priorities)
+
+        assert selector._tree.total == pytest.approx(selector.priorities.sum())
+        assert selector._tree.find(selector.priorities.cumsum()[rows] - 1e-9).tolist() == rows.tolist()
+        largest = selector.priorities.max()
+        buffer.add([plain.chunk(9, 3)])
+        assert selector.priorities.max() == largest
+        assert np.count_nonzero(selector.priorities == largest) >= 3
+    assert number > 30
+
+
+def test_f10_an_interrupt_at_any_line_of_clear_leaves_all_steps_or_none_or_an_error():
+    for number in range(2_000):
+        buffer, plain = filled()
+        _, place = interrupted_at(number, buffer.clear, only="replay")
+        if place is None:
+            break
+        try:
+            left = len(check_steps(buffer.episodes(), plain))
+            assert left in (0, buffer.num_steps)
+            assert not left or next(iter(buffer._tables.values())).selector.priorities.any()
+        except ReplayError:
+            buffer.clear()
+        later = PlainBuffer()
+        buffer.clear()
+        buffer.add([later.chunk(7, 20)])
+
+        check_steps(buffer.sample(20), later)
+    assert number > 5
