@@ -10,7 +10,8 @@ import numpy as np
 from episodia.columns import Columns
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode
-from episodia.episodes.lists.recorded_list import RecordedList
+from episodia.episodes.lists.recorded_rows import RecordedRows
+from episodia.episodes.lists.unmade_list import UnmadeList
 
 
 class Summary(NamedTuple):
@@ -31,10 +32,10 @@ def summaries(chunks: EpisodeList) -> Iterator[Summary]:
     >>> next(summaries(EpisodeList([walk])))
     Summary(id_='walk', t_started=0, t=1, is_done=False, duration_s=0.0)
     """
-    untouched = chunks.untouched_chunks() if isinstance(chunks, RecordedList) else None
-    if untouched is not None:
+    rows = chunks.untouched_rows() if isinstance(chunks, UnmadeList) else None
+    if isinstance(rows, RecordedRows):
         make = tuple.__new__  # a fifth of the time of the call, and there are as many as lanes at least
-        for chunk in untouched:
+        for chunk in rows.chunks:
             duration_s = (chunk.last_step_time or 0.0) - (chunk.start_time or 0.0)
             is_done = chunk.is_terminated or chunk.is_truncated
             yield make(Summary, (chunk.id_, chunk.t_started, chunk.t_at_slot_0 + chunk.cursor, is_done, duration_s))

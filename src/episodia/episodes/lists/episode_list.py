@@ -311,7 +311,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         return self._like(list(self._episodes), self.is_multi_agent)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (list_state.pack(list(self._episodes)), self.is_current)
+        return unpickled, (list_state.pack(list(self._episodes)), self.is_current)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the return and the length of each episode, and return matplotlib's figure.
@@ -630,8 +630,12 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         return Ragged(values, offsets_of(counts), extra, every)
 
 
-def _unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList[Any]:
-    episodes: EpisodeList[Any] = EpisodeList(list_state.unpack(packed))
+def unpickled(packed: dict[str, Any], is_current: bool) -> EpisodeList[Any]:
+    """Return the list that `list_state.pack` has packed; its episodes are made when one is read."""
+    # A list of its kind is a list of ours.
+    from episodia.episodes.lists.packed_rows import packed_list  # noqa: PLC0415
+
+    episodes: EpisodeList[Any] = packed_list(packed)
     return episodes.current() if is_current else episodes
 
 

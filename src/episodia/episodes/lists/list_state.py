@@ -64,6 +64,56 @@ def _unpacked(entry: Any, rows: list[SingleAgentEpisode]) -> Any:
     return entry
 
 
+# --- Parts of a table -------------------------------------------------------------------------------------------------
+
+
+def table_of(count: int, fields: State, columns: State, extras: State) -> State:
+    """Return what `pack` returns of `count` single-agent episodes, which all have the same `extras`."""
+    everywhere = _small(list(range(count)))
+    return {
+        "rows": {
+            "count": count,
+            "fields": fields,
+            "columns": columns,
+            "extras_order": alike(list(extras)),
+            "extras": {name: (everywhere, groups) for name, groups in extras.items()},
+        },
+        "episodes": None,
+    }
+
+
+def alike(value: Any) -> tuple[str, Any]:
+    """Return a field that has the same value in all episodes."""
+    return "all", value
+
+
+def each(values: list[Any]) -> tuple[str, Any]:
+    """Return a field with a value for each episode."""
+    return "each", values
+
+
+def values_of(values: Any, counts: np.ndarray, lookbacks: np.ndarray) -> State:
+    """Return a finalized column of all episodes, which has `counts` rows of each in `values`, `lookbacks` included."""
+    sizes = _small(counts.tolist())
+    return {"rows": None, "lookbacks": _small(lookbacks.tolist()), "finalized": True, "values": values, "counts": sizes}
+
+
+def items_of(items: list[Any], lookbacks: list[int]) -> State:
+    """Return a finalized column of all episodes, with the items of each as they are."""
+    return {"rows": None, "lookbacks": _small(lookbacks), "finalized": True, "items": items}
+
+
+def field_of(table: State, name: str) -> list[Any]:
+    """Return the values of a field, one for each row of a table."""
+    return _unpacked_field(table["fields"][name], table["count"])
+
+
+def orders_of(table: State, rows: list[int]) -> list[list[str]]:
+    """Return the names of the extra columns of some rows of a table."""
+    orders = _unpacked_field(table["extras_order"], table["count"])
+    return [orders[row] for row in rows]
+
+
 # --- From states of single-agent episodes to a table, and back --------------------------------------------------------
 
 
@@ -110,8 +160,8 @@ def _field(values: list[Any]) -> tuple[str, Any]:
     if isinstance(first, (str, int, type(None), list)) and all(
         type(value) is type(first) and value == first for value in values
     ):
-        return "all", first
-    return "each", values
+        return alike(first)
+    return each(values)
 
 
 def _unpacked_field(field: tuple[str, Any], count: int) -> list[Any]:

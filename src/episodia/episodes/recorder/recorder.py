@@ -15,7 +15,7 @@ from episodia.episodes.columns.filling import Fills
 from episodia.episodes.columns.indexing import as_count
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.gather import taken
-from episodia.episodes.lists.recorded_list import RecordedList
+from episodia.episodes.lists.recorded_rows import recorded_list
 from episodia.episodes.recorder.blocks import Tape
 from episodia.episodes.recorder.episode_recorder import EpisodeRecorder, Keep
 from episodia.episodes.recorder.recorded_chunk import Chunk
@@ -461,7 +461,7 @@ class Recorder(EpisodeRecorder):
             return EpisodeList()
         storages = prepared(chunks, self._layout, copied=self._tape.has_chained and self._layout.has_large_rows)
         self._cut(going_on, chunks)
-        return self._given(RecordedList(list(chunks), self._layout, storages), keep)
+        return self._given(recorded_list(list(chunks), self._layout, storages), keep)
 
     def _cut(self, going_on: list[Chunk], chunks: list[Chunk]) -> None:
         """Let the chunks of running lanes wait among `chunks` to be returned, and go on in another block."""
@@ -479,7 +479,7 @@ class Recorder(EpisodeRecorder):
         self._plan = None
         self._is_changing = False
 
-    def _given(self, episodes: RecordedList, keep: Keep) -> RecordedList:
+    def _given(self, episodes: EpisodeList[SingleAgentEpisode], keep: Keep) -> EpisodeList[SingleAgentEpisode]:
         """Return what was taken, and forget it."""
         keep(episodes)
         self._finished, self._has_steps = [], False
@@ -499,7 +499,7 @@ class Recorder(EpisodeRecorder):
         """
         self.repair()
         storages = prepared(self._finished, self._layout, copied=self._layout.has_large_rows)
-        episodes = RecordedList(list(self._finished), self._layout, storages) if self._finished else EpisodeList()
+        episodes = recorded_list(list(self._finished), self._layout, storages) if self._finished else EpisodeList()
         keep(episodes)
         self._finished = []
         self._tape.release(still_read=[part.block for chunk in self._running() for part in chunk.parts])
