@@ -77,6 +77,7 @@ _PACKAGE_OF = {
 _PUBLIC_MODULES = (
     "checkpoints",
     "connectors",
+    "dataflow",
     "env_runners",
     "episodes",
     "errors",

@@ -194,5 +194,25 @@ class ConnectorError(EpisodiaError, RuntimeError):
         self.detail = detail
 
 
+class EngineError(EpisodiaError, RuntimeError):
+    """An engine, or a group of runners on it, was used in a way that cannot work."""
+
+
+class WorkerDiedError(EngineError, ConnectionError):
+    """A worker is gone, and with it a call; it is not known whether its method ran."""
+
+
+class LedgerError(EpisodiaError, RuntimeError):
+    """A chunk of an episode came twice, or one is missing before it."""
+
+
+class FlowError(EpisodiaError, ValueError):
+    """A flow cannot be built, saved or resumed, or a stage failed; `__cause__` is the original exception."""
+
+
+class FlowStalledError(FlowError):
+    """A flow would wait for ever: nothing is on the way, and no gate is open; the message says what each part waits for."""
+
+
 class TrainingError(EpisodiaError, ValueError):
     """A training cannot be set up, saved or resumed."""

@@ -20,6 +20,8 @@ from episodia.testing.connectors.connector_checks import CONNECTOR_LAWS, check_c
 from episodia.testing.connectors.connector_laws import check_connector_laws, laws_of
 from episodia.testing.connectors.connector_subject import Subject, sample_episodes, sample_multi_agent_episodes
 from episodia.testing.connectors.pipeline_strategies import pipelines
+from episodia.testing.dataflow.engine_checks import check_engine
+from episodia.testing.dataflow.simulated_engine import SimulatedEngine
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
 from episodia.testing.env_runners.env_runner_subject import EnvRunnerSubject
 from episodia.testing.episodes.episode_catalogue import (
@@ -103,6 +105,7 @@ __all__ = [
     "MultiAgentTrajectory",
     "NotApplicableError",
     "RecorderSubject",
+    "SimulatedEngine",
     "Subject",
     "Trajectory",
     "agent_groups",
@@ -111,6 +114,7 @@ __all__ = [
     "assert_same_multi_agent_episode",
     "check_connector",
     "check_connector_laws",
+    "check_engine",
     "check_env_runner",
     "check_learner",
     "check_module",

@@ -1,0 +1,1 @@
+"""Engines: where workers live, and how calls reach them."""
