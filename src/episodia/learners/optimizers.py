@@ -154,7 +154,9 @@ class Optimizers:
     def forget_gradients(self) -> None:
         """Clear `.grad`, so that gradients left by other code are not applied."""
         for optimizer in self._optimizers:
-            optimizer.zero_grad(set_to_none=True)
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
 
     # --- State ------------------------------------------------------------------------------------------------------
 

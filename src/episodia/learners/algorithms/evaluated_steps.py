@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class EvaluatedSteps:
 
     Raises:
         BatchError: If `batch` is not a dict of columns.
-        LearnerError: If `module` is not a `DistributionModule`.
+        LearnerError: If `module` is not a module with distributions, see `DistributionModule`.
         NonFiniteError: If the module's outputs are NaN.
 
     >>> from gymnasium import spaces
@@ -47,9 +47,12 @@ class EvaluatedSteps:
 
     def __init__(self, module: Module, batch: Batch) -> None:
         check_is_dict("loss", batch)
-        if not isinstance(module, DistributionModule):
-            raise LearnerError(f"loss: found {module!r}, expected a module with `forward_train`. Pass one.")
-        self._module = module
+        # The two methods that a loss calls; to look for all methods of `DistributionModule` takes as long as a layer.
+        if not (hasattr(module, "forward_train") and hasattr(module, "get_train_action_dist_cls")):
+            raise LearnerError(
+                f"loss: found {module!r}, expected a module with `forward_train` and `get_train_action_dist_cls`. Pass one."
+            )
+        self._module = cast(DistributionModule, module)
         self._batch = batch
         self._outputs = module.forward_train(batch)
         inputs = _needed(self._outputs, Columns.ACTION_DIST_INPUTS, f"`{type(module).__name__}.forward_train`")
@@ -163,6 +166,6 @@ def explained_variance(values: Tensor, targets: Tensor) -> Tensor:
     tensor(0.7500)
     """
     with torch.no_grad():
-        spread = targets.var(correction=0)
+        spread, unexplained = torch.stack([targets, targets - values]).var(1, correction=0).unbind()
         # Equal targets have nothing to explain.
-        return torch.where(spread > 0, 1.0 - (targets - values).var(correction=0) / spread, torch.zeros_like(spread))
+        return torch.where(spread > 0, 1.0 - unexplained / spread, 0.0)
