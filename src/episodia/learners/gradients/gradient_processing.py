@@ -5,7 +5,7 @@ A processor takes the gradients of all modules, `{module_id: list of tensors}`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -60,7 +60,14 @@ class ClipByNorm:
 
     def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
         """Return clipped gradients."""
-        return {module_id: _scaled_down(tensors, float(self.limit)) for module_id, tensors in gradients.items()}
+        return self.clipped(gradients, norms_of(gradients))
+
+    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, Tensor]) -> ModuleGradients:
+        """Return clipped gradients of known `norms`, by module."""
+        return {
+            module_id: _scaled_down(tensors, norms[module_id], float(self.limit))
+            for module_id, tensors in gradients.items()
+        }
 
 
 @final
@@ -79,10 +86,19 @@ class ClipByGlobalNorm:
 
     def __call__(self, gradients: ModuleGradients) -> ModuleGradients:
         """Return clipped gradients."""
-        clipped = iter(
-            _scaled_down([tensor for tensors in gradients.values() for tensor in tensors], float(self.limit))
-        )
+        return self.clipped(gradients, norms_of(gradients))
+
+    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, Tensor]) -> ModuleGradients:
+        """Return clipped gradients of known `norms`, by module."""
+        listed = [tensor for tensors in gradients.values() for tensor in tensors]
+        norm = next(iter(norms.values())) if len(norms) == 1 else norm_of(listed)
+        clipped = iter(_scaled_down(listed, norm, float(self.limit)))
         return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
+
+
+def norms_of(gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+    """Return the norm of the gradients of each module, see `norm_of`."""
+    return {module_id: norm_of(tensors) for module_id, tensors in gradients.items()}
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -98,11 +114,11 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     return norm
 
 
-def _scaled_down(gradients: list[Tensor], limit: float) -> list[Tensor]:
+def _scaled_down(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]:
     if not gradients:
         return []
     # The factor stays a tensor: reading its value would wait for the device.
-    return list(torch._foreach_mul(gradients, (limit / (norm_of(gradients) + _TINY)).clamp(max=1.0)))
+    return list(torch._foreach_mul(gradients, (limit / (norm + _TINY)).clamp(max=1.0)))
 
 
 def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
@@ -114,8 +130,15 @@ def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
     return all(isinstance(processor, (ClipByValue, ClipByNorm, ClipByGlobalNorm)) for processor in processors)
 
 
-def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradients) -> ModuleGradients:
+def processed(
+    processors: Sequence[GradientProcessor], gradients: ModuleGradients, norms: Mapping[str, Tensor] | None = None
+) -> ModuleGradients:
     """Return `gradients` after all `processors`, one after another.
+
+    Args:
+        processors: The processors.
+        gradients: The gradients.
+        norms: The norms of `gradients` if they are known, so that the first processor need not compute them.
 
     Raises:
         LearnerError: If a processor fails, or returns tensors of other forms.
@@ -124,7 +147,11 @@ def processed(processors: Sequence[GradientProcessor], gradients: ModuleGradient
     {'a': [tensor([-0.5000])]}
     """
     for processor in processors:
-        gradients = _processed(processor, gradients)
+        if norms is not None and isinstance(processor, (ClipByNorm, ClipByGlobalNorm)):
+            gradients = processor.clipped(gradients, norms)
+        else:
+            gradients = _processed(processor, gradients)
+        norms = None
     return gradients
 
 

@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from episodia.errors import NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.gradients.backward_pass import Gradients, flattened, merged
-from episodia.learners.gradients.gradient_processing import keep_finite, norm_of, processed
+from episodia.learners.gradients.gradient_processing import keep_finite, norm_of, norms_of, processed
 from episodia.learners.optimizers import Optimizers
 
 
@@ -55,9 +55,12 @@ class GradientSteps:
         usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
         pairs = merged(usable, self._parameters)
         raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
-        final_ones = processed(self._processors, raw) if raw else {}
+        # Parameters that modules share have the sum of their gradients, and another norm.
+        is_shared = any(len(found) < len(usable[module_id]) for module_id, found in raw.items())
+        known = None if is_shared else {module_id: norms[module_id] for module_id in raw}
+        final_ones = processed(self._processors, raw, known) if raw else {}
         if not keep_finite(self._processors):
-            bad |= not_finite({}, {module_id: norm_of(found) for module_id, found in final_ones.items()})
+            bad |= not_finite({}, norms_of(final_ones))
         if bad and self._raises:
             raise non_finite_error(bad)
         has_stepped = self._step({key: found for key, found in pairs.items() if key not in bad}, final_ones)
