@@ -1,5 +1,8 @@
 """Priorities belong to stored steps alone, and steps are drawn in proportion to them."""
 
+import math
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -142,6 +145,42 @@ def test_draws_are_in_proportion_to_priorities():
     expected = np.sqrt(values) / np.sqrt(values).sum() * counts.sum()
     assert not counts[values == 0].any()
     assert chi_square(counts[values > 0], expected[values > 0]) < LARGEST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selector", [Uniform(), Proportional(alpha=1.0, epsilon=0.0)])
+def test_a_million_draws_are_in_proportion(selector):
+    buffer, plain = ReplayBuffer(5_000, selector=selector, seed=1), PlainBuffer()
+    for _ in range(40):
+        buffer.add([plain.chunk(lane, 30) for lane in range(6)])  # more than fits
+    keys = buffer.episodes().flat("keys").values
+    values = np.resize([0.0, 1e-30, 1.0, 2.0, 5.0], len(keys))
+    buffer.update_priorities(keys, values)
+    counts = Counter()
+    for _ in range(250):
+        found, times = np.unique(buffer.sample(4_000).keys, return_counts=True)
+        counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+
+    found = np.array([counts[key] for key in keys.tolist()])
+    shares = np.ones(len(keys)) if isinstance(selector, Uniform) else values
+    probable = shares > 1e-3
+    assert not found[~probable].any()
+    expected = (shares / shares.sum())[probable] * 1_000_000
+    # The number of standard deviations of chi-square with so many degrees of freedom; 1 of 10,000 exceeds 3.72.
+    degrees = len(expected) - 1
+    assert (chi_square(found[probable], expected) - degrees) / np.sqrt(2 * degrees) < 3.72
+
+
+@pytest.mark.slow
+def test_sums_are_exact_after_a_million_updates():
+    rng, tree = np.random.default_rng(0), SumTree(100_000)
+    for _ in range(4_000):
+        tree.set(rng.integers(0, 100_000, 256), rng.choice([0.0, 1e-30, 1.0, 1e30], 256) * rng.random(256))
+
+    exact = math.fsum(tree.values.tolist())
+    assert tree.total == pytest.approx(exact, rel=1e-9)
+    found = tree.find(rng.random(10_000) * tree.total)
+    assert (tree.values[found] > 0).all()
 
 
 def test_draws_with_few_allowed_steps_are_in_proportion_to_priorities():

@@ -78,6 +78,15 @@ def test_n_may_be_larger_than_every_episode():
     assert set(next_observations(sampled)) == {place(0, 3)}
 
 
+def test_the_last_steps_of_an_episode_are_drawn_too():
+    buffer, plain = ReplayBuffer(100, seed=0), PlainBuffer()
+    buffer.add([plain.chunk(0, 6, "terminated"), plain.chunk(1, 4)])
+
+    sampled = buffer.sample(300, Transitions(5, 0.5))
+
+    assert set(located(sampled.flat("obs").values)) == plain.steps()
+
+
 def test_extra_outputs_are_those_of_the_sampled_step():
     buffer = ReplayBuffer(100, seed=0)
     buffer.add([PlainBuffer().chunk(0, 9, extra_model_outputs={"logp": np.arange(9.0)})])
