@@ -138,8 +138,7 @@ class Table:
             if len(found.chunks.keys):
                 if ENV_T in found.values:
                     self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
-                rooms = self.writer.room_for(found.chunks.lengths)
-                for part in in_parts(found, rooms, self.capacity // 2):
+                for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
                     added += self._add(part)
             for ending in found.endings:
                 self.writer.end(*ending)
@@ -149,9 +148,9 @@ class Table:
         lost = self.writer.num_lost_episodes
         self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
         self.is_torn = True
-        num_given = int(found.chunks.lengths.sum())
-        kept = self.writer.admit(found.chunks)
+        num_left_out, kept = 0, self.writer.admit(found.chunks)
         if kept is not None:
+            num_left_out = int(found.chunks.lengths.sum() - found.chunks.lengths[kept].sum())
             found = kept_chunks(found, kept)
         placed = self.writer.place(found.chunks)
         values = found.values
@@ -167,8 +166,8 @@ class Table:
         if len(placed.added):
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
         self.is_torn = False
-        num_evicted = len(evicted) + num_given - len(placed.steps)
-        return Added(num_given, num_evicted, self.writer.num_lost_episodes - lost)
+        lost = self.writer.num_lost_episodes - lost
+        return Added(len(placed.steps) + num_left_out, len(evicted) + num_left_out, lost)
 
     def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
         versions = versions_of_steps(found)

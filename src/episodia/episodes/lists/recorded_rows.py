@@ -13,7 +13,7 @@ from gymnasium.spaces import Dict
 
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import list_state
-from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
+from episodia.episodes.lists.ragged import counted, even_offsets, offsets_of, rows_of_ranges
 from episodia.episodes.lists.unmade_list import UnmadeList
 from episodia.episodes.lists.unmade_rows import StoredColumn, UnmadeRows
 from episodia.episodes.recorder.blocks import LeafArray
@@ -213,6 +213,8 @@ class _Places:
         # Not `num_steps`: there are hundreds of chunks in a list, and properties are calls.
         lengths = [chunk.t_at_slot_0 + chunk.cursor - chunk.t_started for chunk in chunks]
         self.lengths = frozen(np.array(lengths, np.int64))
+        # The length of all chunks, if it is the same: chunks of one vector step, for example.
+        self._width = lengths[0] if len(set(lengths)) == 1 else None
 
     @cached_property
     def zeros(self) -> np.ndarray:
@@ -229,14 +231,21 @@ class _Places:
     def rows(self, extra: int) -> np.ndarray:
         """Return the rows of the steps of all chunks, with `extra` rows after the last one of each."""
         if extra not in self._rows:
-            self._rows[extra] = rows_of_ranges(self.zeros, self.lengths + extra)
+            if self._width is None:
+                self._rows[extra] = rows_of_ranges(self.zeros, self.lengths + extra)
+            else:
+                self._rows[extra] = (self.zeros[:, None] + counted(self._width + extra)).reshape(-1)
         return self._rows[extra]
 
     def extent(self, extra: int) -> tuple[np.ndarray, list[int]]:
         """Return where the rows of each chunk begin when they lie one after another, and how many it has."""
         if extra not in self._extents:
-            counts = self.lengths + extra
-            self._extents[extra] = frozen(offsets_of(counts)), counts.tolist()
+            if self._width is None:
+                counts = self.lengths + extra
+                self._extents[extra] = frozen(offsets_of(counts)), counts.tolist()
+            else:
+                num, width = len(self.lengths), self._width + extra
+                self._extents[extra] = even_offsets(num, width), [width] * num
         return self._extents[extra]
 
 

@@ -20,6 +20,8 @@ from episodia.replay.rows.row_writer import Chunks
 from episodia.trees import map_batch
 from episodia.types import Item
 
+# Arrays without axes, which NumPy combines with others faster than numbers.
+_TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
 _OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS})
 
 
@@ -65,13 +67,13 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
 
 
 def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incoming:
-    flags = episodes.is_terminated * np.uint8(TERMINATED) | episodes.is_truncated * np.uint8(TRUNCATED)
-    chunks = Chunks(episodes.origins, episodes.t_started, episodes.lengths, flags.astype(np.uint8))
-    has_steps = chunks.lengths > 0
-    if has_steps.all():
+    flags = episodes.is_terminated.view(np.uint8) * _TERMINATED
+    flags |= episodes.is_truncated.view(np.uint8) * _TRUNCATED
+    chunks = Chunks(episodes.origins, episodes.t_started, episodes.lengths, flags)
+    if np.count_nonzero(chunks.lengths) == len(chunks.lengths):
         values = {name: _values(name, column) for name, column in _columns(episodes, extras, infos=infos)}
         return Incoming(chunks, values, [], partial(_spaces, episodes), lambda: episodes.weights_versions)
-    kept = np.flatnonzero(has_steps)
+    kept = np.flatnonzero(chunks.lengths)
     versions = [episodes.weights_versions[chunk] for chunk in kept.tolist()]
     values = {}
     if len(kept):
@@ -122,11 +124,12 @@ def _endings(chunks: Chunks) -> list[Ending]:
     return [Ending(chunks.keys[chunk], int(chunks.t_started[chunk]), int(chunks.flags[chunk])) for chunk in at.tolist()]
 
 
-def in_parts(found: Incoming, rooms: np.ndarray, most: int) -> Iterator[Incoming]:
-    """Yield `found` in parts for which at most `most` rows are claimed; chunk i needs `rooms[i]`."""
-    if int(rooms.sum()) <= most:
+def in_parts(found: Incoming, reserve: int, most: int) -> Iterator[Incoming]:
+    """Yield `found` in parts for which at most `most` rows are claimed: for each chunk as many as it has, or `reserve`."""
+    if int(np.add.reduce(found.chunks.lengths)) + len(found.chunks.lengths) * (1 + reserve) <= most:
         yield found
         return
+    rooms = np.maximum(found.chunks.lengths + 1, reserve)
     bounds, total = [0], 0
     for chunk, room in enumerate(rooms.tolist()):
         if total + room > most and chunk > bounds[-1]:

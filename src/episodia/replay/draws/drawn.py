@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.episodes.lists.ragged import counted, even_offsets, offsets_of, rows_of_ranges
+from episodia.episodes.lists.ragged import even_offsets, offsets_of, rows_of_ranges
 from episodia.trees import frozen
 
 
@@ -59,13 +59,14 @@ class Drawn:
         self.is_macro = is_macro
         self.is_single = is_single
         self.agents = agents
-        self.width = 1 if is_single else None
-        if is_single:
-            self.offsets, self.track_offsets = counted(len(lengths) + 1), even_offsets(len(lengths), 2)
-            if lookbacks is None:
-                self.step_rows, self.track_rows = anchors, rows
-        else:
+        self.width = 1 if is_single else _width(lengths)
+        if is_single and lookbacks is None:
+            self.step_rows, self.track_rows = anchors, rows
+        if self.width is None:
             self.offsets, self.track_offsets = offsets_of(lengths), offsets_of(lengths + 1)
+        else:
+            self.offsets = even_offsets(len(lengths), self.width)
+            self.track_offsets = even_offsets(len(lengths), self.width + 1)
 
     def with_rows(self, rows: np.ndarray, added: dict[str, np.ndarray]) -> Drawn:
         """Return the same stretches with their rows at other places, and other added columns."""
@@ -83,6 +84,8 @@ class Drawn:
     @cached_property
     def step_rows(self) -> np.ndarray:
         """The row of each step: int64 [N]."""
+        if self.width is not None and self.lookbacks is None:
+            return self.rows.reshape(-1, self.width + 1)[:, :-1].reshape(-1)
         return self.parts.rows(is_track=False)
 
     @cached_property
@@ -122,6 +125,12 @@ class Parts:
     def rows_with_past(self, *, is_track: bool) -> np.ndarray:
         """Return the rows of the items of all parts, with their lookbacks."""
         return self._rows.take(rows_of_ranges(self._begins, self.lookbacks + self.counts(is_track=is_track)))
+
+
+def _width(lengths: np.ndarray) -> int | None:
+    """Return the number of steps of all stretches if it is the same, else None."""
+    first = int(lengths[0]) if len(lengths) else 0
+    return first if first and (lengths == first).all() else None
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from episodia.arguments import checked_choice, checked_whole
 from episodia.columns import Columns
-from episodia.episodes.lists.ragged import offsets_of, rows_of_ranges
+from episodia.episodes.lists.ragged import rows_of_ranges
 from episodia.errors import ReplayError
 from episodia.replay.draws.draw import DrawByModule
 from episodia.replay.draws.drawn import Drawn
@@ -65,11 +65,9 @@ class Sequences(DrawByModule):
         lookbacks = np.minimum(lookback, past - warmups)
         flat = stretches(table, rows, places, lookbacks + warmups, lengths)
         counts = warmups + lengths
-        last_steps = offsets_of(lookbacks + counts + 1)[1:] - 2
+        last_steps = (lookbacks + counts + 1).cumsum() - 2
         ends = index.kind.take(flat.take(last_steps))
-        drawn = Drawn(flat, rows, ends, counts, places.times - warmups)
-        if lookback:
-            drawn.lookbacks = lookbacks
+        drawn = Drawn(flat, rows, ends, counts, places.times - warmups, lookbacks if lookback else None)
         if self.burn_in:
             drawn.added[Columns.LOSS_MASK] = rows_of_ranges(-warmups, counts) >= 0
         if picked.weights is not None:
@@ -83,8 +81,10 @@ class Sequences(DrawByModule):
 
         def allowed(rows: np.ndarray) -> np.ndarray:
             _, episodes, times = index.places(rows)
-            kept = index.episodes.t_kept.take(episodes)
-            answer: np.ndarray = (kept == 0) | (times - kept >= lookback)
+            answer = np.ones(len(rows), np.bool_)
+            if lookback:
+                kept = index.episodes.t_kept.take(episodes)
+                answer &= (kept == 0) | (times - kept >= lookback)
             if self.every > 1:
                 answer &= times % self.every == 0
             if self.start == "episode":

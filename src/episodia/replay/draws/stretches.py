@@ -62,9 +62,10 @@ def stretches(table: Table, rows: np.ndarray, places: RowPlaces, before: np.ndar
     """Return for each row `before[i]` rows before it, the row, and `after[i]` rows after it, one after another: flat int64."""
     if not len(rows):
         return rows
-    shifts = np.arange(-int(before.max()), int(after.max()) + 1)
-    inside = (shifts >= -before[:, None]) & (shifts <= after[:, None])
-    if inside.all():
+    longest_past, longest_rest = int(before.max()), int(after.max())
+    shifts = np.arange(-longest_past, longest_rest + 1)
+    if before.min() == longest_past and after.min() == longest_rest:
         return table.writer.index.walk(rows, places.runs, shifts).reshape(-1)
+    inside = (shifts >= -before[:, None]) & (shifts <= after[:, None])
     clipped = np.clip(shifts, -before[:, None], after[:, None])
     return table.writer.index.walk(rows, places.runs, clipped)[inside]

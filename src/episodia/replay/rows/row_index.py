@@ -208,13 +208,20 @@ class RowIndex:
         return RowPlaces(run, self.runs.episode.take(run), self.runs.t.take(run) + rows - self.runs.start.take(run))
 
     def walk(self, rows: np.ndarray, runs: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-        """Return the rows at `shifts`, `[K]` or `[B, K]`, from each row, `[B, K]`; all of them must be stored."""
+        """Return the rows at `shifts`, `[K]` or `[B, K]`, from each row, `[B, K]`; all of them must be stored.
+
+        Shifts ascend, so that a look at the first and the last one tells whether a run is left.
+        """
         found: np.ndarray = rows[:, None] + shifts
-        over = found >= self.runs.stop.take(runs)[:, None]
-        under = found < self.runs.start.take(runs)[:, None]
-        if over.any():
+        stops, starts = self.runs.stop.take(runs), self.runs.start.take(runs)
+        is_over, is_under = (found[:, -1] >= stops).any(), (found[:, 0] < starts).any()
+        if is_over:
+            over = found >= stops[:, None]
+        if is_under:
+            under = found < starts[:, None]
+        if is_over:
             self._hop(found, over, runs, forward=True)
-        if under.any():
+        if is_under:
             self._hop(found, under, runs, forward=False)
         return found
 

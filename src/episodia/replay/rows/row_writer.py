@@ -10,6 +10,7 @@ are linked.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import repeat
 from typing import Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -112,7 +113,7 @@ class RowWriter:
         """
         if self.reservoir is None:
             return None
-        episodes = np.fromiter((self.growing.get(key, -1) for key in chunks.keys), np.int64, len(chunks.keys))
+        episodes = self._growing_of(chunks.keys)
         needed = np.where(self._fits(chunks, episodes), 0, chunks.lengths + 1)
         kept = self.reservoir.admit(chunks.keys, needed, self._drop)
         positions = np.flatnonzero(kept)
@@ -136,43 +137,48 @@ class RowWriter:
 
     def place(self, chunks: Chunks) -> Placed:
         """Make room for `chunks`, which together are at most half of the buffer, and link their rows."""
-        episodes = np.fromiter((self.growing.get(key, -1) for key in chunks.keys), np.int64, len(chunks.keys))
+        episodes = self._growing_of(chunks.keys)
         fits = self._fits(chunks, episodes)
-        if fits.all():
-            steps = self._extend(episodes, chunks.lengths)
+        if np.count_nonzero(fits) == len(fits):
+            tracks = self._extend(episodes, chunks.lengths)
+            steps = tracks - 1
             self.index.kind[steps] = STEP
-            return Placed(steps, steps + 1, _all_but_first(chunks.lengths), steps)
+            return Placed(steps, tracks, _all_but_first(chunks.lengths, len(steps)), steps)
         return self._place_each(chunks, fits, episodes)
+
+    def _growing_of(self, keys: list[Hashable]) -> np.ndarray:
+        """Return the growing episode of each key, -1 where there is none: int64 [B]."""
+        return np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
 
     def _fits(self, chunks: Chunks, episodes: np.ndarray) -> np.ndarray:
         """Tell which chunks only go on inside of their extents: nothing is claimed or evicted for them."""
         stored, extents = self.index.episodes, self.extents
         extent, last = stored.extent.take(episodes), stored.last.take(episodes)
         at = extents.at.take(extent)
-        fits: np.ndarray = (episodes >= 0) & (last >= 0) & (chunks.flags == 0)
-        fits &= (stored.t_stop.take(episodes) == chunks.t_started) & (self.index.runs.stop.take(last) == at)
+        fits: np.ndarray = stored.t_stop.take(episodes) == chunks.t_started
+        fits &= self.index.runs.stop.take(last) == at
         fits &= at + chunks.lengths <= extents.stop.take(extent)
+        fits &= np.minimum(episodes, last) >= 0
+        if np.count_nonzero(chunks.flags):
+            fits &= chunks.flags == 0
         fits &= ~self.ring.are_old(extents.born.take(extent))
         if len(set(chunks.keys)) != len(chunks.keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
         return fits
 
     def _extend(self, episodes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Link the next rows of the extents of `episodes`; return the rows of their steps."""
+        """Link the next rows of the extents of `episodes`; return these rows, which are one behind those of the steps."""
         index, stored = self.index, self.index.episodes
         extent, last = stored.extent.take(episodes), stored.last.take(episodes)
         at = self.extents.at.take(extent)
         self.extents.at[extent] = index.runs.stop[last] = at + lengths
         stored.t_stop[episodes] += lengths
-        if (lengths == 1).all():
-            index.run_of[at] = last
-            rows = at
-        else:
-            rows = rows_of_ranges(at, lengths)
-            index.run_of[rows] = np.repeat(last, lengths)
+        rows = at
+        if int(np.add.reduce(lengths)) > len(lengths):
+            rows, last = rows_of_ranges(at, lengths), np.repeat(last, lengths)
+        index.run_of[rows] = last
         index.num_steps += len(rows)
-        steps: np.ndarray = rows - 1
-        return steps
+        return rows
 
     def _place_each(self, chunks: Chunks, fits: np.ndarray, episodes: np.ndarray) -> Placed:
         """Place the chunks that fit together, and the others one by one."""
@@ -182,7 +188,7 @@ class RowWriter:
         steps, tracks = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()) + len(lengths), np.int64)
         is_new = np.ones(len(tracks), np.bool_)
         if fits.any():
-            found = self._extend(episodes[fits], lengths[fits])
+            found = self._extend(episodes[fits], lengths[fits]) - 1
             self.index.kind[found] = STEP | NEW
             steps[rows_of_ranges(first_step[fits], lengths[fits])] = found
             tracks[rows_of_ranges(first_track[fits] + 1, lengths[fits])] = found + 1
@@ -207,7 +213,7 @@ class RowWriter:
         episode = self._continued(key, t)
         if episode < 0:
             episode = self.growing[key] = self.index.begin_episode(key, t, self._new_extent())
-        extent, reserve = int(stored.extent[episode]), 0 if flags else self._reserve()
+        extent, reserve = int(stored.extent[episode]), 0 if flags else self.reserve()
         room = self._room(extent, length + 1 - int(stored.last[episode] >= 0), reserve)
         has_tail = bool(stored.last[episode] >= 0)
         if not has_tail:
@@ -269,12 +275,7 @@ class RowWriter:
 
     # --- Room -------------------------------------------------------------------------------------------------------
 
-    def room_for(self, lengths: np.ndarray) -> np.ndarray:
-        """Return how many rows may be claimed for chunks of these lengths."""
-        room: np.ndarray = np.maximum(lengths + 1, self._reserve())
-        return room
-
-    def _reserve(self) -> int:
+    def reserve(self) -> int:
         """Return how many rows to claim at once: what all growing episodes have set aside stays small."""
         return max(1, min(LARGEST_EXTENT, self.ring.capacity // (16 * max(1, len(self.growing)))))
 
@@ -337,24 +338,34 @@ class RowWriter:
         Raises:
             ReplayError: If there is such a chunk.
         """
-        stops: dict[Hashable, int] = {}
-        longest = self.ring.capacity // 2
-        for key, t, length, flags in zip(
-            chunks.keys, chunks.t_started.tolist(), chunks.lengths.tolist(), chunks.flags.tolist(), strict=True
-        ):
-            episode = self.growing.get(key, -1)
-            stop = stops.get(key, int(self.index.episodes.t_stop[episode]) if episode >= 0 else 0)
-            if t < stop:
-                raise ReplayError(
-                    f"episode {key!r}: found a chunk from t={t} on, expected one from t={stop} on, because the steps before "
-                    "are stored. Add the chunks of an episode in order, and each of them once."
-                )
-            if length + 1 > longest:
-                raise ReplayError(
-                    f"episode {key!r}: found {length} steps in one chunk, expected at most {longest - 1} in a buffer of "
-                    f"{self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
-                )
-            stops[key] = 0 if flags else t + length
+        stops, longest = self._stops(chunks), self.ring.capacity // 2
+        is_early, is_long = chunks.t_started < stops, chunks.lengths >= longest
+        wrong = np.flatnonzero(is_early | is_long)
+        if not len(wrong):
+            return
+        place = int(wrong[0])
+        if is_early[place]:
+            raise ReplayError(
+                f"episode {chunks.keys[place]!r}: found a chunk from t={chunks.t_started[place]} on, expected one from "
+                f"t={stops[place]} on, because the steps before are stored. Add the chunks of an episode in order, and each of "
+                "them once."
+            )
+        raise ReplayError(
+            f"episode {chunks.keys[place]!r}: found {chunks.lengths[place]} steps in one chunk, expected at most {longest - 1} "
+            f"in a buffer of {self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
+        )
+
+    def _stops(self, chunks: Chunks) -> np.ndarray:
+        """Return the time step before which each chunk must not begin: int64 [B]."""
+        episodes = self._growing_of(chunks.keys)
+        stops = self.index.episodes.t_stop.take(episodes)
+        stops[episodes < 0] = 0
+        if len(set(chunks.keys)) != len(chunks.keys):
+            known: dict[Hashable, int] = {}
+            for place, key in enumerate(chunks.keys):
+                stops[place] = known.get(key, stops[place])
+                known[key] = 0 if chunks.flags[place] else int(chunks.t_started[place] + chunks.lengths[place])
+        return stops
 
     def clear(self) -> None:
         """Forget all episodes; rows that were in use count as overwritten."""
@@ -392,10 +403,10 @@ class RowWriter:
             )
 
 
-def _all_but_first(lengths: np.ndarray) -> np.ndarray | slice:
-    """Return which observations of chunks are new if the first one of each is stored already."""
-    if (lengths == 1).all():
+def _all_but_first(lengths: np.ndarray, total: int) -> np.ndarray | slice:
+    """Return which observations of chunks are new if the first one of each is stored already; they have `total` steps."""
+    if total == len(lengths):
         return slice(1, None, 2)
-    is_new = np.ones(int(lengths.sum()) + len(lengths), np.bool_)
+    is_new = np.ones(total + len(lengths), np.bool_)
     is_new[np.cumsum(lengths + 1) - lengths - 1] = False
     return is_new

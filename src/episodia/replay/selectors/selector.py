@@ -99,8 +99,9 @@ class StoredSteps:
         found: list[np.ndarray] = []
         missing, share = num, self._index.num_steps / used if used else 0.0
         for _ in range(NUM_ROUNDS if share else 0):
-            # A few more than needed, so that one round is nearly always enough. Floats are drawn faster than integers.
-            drawn = rng.random(int(missing / share * 1.02) + 8)
+            # More than needed, so that one round is nearly always enough. Floats are drawn faster than integers.
+            more = 1.02 if self._allowed is None else 1.5
+            drawn = rng.random(int(missing / share * more) + 8)
             drawn *= used
             rows: np.ndarray = drawn.astype(np.int64)
             rows = rows[self.allowed(rows)][:missing]
