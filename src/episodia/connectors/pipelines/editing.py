@@ -9,7 +9,7 @@ from weakref import ref
 
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.pipelines.build_checks import check_pipeline
-from episodia.connectors.pipelines.piece_lookup import checked_name, names_for, walk
+from episodia.connectors.pipelines.piece_lookup import checked_name, names_for, walk, with_inner
 from episodia.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def set_pieces(pipeline: ConnectorPipelineV2, pieces: Iterable[ConnectorV2]) -> 
     pieces = tuple(pieces)
     _check_are_pieces(pipeline, pieces)
     outermost = outermost_of(pipeline)
-    with _unchanged_on_failure([*_whole(outermost), *_with_inner(pieces)]):
+    with _unchanged_on_failure([*_whole(outermost), *with_inner(pieces)]):
         _adopt(pipeline, pieces)
         for root in outermost:
             _check_once_only(root)
@@ -98,13 +98,6 @@ def _whole(outermost: list[ConnectorPipelineV2]) -> list[ConnectorV2]:
     return [*outermost, *(place.piece for root in outermost for place in walk(root))]
 
 
-def _with_inner(pieces: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
-    for piece in pieces:
-        yield piece
-        if piece.inner_pieces is not None:
-            yield from _with_inner(piece.inner_pieces)
-
-
 def _check_are_pieces(pipeline: ConnectorPipelineV2, pieces: tuple[Any, ...]) -> None:
     for position, piece in enumerate(pieces):
         if not isinstance(piece, ConnectorV2):
@@ -114,12 +107,12 @@ def _check_are_pieces(pipeline: ConnectorPipelineV2, pieces: tuple[Any, ...]) ->
                 f"{type(pipeline).__name__}, at {position}: found {found}, expected a piece, an instance of ConnectorV2. "
                 f"{remedy}."
             )
-    if any(piece is pipeline for piece in _with_inner(pieces)):
+    if any(piece is pipeline for piece in with_inner(pieces)):
         raise PipelineError(
             f"{type(pipeline).__name__}: found the pipeline itself among its pieces, expected other pieces. Make a second "
             "pipeline."
         )
-    _check_distinct(pipeline, list(_with_inner(pieces)))
+    _check_distinct(pipeline, list(with_inner(pieces)))
 
 
 def _check_once_only(root: ConnectorPipelineV2) -> None:

@@ -41,6 +41,14 @@ def walk(pipeline: ConnectorPipelineV2, indices: tuple[int, ...] = (), path: str
             yield from walk(piece, place.indices, place.path + SEPARATOR)  # type: ignore[arg-type]  # pipelines have pieces
 
 
+def with_inner(pieces: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
+    """Yield `pieces`, each pipeline followed by the pieces in it, in the order in which they run."""
+    for piece in pieces:
+        yield piece
+        if piece.inner_pieces is not None:
+            yield from with_inner(piece.inner_pieces)
+
+
 def leaves(pipeline: ConnectorPipelineV2) -> list[Place]:
     """Return the places of the pieces that are not pipelines, in the order in which they run."""
     return [place for place in walk(pipeline) if place.piece.inner_pieces is None]

@@ -10,15 +10,16 @@ import numpy as np
 from episodia.columns import COLUMN_NAMES, Columns
 from episodia.connectors.batches.batch_descriptions import is_nested_batch, is_tensor
 from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.piece_lookup import leaves as leaves_of
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
 from episodia.trees import leaves
 
 if TYPE_CHECKING:
-    from episodia.connectors.connector_v2 import ConnectorV2
+    from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 
-def check_row_counts(pipeline: ConnectorV2, run: Run) -> None:
+def check_row_counts(pipeline: ConnectorPipelineV2, run: Run) -> None:
     """Check the batch that `pipeline` made in `run`, where it is grouped by module or has rows of episodes outside of the list.
 
     Raises:
@@ -60,19 +61,11 @@ def _num_rows(column: Any) -> int | None:
     return next((len(leaf) for _, leaf in leaves(column) if leaf.ndim), None)
 
 
-def _written_by(pipeline: ConnectorV2, column: str) -> str:
+def _written_by(pipeline: ConnectorPipelineV2, column: str) -> str:
     """Return the names of the pieces that declare to write `column`; or else of those that declare nothing."""
-    pieces = list(_flat(pipeline))
+    pieces = [place.piece for place in leaves_of(pipeline)]
     declared = [piece.name for piece in pieces if column in (piece.writes or ())]
     if declared:
         return "by " + " or ".join(map(repr, declared))
     silent = [piece.name for piece in pieces if piece.writes is None]
     return "by a piece that does not declare it" + (f": {' or '.join(map(repr, silent))}" if silent else "")
-
-
-def _flat(piece: ConnectorV2) -> Iterator[ConnectorV2]:
-    if piece.inner_pieces is None:
-        yield piece
-    else:
-        for inner in piece.inner_pieces:
-            yield from _flat(inner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from episodia.connectors import (
     RewardShaper,
     defaults,
 )
+from episodia.connectors.pipelines.piece_lookup import with_inner
 from episodia.errors import EnvRunnerError
 from episodia.modules.devices import device_of
 
@@ -67,7 +68,7 @@ def module_to_env_for(
 
 def real_range_of(module: Any, module_to_env: ModuleToEnvPipeline) -> tuple[float, float] | None:
     """Return the range of a module's real-valued actions, if the pipeline spreads them over the bounds."""
-    scalings = [piece for piece in _pieces([module_to_env]) if isinstance(piece, NormalizeAndClipActions)]
+    scalings = [piece for piece in with_inner([module_to_env]) if isinstance(piece, NormalizeAndClipActions)]
     spreads = any(piece.normalize_actions for piece in scalings)
     return (-1.0, 1.0) if module is not None and spreads else None
 
@@ -79,7 +80,7 @@ def is_stateful(module: Any) -> bool:
 
 def shapers_of(env_to_module: ConnectorV2) -> list[RewardShaper]:
     """Return the pieces that set rewards."""
-    return [piece for piece in _pieces([env_to_module]) if isinstance(piece, RewardShaper)]
+    return [piece for piece in with_inner([env_to_module]) if isinstance(piece, RewardShaper)]
 
 
 def delay_of(env_to_module: ConnectorV2, at_least: int) -> int:
@@ -89,7 +90,7 @@ def delay_of(env_to_module: ConnectorV2, at_least: int) -> int:
 
 def decoder_of(module_to_env: ConnectorV2) -> ActionDecoder | None:
     """Return the piece that translates a module's actions, if there is one."""
-    return next((piece for piece in _pieces([module_to_env]) if isinstance(piece, ActionDecoder)), None)
+    return next((piece for piece in with_inner([module_to_env]) if isinstance(piece, ActionDecoder)), None)
 
 
 def action_space_of(module: Any, module_to_env: ConnectorV2, space: Space[Any]) -> Space[Any]:
@@ -111,12 +112,3 @@ def recorded_action_space(space: Space[Any]) -> Space[Any]:
     if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
         return spaces.Box(-np.inf, np.inf, space.shape, np.dtype(space.dtype).type)
     return space
-
-
-def _pieces(connectors: Iterable[ConnectorV2]) -> Iterator[ConnectorV2]:
-    for connector in connectors:
-        inner = connector.inner_pieces
-        if inner is None:
-            yield connector
-        else:
-            yield from _pieces(inner)

@@ -1,17 +1,24 @@
-"""Pieces that add, drop or replace episodes: where they may stand, and what they may do to the list."""
+"""Changes that pieces may not make: of the list of episodes, and of actions from which others were derived."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from episodia.columns import Columns
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import Place
 from episodia.errors import BatchError, PipelineError
+from episodia.trees import equal, leaves, map_batch
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
+
+# What is recorded, and what the environment gets.
+_PAIR = (Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
 
 
 def check_places_of_changes(pipeline: ConnectorPipelineV2, places: Sequence[Place]) -> None:
@@ -58,3 +65,40 @@ def check_changed_episodes(piece: ConnectorV2, given: Mapping[Any, Any] | None) 
             f"found that the piece changed the list of episodes, and the columns {list(given)} with rows of the earlier list; "
             "expected no columns yet. Place this piece in front of the pieces that write columns."
         )
+
+
+def derived_actions(batch: Mapping[Any, Any]) -> dict[Any, tuple[Any, Any]]:
+    """Return copies of the actions and of the actions for the environment, by module or None, where both exist."""
+    return {
+        module_id: (map_batch(np.copy, pair[0]), map_batch(np.copy, pair[1]))
+        for module_id, pair in _pairs(batch).items()
+    }
+
+
+def _pairs(batch: Mapping[Any, Any]) -> dict[Any, tuple[Any, Any]]:
+    parts = {None: batch} if Columns.ACTIONS in batch else batch
+    return {
+        module_id: (columns[Columns.ACTIONS], columns[Columns.ACTIONS_FOR_ENV])
+        for module_id, columns in parts.items()
+        if isinstance(columns, Mapping) and all(name in columns and _is_arrays(columns[name]) for name in _PAIR)
+    }
+
+
+def _is_arrays(column: Any) -> bool:
+    return all(isinstance(leaf, np.ndarray) for _, leaf in leaves(column))
+
+
+def check_late_actions(derived: Mapping[Any, tuple[Any, Any]], batch: Mapping[Any, Any]) -> None:
+    """Check that a piece did not change `actions` alone; `derived` is what `derived_actions` returned before the piece.
+
+    Raises:
+        BatchError: If the environment would get actions that were derived from others than those that are recorded.
+    """
+    for module_id, (earlier, earlier_for_env) in derived.items():
+        actions, for_env = _pairs(batch).get(module_id, (earlier, earlier_for_env))
+        if equal(for_env, earlier_for_env) and not equal(actions, earlier):
+            raise BatchError(
+                "found changed `actions`, and `actions_for_env` of the earlier ones; expected that the environment "
+                "gets the actions that are recorded. Place the piece before the one that writes `actions_for_env` "
+                "(`NormalizeAndClipActions`), or let it change `actions_for_env` too."
+            )
