@@ -18,6 +18,7 @@ from episodia.trees import describe
 from episodia.types import AgentID, AnyBatch, ModuleID
 
 if TYPE_CHECKING:
+    from episodia.connectors.pipelines.lost_writes import Writes
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 
@@ -54,6 +55,7 @@ class Run:
         module_rows: See `batch_columns.rows_of_modules`, which keeps its answer here.
         has_other_rows: Whether columns have rows of episodes that are not in the list.
         module_outputs: See `module_outputs.outputs_of_modules`, which keeps its answer here.
+        writes: What pieces write into episodes, in learner pipelines.
     """
 
     __slots__ = (
@@ -72,6 +74,7 @@ class Run:
         "others",
         "rl_module",
         "shared_data",
+        "writes",
     )
 
     def __init__(
@@ -98,6 +101,7 @@ class Run:
         self.left_by_modules: dict[Any, Any] | None = None
         self.module_rows: Any = None
         self.module_outputs: Any = None
+        self.writes: Writes | None = None
         self._arguments: dict[str, Any] | None = None
 
     def replace(self, batch: dict[Any, Any]) -> None:

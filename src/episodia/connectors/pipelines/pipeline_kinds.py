@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
+from episodia.connectors.pipelines.lost_writes import Writes
 from episodia.connectors.pipelines.row_counts import check_row_counts
 from episodia.connectors.plugins.saved_pipeline import SavedPipeline
+from episodia.episodes.columns.watched_columns import noted_writes
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 
 __all__ = ["ConnectorPipelineV2", "EnvToModulePipeline", "LearnerConnectorPipeline", "ModuleToEnvPipeline"]
@@ -55,11 +57,15 @@ class LearnerConnectorPipeline(SavedPipeline):
         return None if episodes is None else EpisodeList.of(episodes).forked()
 
     def run(self, run: Run) -> dict[str, Any]:
-        """Return what the pieces make of the batch of `run`, after checking that all columns of a module fit together.
+        """Return what the pieces make of the batch of `run`, after checking that nothing of it was lost.
 
         Raises:
-            BatchError: If columns of one module have different numbers of rows.
+            BatchError: If columns of one module have different numbers of rows, or if a piece wrote something into the
+                episodes that no later piece has read.
         """
-        batch = super().run(run)
+        with noted_writes() as noted:
+            run.writes = Writes(noted)
+            batch = super().run(run)
+        run.writes.check(self, run)
         check_row_counts(self, run)
         return batch

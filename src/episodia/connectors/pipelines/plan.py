@@ -138,6 +138,8 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
         run.given, run.at_episode = run.batch.copy(), None
         num_edits = num_edits_of(run)
         given = run.batch
+        if run.writes is not None:
+            run.writes.begin(given)
         derived = derived_actions(given) if layout.follows_module else {}
         if takes_items:
             run.batch = with_items(run, **form)
@@ -154,6 +156,8 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
         check_late_actions(derived, run.batch)
         if num_edits_of(run) != num_edits:
             check_changed_episodes(piece, run.given)
+        if run.writes is not None:
+            run.writes.end(piece, run)
         run.given = None
 
     return call

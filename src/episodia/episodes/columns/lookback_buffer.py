@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -35,13 +36,17 @@ from episodia.trees import (
 )
 from episodia.types import Item
 
+# Where columns that are written are noted; None while nobody wants to know. See `watched_columns.py`.
+WRITTEN: ContextVar[list[LookbackBuffer] | None] = ContextVar("episodia_written_columns", default=None)
 
-@final
+
 class LookbackBuffer:
     """A column of items, of which the first `lookback` are the past and index 0 is the first after them.
 
     A buffer grows as a list of items and is turned into arrays by `finalize`. Readers get lists of items while it is open
     and arrays (nested, for nested items) once it is finalized; arrays are read-only.
+
+    Not final, because a column that waits for its first reader (`watched_columns.py`) is the same thing.
 
     >>> buffer = LookbackBuffer([10, 11, 12, 13], lookback=2)
     >>> buffer
@@ -197,6 +202,7 @@ class LookbackBuffer:
         The form of the buffer stays: open or finalized. The lookback becomes shorter if there are fewer items than that.
         """
         items = as_items(new_data)
+        self._note_write()
         storage: Storage
         if self.storage.holds_objects:
             storage = ObjectStorage.copied(items)
@@ -539,6 +545,7 @@ class LookbackBuffer:
         """`set` with positional arguments, which is what the episodes' setters call."""
         if negative_is_lookback is not False:  # rejects objects that are not flags
             negative_is_lookback = indexing.as_flag(negative_is_lookback, "neg_index_as_lookback")
+        self._note_write()
         storage = self.storage
         if type(indices) is int:
             # Lists are measured in place: a call takes longer than the write.
@@ -560,6 +567,11 @@ class LookbackBuffer:
             storage.put(positions[0], items[0])
         else:
             storage.replace(positions, items)
+
+    def _note_write(self) -> None:
+        written = WRITTEN.get()
+        if written is not None:
+            written.append(self)
 
     def _inside(self, items: list[Any]) -> list[Any]:
         """Return private copies of `items` after checking that they lie in the space, if rows have one."""
