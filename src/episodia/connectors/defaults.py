@@ -30,7 +30,7 @@ from episodia.connectors.pipelines.pipeline_kinds import (
     LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
-from episodia.connectors.views.add_views import views_of
+from episodia.connectors.views.module_views import follow_views, views_of
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
 from episodia.types import Item
@@ -76,6 +76,7 @@ def env_to_module(
     )
     if module is not None:
         pipeline.check_module(module)
+        follow_views(pipeline, module, multi_agent=multi_agent)
     return pipeline
 
 
@@ -171,6 +172,7 @@ def learner(  # noqa: PLR0913  # each is an independent choice
     )
     if module is not None:
         pipeline.check_module(module)
+        follow_views(pipeline, module, multi_agent=isinstance(module, Mapping))
     return pipeline
 
 

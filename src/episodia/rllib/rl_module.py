@@ -14,6 +14,7 @@ from torch import nn
 
 from episodia.columns import Columns
 from episodia.errors import ModuleError
+from episodia.modules.declared_views import DeclaredViews
 from episodia.modules.distributions import dist_for
 from episodia.modules.protocol import DistributionClass
 from episodia.rllib.array_helpers import convert_to_numpy
@@ -32,7 +33,8 @@ class RLModule:
 
     Attributes:
         action_dist_cls: The distribution of the module's `action_dist_inputs`; None takes `dist_for(action_space)`.
-        views: What the module sees of the trajectory, by column; may be declared in a subclass, or added to a module.
+        views: What the module sees of the trajectory, by column; may be declared in a subclass, or added to a module,
+            also later.
     """
 
     action_dist_cls: DistributionClass | None = None
@@ -58,7 +60,7 @@ class RLModule:
         self.inference_only = inference_only
         self.learner_only = learner_only
         self.model_config = {} if model_config is None else model_config
-        self.views = dict(type(self).views)
+        self.views = DeclaredViews(type(self).views)
         self.setup()
 
     def setup(self) -> None:

@@ -12,7 +12,6 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_columns import rows_of_modules
-from episodia.connectors.batches.module_outputs import is_container, members
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.env_to_module.observation_changer import ObservationPiece
 from episodia.connectors.kinds import Kind
@@ -29,7 +28,6 @@ from episodia.episodes.lists.other_agents import OtherAgents
 from episodia.episodes.lists.ragged import sparse_rows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError, PipelineError
-from episodia.modules.protocol import DeclaresViews, Modules
 from episodia.types import AgentID, ModuleID
 
 
@@ -103,6 +101,14 @@ class AddViews(ObservationPiece):
         removed = self._views[name]
         self._change({other: view for other, view in self._views.items() if other != name})
         return removed
+
+    def take_over(self, views: Mapping[str, View]) -> None:
+        """Add `views` in place of all earlier ones.
+
+        Raises:
+            PipelineError: If a pipeline that contains the piece rejects one. The views then stay as they were.
+        """
+        self._change(_checked(self.name, views))
 
     def _change(self, views: dict[str, View]) -> None:
         before, self._views = self._views, views
@@ -221,26 +227,6 @@ def _checked(where: str, views: Any) -> dict[str, View]:
                 "its column. Pass `{'name': View(...)}`."
             )
     return {name: replace(view, source=name) if view.source is None else view for name, view in views.items()}
-
-
-def views_of(rl_module: Modules, *, multi_agent: bool = False) -> list[AddViews]:
-    """Return pieces that add the views which modules declare in `views`; an empty list if no module declares views.
-
-    Args:
-        rl_module: A module, or modules by their ids.
-        multi_agent: Whether the spaces of the pipeline have an entry for each agent.
-    """
-    if not is_container(rl_module):
-        views = _declared(rl_module)
-        return [AddViews(views, multi_agent=multi_agent)] if views else []
-    declared = {module_id: _declared(module) for module_id, module in members(rl_module).items()}
-    return [
-        AddViews(views, modules=[module_id], multi_agent=multi_agent) for module_id, views in declared.items() if views
-    ]
-
-
-def _declared(module: object) -> Any:
-    return module.views if isinstance(module, DeclaresViews) else None
 
 
 def _reader(gather: Gather, rows: EpisodeList, episodes: EpisodeList, module_id: ModuleID) -> Reader:

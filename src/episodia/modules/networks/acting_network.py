@@ -11,6 +11,7 @@ from gymnasium import Space
 from torch import nn
 
 from episodia.errors import EpisodeKeyError, ModuleError
+from episodia.modules.declared_views import DeclaredViews
 from episodia.modules.distributions import DistributionSpec
 from episodia.modules.distributions.action_distribution import describe
 from episodia.types import Batch, Item
@@ -29,7 +30,7 @@ class ActingNetwork(nn.Module, ABC):
 
     Attributes:
         views: What the module sees of the trajectory, by column: `View`s. Pipelines that are built with the module add them;
-            they may be declared in a subclass, or added to a module.
+            they may be declared in a subclass, or added to a module, also later.
 
     Raises:
         ModuleError: If the action space has no elements.
@@ -43,7 +44,7 @@ class ActingNetwork(nn.Module, ABC):
         self.action_space = action_space
         self.distribution = distribution
         # Own views, which can be added to.
-        self.views = dict(type(self).views)
+        self.views = DeclaredViews(type(self).views)
         if not distribution.num_inputs:
             raise ModuleError(
                 f"action_space: found {action_space}, whose actions have no elements, expected some. Give the environment "

@@ -1,0 +1,67 @@
+"""The views that a module declares: a dict whose changes reach the pipelines that were built with the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeAlias, final
+
+# Takes over all views of a module, and returns whether it wants to be told of further changes.
+Follower: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+
+@final
+class DeclaredViews(MutableMapping[str, Any]):
+    """The views of a module, by column. A change that a pipeline rejects leaves all as it was.
+
+    A copied or pickled module has views without followers.
+
+    >>> views, told = DeclaredViews({}), []
+    >>> views.follow(lambda changed: told.append(dict(changed)) or True)
+    >>> views["window"] = "a view"
+    >>> dict(views), told
+    ({'window': 'a view'}, [{'window': 'a view'}])
+    """
+
+    def __init__(self, views: Mapping[str, Any]) -> None:
+        self._views = dict(views)
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Call `follower` with all views after each change, until it returns False."""
+        self._followers.append(follower)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._views[name]
+
+    def __setitem__(self, name: str, view: Any) -> None:
+        self._change({**self._views, name: view})
+
+    def __delitem__(self, name: str) -> None:
+        views = dict(self._views)
+        del views[name]
+        self._change(views)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def _change(self, views: dict[str, Any]) -> None:
+        followers, told = [], []
+        try:
+            for follower in self._followers:
+                told.append(follower)
+                if follower(views):
+                    followers.append(follower)
+        except BaseException:
+            for follower in told[:-1]:
+                follower(self._views)
+            raise
+        self._views, self._followers = views, followers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeclaredViews, (self._views,)
+
+    def __repr__(self) -> str:
+        return repr(self._views)
