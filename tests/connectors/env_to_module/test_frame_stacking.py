@@ -1,18 +1,28 @@
 """Stacked frames, against a list of the last few observations of each step."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episodia import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
-from episodia.connectors import EnvToModulePipeline, FlattenObservations
+from episodia import Columns, EpisodeList, MultiAgentEpisode, SingleAgentEnvRunner, SingleAgentEpisode
+from episodia.connectors import (
+    EnvToModulePipeline,
+    FlattenObservations,
+    MeanStdFilter,
+    OneHotObservations,
+    PrevActionsPrevRewards,
+)
 from episodia.connectors.batches.batch_descriptions import rows_of
 from episodia.connectors.env_to_module.frame_stacking import FrameStacking
 from episodia.errors import BatchError, DroppedHistoryError, PipelineError
+from episodia.learners import Learner, PPOConfig, default_pipeline
+from episodia.modules import MLPActorCritic
 from episodia.testing import assert_same_items
-from piece_calls import BOX_KINDS, acted, built, called, from_birth, trained, without_spaces
+from piece_calls import BOX_KINDS, acted, built, called, from_birth, items_of, trained, without_spaces
 
 
 def stacked(items, num_frames, axis):
@@ -182,3 +192,113 @@ def test_each_agent_stacks_its_own_frames():
         [20.0, 30.0],
     ]
     assert piece.observation_space["a"].shape == (2,)
+
+
+# --- Behind pieces that change each observation -----------------------------------------------------------------------
+
+
+def in_front(pieces, space):
+    return EnvToModulePipeline(space, spaces.Discrete(2), connectors=pieces)
+
+
+def one_by_one(pipeline, episodes):
+    """Return the observations that the pieces make one after another, as items, with the last one of each episode."""
+    batch = {}
+    for piece in pipeline:
+        batch = called(piece, episodes, batch)
+    return items_of(batch["obs"])
+
+
+def flat_stacks(space, observations, num_frames, axis):
+    flat = [spaces.flatten(space, observation).astype(np.float32) for observation in observations]
+    return [stacked(flat[: t + 1], num_frames, axis) for t in range(len(flat))]
+
+
+@given(from_birth(), st.integers(1, 4), st.sampled_from([-1, 0]), st.booleans())
+def test_flattened_observations_are_stacked(trajectory, num_frames, axis, finalized):
+    space = trajectory.observation_space
+    pipeline = in_front([FlattenObservations(), FrameStacking(num_frames=num_frames, axis=axis)], space)
+    episode = built(trajectory, finalized)
+
+    expected = flat_stacks(space, trajectory.observations, num_frames, axis)
+    assert_same_items(one_by_one(pipeline, EpisodeList([episode])), expected)
+    assert_same_items(one_by_one(pipeline, EpisodeList([episode]).current()), expected[-1:])
+    assert all(pipeline.observation_space.contains(row) for row in expected)
+
+
+def test_several_pieces_may_change_each_frame():
+    space = spaces.Dict({"kind": spaces.Discrete(3, start=1), "speed": spaces.Box(1.0, 5.0, (2,))})
+    observations = [{"kind": kind, "speed": np.full(2, kind, np.float32)} for kind in (1, 2, 3)]
+    episode = SingleAgentEpisode(
+        observations=observations, actions=[0, 1], rewards=[0.0, 0.0], observation_space=space, len_lookback_buffer=0
+    )
+    pipeline = in_front([OneHotObservations(), FlattenObservations(), FrameStacking(num_frames=2)], space)
+
+    assert_same_items(one_by_one(pipeline, EpisodeList([episode])), flat_stacks(space, observations, 2, -1))
+
+
+def test_frames_before_a_chunk_are_flattened_too():
+    space = spaces.Discrete(4)
+    episode = SingleAgentEpisode(
+        observations=[0, 1, 2, 3], actions=[0, 0, 1], rewards=[0.0] * 3, observation_space=space, len_lookback_buffer=0
+    )
+    pipeline = in_front([FlattenObservations(), FrameStacking(num_frames=2)], space)
+    whole = one_by_one(pipeline, EpisodeList([episode]))
+
+    assert pipeline.lookback == 1
+    assert_same_items(one_by_one(pipeline, EpisodeList([episode.slice(slice(2, 3), len_lookback_buffer=1)])), whole[2:])
+
+
+def test_agents_with_spaces_of_their_own_are_flattened_and_stacked():
+    of_agents = spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1.0, 1.0, (3,))})
+    seen = {"a": [0, 2], "b": [np.full(3, 0.5, np.float32), np.full(3, -0.5, np.float32)]}
+    game = MultiAgentEpisode(observation_space=of_agents)
+    game.add_env_reset(observations={agent: items[0] for agent, items in seen.items()})
+    game.add_env_step({agent: items[1] for agent, items in seen.items()}, {"a": 0, "b": 0}, {"a": 0.0, "b": 0.0})
+    pieces = [FlattenObservations(multi_agent=True), FrameStacking(num_frames=2, multi_agent=True)]
+    pipeline = EnvToModulePipeline(of_agents, None, connectors=pieces)
+
+    rows = rows_of(pipeline(episodes=[game])["obs"]["default_policy"])
+    assert_same_items(rows, [flat_stacks(of_agents[agent], seen[agent], 2, -1)[-1] for agent in seen])
+
+
+def test_a_runner_and_a_learner_see_the_same_flattened_stacks():
+    env = gym.make("Taxi-v4")
+    pieces = lambda: [FlattenObservations(), FrameStacking(num_frames=3)]  # noqa: E731
+    module = MLPActorCritic(spaces.Box(0.0, 1.0, (500, 3)), env.action_space)
+    learner = Learner(
+        module,
+        PPOConfig(),
+        learner_pipeline=default_pipeline(PPOConfig(), env.observation_space, env.action_space, custom=pieces()),
+    )
+    with SingleAgentEnvRunner("Taxi-v4", module, num_envs=2, seed=0, env_to_module=pieces()) as runner:
+        for _ in range(2):
+            episodes = runner.sample(num_timesteps=30)
+            batch = learner.batch_of(episodes)["default_policy"]
+            with torch.no_grad():
+                again = module.forward_train(batch)[Columns.ACTION_DIST_INPUTS]
+
+            np.testing.assert_allclose(again, batch[Columns.ACTION_DIST_INPUTS], atol=1e-6)
+
+
+@pytest.mark.parametrize("other", [MeanStdFilter, PrevActionsPrevRewards])
+def test_frames_cannot_follow_pieces_that_look_at_more_than_one_observation(other):
+    with pytest.raises(PipelineError, match="Move 'FrameStacking' before"):
+        in_front([FlattenObservations(), other(), FrameStacking(num_frames=2)], spaces.Box(-1.0, 1.0, (2,)))
+
+
+def test_one_piece_cannot_stack_frames_of_two_kinds():
+    piece = FrameStacking(num_frames=2)
+    first = in_front([FlattenObservations(), piece], spaces.Discrete(2))
+    with pytest.raises(PipelineError, match="Make a second FrameStacking"):
+        in_front([FlattenObservations(), piece], spaces.Discrete(2))
+
+    assert first.observation_space.shape == (2, 2)
+
+
+def test_alone_again_the_piece_stacks_what_the_episodes_have():
+    piece = FrameStacking(num_frames=2)
+    in_front([FlattenObservations(), piece], spaces.Discrete(2)).remove(piece.name)
+    episode = SingleAgentEpisode(observations=[1.0, 2.0], actions=[0], rewards=[0.0], len_lookback_buffer=0)
+
+    assert_same_items(trained(piece, episode), [np.array([0.0, 1.0]), np.array([1.0, 2.0])])

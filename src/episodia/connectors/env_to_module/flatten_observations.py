@@ -41,6 +41,7 @@ class FlattenObservations(ObservationChanger):
     """
 
     lookback = 0
+    looks_at_one = True
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -19,6 +19,9 @@ from episodia.episodes import EpisodeList, Ragged, SingleAgentEpisode
 from episodia.episodes.lists.live_agents import LiveRows
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.types import AgentID
+
+# Called with some agent episodes, what they have in common, and their places among all, None for all of them.
+ChangePart: TypeAlias = Callable[[EpisodeList, Part, np.ndarray | None], Ragged]
 
 
 class ObservationPiece(ColumnPiece):
@@ -66,8 +69,13 @@ class ObservationChanger(ObservationPiece):
     """A piece that changes each observation separately; observations that are not in the batch come from the episodes.
 
     The episodes are not changed.
+
+    Attributes:
+        looks_at_one: Whether the change depends on nothing but the observation and its space, so that earlier observations
+            can be changed in the same way, see `FrameStacking`.
     """
 
+    looks_at_one: ClassVar[bool] = False
     reads = frozenset[str]()
     writes = fills = alters = frozenset({Columns.OBS})
 
@@ -90,32 +98,41 @@ class ObservationChanger(ObservationPiece):
     def work(self, run: Run) -> None:
         """Change the observations in the batch, before or after it is mapped to modules."""
         if not run.batch and type(run.episodes) is LiveEpisodes:  # the first piece of a runner with one module
-            run.batch[Columns.OBS] = self._by_part(None, run.episodes, is_mapped=False)
+            run.batch[Columns.OBS] = self.by_part(None, run.episodes, is_mapped=False)
             return
         parts = rows_of_modules(run)
         there = [part for part in parts if Columns.OBS in part.columns]
         if not there:
-            add_to_run(run, Columns.OBS, lambda rows: self._by_part(None, rows, is_mapped=False))
+            add_to_run(run, Columns.OBS, lambda rows: self.by_part(None, rows, is_mapped=False))
             return
         is_mapped = Columns.OBS not in run.batch
         for _, columns, rows in there:
             column = as_ragged(columns[Columns.OBS], rows)
-            columns[Columns.OBS] = self._by_part(column, rows, is_mapped=is_mapped)
+            columns[Columns.OBS] = self.by_part(column, rows, is_mapped=is_mapped)
 
-    def _by_part(self, column: Ragged | None, rows: EpisodeList, *, is_mapped: bool) -> Ragged:
+    def by_part(self, column: Ragged | None, rows: EpisodeList, *, is_mapped: bool) -> Ragged:
         """Return the changed rows; without a `column` they are taken from the episodes, for each part separately."""
         if not len(rows):
             return _observations(rows) if column is None else column
+
+        def change(some: EpisodeList, part: Part, places: np.ndarray | None) -> Ragged:
+            if column is None:
+                return self.changed(_observations(some), some, part)
+            return self.changed(column if places is None else column.select(places), some, part)
+
+        return self.in_parts(rows, change, is_mapped=is_mapped)
+
+    def in_parts(self, rows: EpisodeList, change: ChangePart, *, is_mapped: bool) -> Ragged:
+        """Return the rows that `change` makes of those of each part; the parts differ in their spaces."""
         given = self.input_spaces()
         if given is not None and not self.multi_agent:
-            return self.changed(_observations(rows) if column is None else column, rows, Part(None, given))
+            return change(rows, Part(None, given), None)
         parts, positions, singles = parts_of(rows, lambda single: self._part_of(single, given, is_mapped))
         if len(parts) == 1:
-            return self.changed(_observations(rows) if column is None else column, rows, parts[0])
-        changed = []
-        for part, places in zip(parts, positions, strict=True):
-            some = _some(rows, singles, places)
-            changed.append(self.changed(_observations(some) if column is None else column.select(places), some, part))
+            return change(rows, parts[0], None)
+        changed = [
+            change(_some(rows, singles, places), part, places) for part, places in zip(parts, positions, strict=True)
+        ]
         return reassembled(self.name, changed, positions)
 
     def _part_of(self, single: SingleAgentEpisode, given: Any, is_mapped: bool) -> Part:

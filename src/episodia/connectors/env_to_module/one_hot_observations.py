@@ -30,6 +30,7 @@ class OneHotObservations(ObservationChanger):
     """
 
     lookback = 0
+    looks_at_one = True
 
     def output_space(self, space: Space[Any], action_space: Space[Any] | None, agent_id: AgentID) -> Space[Any]:
         """Return the space of the one-hot form."""
