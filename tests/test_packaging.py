@@ -249,3 +249,13 @@ def test_extras_are_those_that_code_uses():
         "train",
     }
     assert all(re.search(rf"\b{name}\b", text) for name in for_users - {"episodia"})
+
+
+def test_links_in_the_readme_are_absolute_if_the_project_has_an_address():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    relative = [link for link in links if not link.startswith("https://")]
+
+    # PyPI shows the README without the files beside it.
+    assert not (project.get("urls") and relative)
+    assert all((ROOT / link.partition("#")[0]).exists() for link in relative)
