@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from episodia.cli import collect_verb as collecting
 from episodia.cli import train_verbs as training
@@ -41,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m episodia", description="Episode-centric data for reinforcement learning."
-    )
+    # The console command has a file of its own name; `python -m` runs `__main__.py`.
+    prog = "episodia" if Path(sys.argv[0]).stem == "episodia" else "python -m episodia"
+    parser = argparse.ArgumentParser(prog=prog, description="Episode-centric data for reinforcement learning.")
     parser.add_argument("--version", action="version", version=importlib.metadata.version("episodia"))
     verbs = parser.add_subparsers(dest="verb", metavar="verb")
     training.add_verbs_to(verbs)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from episodia import Columns
 from episodia.connectors import ConnectorV2, FrameStacking, MeanStdFilter, SingleAgentObservationPreprocessor
 from episodia.env_runners import SingleAgentEnvRunner
+from episodia.errors import ModuleError
 from episodia.modules import LSTMActorCritic, MLPActorCritic
 from episodia.testing import assert_same_episode
 from scripted_envs import ScriptedEnv, places
@@ -170,6 +171,20 @@ def test_the_state_of_a_module_is_reset_with_each_episode():
         for chunk in chunks:
             counted = chunk.get_extra_model_outputs(Columns.STATE_OUT)["count"][:, 0]
             assert counted.tolist() == list(range(chunk.t_started + 1, chunk.t + 1))
+
+
+def test_a_recurrent_module_that_returns_no_state_is_an_error():
+    class Forgetting(LSTMActorCritic):
+        def forward_exploration(self, batch):
+            outputs = super().forward_exploration(batch)
+            del outputs[Columns.STATE_OUT]
+            return outputs
+
+    with (
+        runner_for(cartpole(Forgetting)) as runner,
+        pytest.raises(ModuleError, match="expected 'state_out' among them"),
+    ):
+        runner.sample(num_timesteps=3)
 
 
 # --- Pieces -----------------------------------------------------------------------------------------------------------

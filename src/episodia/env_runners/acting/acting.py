@@ -26,7 +26,7 @@ from episodia.env_runners.rollout.vector_step import Chosen, Stepper
 from episodia.env_runners.runner_metrics import RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
-from episodia.errors import EnvRunnerError
+from episodia.errors import EnvRunnerError, ModuleError
 from episodia.modules.random_actions import Range, random_actions
 from episodia.spaces import ARRAY_SPACES
 from episodia.stacking import stack
@@ -153,6 +153,11 @@ class Actor:
             self.module.forward_exploration(batch) if explore else self.module.forward_inference(batch)
         )
         if self._is_stateful:
+            if Columns.STATE_OUT not in outputs:
+                raise ModuleError(
+                    f"{type(self.module).__name__}: found the outputs {list(outputs)} of a recurrent module, expected "
+                    f"{Columns.STATE_OUT!r} among them. Return the state after the step, or False from `is_stateful()`."
+                )
             self._states = outputs[Columns.STATE_OUT]
         return outputs
 
