@@ -65,6 +65,18 @@ from episodia.rllib.array_helpers import (
 )
 from episodia.rllib.column_names import Postprocessing, SampleBatch
 from episodia.rllib.item_connector import ItemConnector as ConnectorV2
+from episodia.rllib.module_apis import (
+    FLOAT_MAX,
+    FLOAT_MIN,
+    TARGET_NETWORK_ACTION_DIST_INPUTS,
+    InferenceOnlyAPI,
+    NetworkType,
+    TargetNetworkAPI,
+    make_target_network,
+    normc_initializer,
+    same_padding,
+    valid_padding,
+)
 from episodia.rllib.replay_buffers import (
     EpisodeReplayBuffer,
     MultiAgentEpisodeReplayBuffer,
@@ -82,6 +94,9 @@ DEFAULT_POLICY_ID = DEFAULT_MODULE_ID
 __all__ = [
     "DEFAULT_MODULE_ID",
     "DEFAULT_POLICY_ID",
+    "FLOAT_MAX",
+    "FLOAT_MIN",
+    "TARGET_NETWORK_ACTION_DIST_INPUTS",
     "AddColumnsFromEpisodesToTrainBatch",
     "AddInfosFromEpisodesToTrainBatch",
     "AddNextObservationsFromEpisodesToTrainBatch",
@@ -105,6 +120,7 @@ __all__ = [
     "FrameStackingLearner",
     "GeneralAdvantageEstimation",
     "GetActions",
+    "InferenceOnlyAPI",
     "InfiniteLookbackBuffer",
     "LearnerConnectorPipeline",
     "MeanStdFilter",
@@ -117,6 +133,7 @@ __all__ = [
     "MultiAgentEpisode",
     "MultiAgentEpisodeReplayBuffer",
     "MultiAgentObservationPreprocessor",
+    "NetworkType",
     "NormalizeAndClipActions",
     "NumpyToTensor",
     "Postprocessing",
@@ -130,6 +147,7 @@ __all__ = [
     "SingleAgentEpisode",
     "SingleAgentObservationPreprocessor",
     "StateDict",
+    "TargetNetworkAPI",
     "TensorToNumpy",
     "TensorType",
     "TorchRLModule",
@@ -146,13 +164,17 @@ __all__ = [
     "get_dummy_batch_for_space",
     "huber_loss",
     "l2_loss",
+    "make_target_network",
+    "normc_initializer",
     "one_hot",
     "override",
     "relu",
+    "same_padding",
     "sigmoid",
     "softmax",
     "try_import_torch",
     "unbatch",
+    "valid_padding",
 ]
 
 _PIECE_FOR_ACTIONS = "the piece `episodia.connectors.NormalizeAndClipActions`"
@@ -197,7 +219,10 @@ _OURS = {
     "AgentConnector": "`episodia.rllib.ConnectorV2`",
     "ActionConnector": "`episodia.rllib.ConnectorV2`",
     "Checkpointable": "`get_state` and `set_state` of your class",
-    "TargetNetworkAPI": "a loss with a target network, see `episodia.learners`",
+    "ENCODER_OUT": "a key of your own",
+    "OverrideToImplementCustomLogic": "nothing: `episodia.rllib.override` marks an override",
+    "OverrideToImplementCustomLogic_CallToSuperRecommended": "nothing: `episodia.rllib.override` marks an override",
+    "SelfSupervisedLossAPI": "`AlgorithmConfig.loss`, see `episodia.learners`",
 }
 
 
