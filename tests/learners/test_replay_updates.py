@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from episodia import SingleAgentEpisode
+from episodia import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import LearnerError
 from episodia.learners import DQNConfig, Learner, LearnerHook, LossOutputs, PPOConfig, ReplayUpdates
 from episodia.modules import MLPActorCritic, QNetwork
@@ -88,3 +88,34 @@ def test_an_algorithm_without_a_draw_needs_one():
 
     with pytest.raises(LearnerError, match="draw=Transitions"):
         ReplayUpdates(on_policy, buffer())
+
+
+def test_each_module_gets_its_own_priorities():
+    selector = Remembering()
+    both = ReplayBuffer(100, selector=selector, seed=0)
+    game = MultiAgentEpisode("game", agent_to_module_mapping_fn=lambda agent, _: agent)
+    see = {name: np.zeros(2, np.float32) for name in ("left", "right")}
+    game.add_env_reset(observations=see)
+    for reward in (1.0, 2.0, 3.0):
+        game.add_env_step(see, {"left": 0, "right": 1}, {"left": reward, "right": -reward})
+    both.add([game])
+    networks = {name: QNetwork(BOX, TWO, hidden=(8,)) for name in ("left", "right")}
+
+    metrics = ReplayUpdates(Learner(networks, DQNConfig(), seed=0), both, num=6).update()
+
+    for told, name in zip(selector.told, networks, strict=True):
+        np.testing.assert_allclose(told, metrics.rows[name]["td_error"])
+
+
+def test_modules_of_other_learners_are_left_alone():
+    """Another learner may train the other modules of the buffer, or nobody."""
+    both = ReplayBuffer(100, seed=0)
+    game = MultiAgentEpisode("game", agent_to_module_mapping_fn=lambda agent, _: agent)
+    see = {name: np.zeros(2, np.float32) for name in ("left", "right")}
+    game.add_env_reset(observations=see)
+    game.add_env_step(see, {"left": 0, "right": 1}, {"left": 1.0, "right": 2.0})
+    both.add([game])
+
+    metrics = ReplayUpdates(Learner({"left": QNetwork(BOX, TWO)}, DQNConfig(), seed=0), both, num=6).update()
+
+    assert list(metrics.rows) == ["left"]

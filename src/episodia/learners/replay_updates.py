@@ -65,16 +65,22 @@ class ReplayUpdates:
         sampled = self.buffer.sample(self.num, self.draw, lookback=self.learner.pipeline.lookback)
         batch = self.learner.batch_of(sampled)
         metrics = self.learner.update_batch(batch, env_steps=env_steps)
-        for module_id, rows in metrics.rows.items():
-            if PRIORITY in rows and Columns.KEYS in batch[module_id]:
-                self._write(np.asarray(batch[module_id][Columns.KEYS]), rows[PRIORITY])
+        found = {
+            module_id: _priorities(np.asarray(batch[module_id][Columns.KEYS]), rows[PRIORITY])
+            for module_id, rows in metrics.rows.items()
+            if PRIORITY in rows and Columns.KEYS in batch[module_id]
+        }
+        if found:
+            keys, sizes = ({module_id: pair[part] for module_id, pair in found.items()} for part in (0, 1))
+            self.buffer.update_priorities(keys, sizes)
         return metrics
 
-    def _write(self, keys: np.ndarray, errors: np.ndarray) -> None:
-        """Write the size of the error of each row; a sequence has the key of its first step."""
-        firsts = keys if keys.ndim == 1 else keys[:, 0]
-        finite = np.isfinite(errors)
-        self.buffer.update_priorities(firsts[finite], np.abs(errors[finite]))
+
+def _priorities(keys: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the key and the size of the error of each row with a finite error; a sequence has the key of its first step."""
+    firsts = keys if keys.ndim == 1 else keys[:, 0]
+    finite = np.isfinite(errors)
+    return firsts[finite], np.abs(errors[finite])
 
 
 def _draw_of(learner: Learner) -> Draw:
