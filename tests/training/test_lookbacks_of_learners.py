@@ -52,6 +52,18 @@ def test_a_training_tells_its_runner():
         assert training.steps >= 60
 
 
+def test_a_training_tells_its_runner_of_views_that_are_added_later():
+    module = MLPActorCritic(*SPACES)
+    runner = SingleAgentEnvRunner("CartPole-v1", module, num_envs=2, seed=3)
+    with Training(runner, Learner(module, PPOConfig()), Recipe(num_envs=2, num_timesteps=20)) as training:
+        training.run(steps=20)
+        module.views["seen"] = View(Columns.OBS, shift=range(-5, 0), infer=False)
+        training.run(steps=80)
+
+        assert training.runner.lookback == 5
+        assert training.steps >= 80
+
+
 def test_telling_the_runner_is_the_same_as_its_setting():
     told, made = runner_of(), runner_of(lookback=5)
     told.require_lookback(5)

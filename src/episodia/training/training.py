@@ -86,8 +86,6 @@ class Training:
     ) -> None:
         check_parts(runner, learner, recipe, setup)
         check_threads(torch_threads)
-        if isinstance(runner, EnvRunner):
-            runner.require_lookback(learner.pipeline.lookback)
         self.runner: Any = runner  # which has one module, or several
         self.learner = learner
         self.recipe = recipe
@@ -168,6 +166,9 @@ class Training:
         # Before the sample, which uses the statistics as they are now.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
         continue_schedules(self.runner.module_to_env, self.steps)
+        if isinstance(self.runner, EnvRunner):
+            # Views may have been added since the last sample.
+            self.runner.require_lookback(self.learner.pipeline.lookback)
         episodes = self.runner.sample(
             **self.recipe.wanted, random_actions=self.updating.acts_at_random, force_reset=self._reset_next
         )
