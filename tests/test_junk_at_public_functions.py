@@ -7,14 +7,31 @@ import pytest
 import torch
 
 from episodia import returns
-from episodia.connectors import ConnectorV2, MeanStdFilter, add_column, change_column, change_observations
+from episodia.connectors import (
+    ConnectorV2,
+    MeanStdFilter,
+    add_column,
+    change_column,
+    change_observations,
+    load_connector,
+)
 from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.batches.episode_iteration import single_agent_episode_iterator
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.ragged import Ragged
-from episodia.errors import BatchError, EnvError, EnvRunnerError, EpisodiaError
+from episodia.errors import (
+    BatchError,
+    EnvError,
+    EnvRunnerError,
+    EpisodeError,
+    EpisodiaError,
+    PieceLookupError,
+    ReplayError,
+)
 from episodia.modules import MLPActorCritic
+from episodia.policies import Policy
+from episodia.replay import ReplayBuffer
 from scripted_envs import ScriptedEnv
 
 JUNK = [
@@ -151,6 +168,45 @@ def test_functions_that_make_columns_must_return_one_stretch_for_each_episode(re
 def test_multi_agent_episodes_are_rejected_in_the_place_of_single_agent_ones():
     with pytest.raises(BatchError, match="expected a `SingleAgentEpisode` or None"):
         ConnectorV2.add_batch_item({}, "c", 1, MultiAgentEpisode())
+
+
+UNHASHABLE = ([], {}, set(), np.zeros(2), ("a", []))
+
+
+@pytest.mark.parametrize("name", ["id_", "agent_id", "module_id", "multi_agent_episode_id"])
+def test_ids_that_are_no_keys_are_rejected(name):
+    for junk in UNHASHABLE:
+        with pytest.raises(EpisodeError, match="as ids"):
+            SingleAgentEpisode(**{name: junk})
+        with pytest.raises(EpisodeError, match="as ids"):
+            SingleAgentEpisode.from_state({**walk().get_state(), name: junk})
+
+
+def test_a_state_without_an_id_is_rejected():
+    with pytest.raises(EpisodeError, match="None as `id_`"):
+        SingleAgentEpisode.from_state({**walk().get_state(), "id_": None})
+
+
+@pytest.mark.parametrize("junk", [10**30, np.ones(2), torch.zeros(2), None, "4"])
+def test_junk_at_buffers_is_rejected(junk):
+    buffer = ReplayBuffer(64)
+    buffer.add([walk()])
+    for call in (
+        lambda: buffer.sample(junk),
+        lambda: buffer.sample(2, lookback=junk),
+        *(partial(buffer.set_state, {**buffer.get_state(), name: junk}) for name in ("capacity", "evict", "infos")),
+    ):
+        with pytest.raises(ReplayError):
+            call()
+
+
+def test_paths_that_no_file_can_have_and_names_that_are_no_texts_are_rejected():
+    for path in ("a" * 100_000, "runs/" + "b" * 256, "\0"):
+        with pytest.raises(EpisodiaError, match="expected a path"):
+            Policy.load(path)
+    for name in (*UNHASHABLE, None, 3):
+        with pytest.raises(PieceLookupError):
+            load_connector(name)
 
 
 @pytest.mark.parametrize("flag", ["de_mean_to_zero", "de_std_to_one", "update_stats"])

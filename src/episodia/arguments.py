@@ -19,6 +19,9 @@ from episodia.errors import EpisodiaError, UnknownArgumentError
 
 Error: TypeAlias = type[EpisodiaError]
 
+# Of a file or a directory, in bytes, on all systems.
+_LONGEST_NAME = 255
+
 
 def is_whole(value: object) -> TypeGuard[int | np.integer]:
     """Tell whether `value` is a Python or NumPy integer; bools do not count.
@@ -158,6 +161,23 @@ def checked_registered_name(error: Error, where: str, value: object) -> str:
     return value
 
 
+def checked_ids(error: Error, where: str, ids: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return `ids` if all of them can be keys of dicts.
+
+    Raises:
+        EpisodiaError: The given error, if one of them cannot.
+
+    >>> from episodia.errors import EpisodeError
+    >>> checked_ids(EpisodeError, "SingleAgentEpisode", ("walk", None))
+    ('walk', None)
+    """
+    try:
+        hash(ids)
+    except TypeError as other:
+        raise error(f"{where}: found {ids!r} as ids, expected texts, numbers or None. Correct them.") from other
+    return ids
+
+
 def checked_path(error: Error, where: str, name: str, value: object) -> Path:
     """Return `value` as a `Path` if it is a valid name of a file or a directory.
 
@@ -175,11 +195,12 @@ def checked_path(error: Error, where: str, name: str, value: object) -> Path:
 
 
 def _is_name(path: str) -> bool:
-    """Tell whether a file can have this name; null characters and lone surrogates are not possible."""
+    """Tell whether a file can have this name; null characters, lone surrogates and very long names are not possible."""
     try:
-        return b"\0" not in os.fsencode(path)
+        name = os.fsencode(path)
     except UnicodeEncodeError:
         return False
+    return b"\0" not in name and max(map(len, name.split(os.fsencode(os.sep)))) <= _LONGEST_NAME
 
 
 def checked_keys(error: Error, where: str, name: str, value: object) -> list[Any]:

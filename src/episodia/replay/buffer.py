@@ -271,7 +271,7 @@ class ReplayBuffer:
         own = {"capacity": self.capacity, "evict": self.evict, "infos": self._infos}
         given: object = state
         found = {name: given.get(name) for name in own} if isinstance(given, dict) else describe(given)
-        if found != own:
+        if repr(found) != repr(own):  # arrays and tensors have no truth
             raise ReplayError(
                 f"ReplayBuffer.set_state: found the state of a buffer with {found}, expected {own}. Make the buffer with "
                 "the same arguments."

@@ -43,13 +43,15 @@ def load_connector(name: str) -> type[ConnectorV2]:
 
     Raises:
         PluginError: If several connectors have the name, or the plugin is broken.
-        PieceLookupError: If no connector has the name.
+        PieceLookupError: If no connector has the name, or it is no text.
 
     >>> load_connector("FrameStacking")(num_frames=3).lookback
     2
     """
-    found = CONNECTORS.find(name)
-    CONNECTORS.check_unique(name)
+    found = None
+    if isinstance(name, str):
+        found = CONNECTORS.find(name)
+        CONNECTORS.check_unique(name)
     if found is None:
         raise PieceLookupError(
             f"connector {name!r}: found no connector of that name, expected one of {CONNECTORS.names}. Install its package; "

@@ -13,7 +13,7 @@ from gymnasium import Space
 from numpy import False_ as NUMPY_FALSE
 from numpy import ndarray
 
-from episodia.arguments import reject_unknown
+from episodia.arguments import checked_ids, reject_unknown
 from episodia.episodes.columns.indexing import Index, as_count, as_flag, as_int, is_single
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_TYPES, as_reward, check_rewards
@@ -157,9 +157,10 @@ class SingleAgentEpisode:
         """
         if unknown:
             reject_unknown("SingleAgentEpisode", unknown, "terminated", "truncated")
+        id_, *ids = checked_ids(EpisodeError, "SingleAgentEpisode", (id_, agent_id, module_id, multi_agent_episode_id))
         self._begin(
             uuid.uuid4().hex if id_ is None else id_,
-            (agent_id, module_id, multi_agent_episode_id),
+            (ids[0], ids[1], ids[2]),
             (as_space(observation_space, "observation_space"), as_space(action_space, "action_space")),
         )
         self._set_history((), {})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from episodia.arguments import checked_ids
 from episodia.episodes.columns.array_storage import ArrayStorage
 from episodia.episodes.columns.indexing import as_count, as_flag
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 _COLUMNS = ("observations", "infos", "actions", "rewards")
+_IDS = ("id_", "agent_id", "module_id", "multi_agent_episode_id")
 _FIELDS = (
-    "id_",
-    "agent_id",
-    "module_id",
-    "multi_agent_episode_id",
+    *_IDS,
     "env_index",
     "agent_index",
     "is_terminated",
@@ -209,6 +208,11 @@ def _build(
 ) -> SingleAgentEpisode:
     observation_space = decode_space(state["_observation_space"])
     action_space = decode_space(state["_action_space"])
+    if state["id_"] is None:
+        raise EpisodeError(
+            "state: found None as `id_`, expected the id of an episode. Pass what `get_state()` returned."
+        )
+    checked_ids(EpisodeError, "state", tuple(state[name] for name in _IDS))
     # An empty episode has the fields that a state lacks, such as the space of rewards.
     episode = make(state["id_"], observation_space=observation_space, action_space=action_space)
     for field in _FIELDS:

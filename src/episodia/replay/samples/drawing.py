@@ -10,6 +10,7 @@ import numpy as np
 from episodia.arguments import checked_whole
 from episodia.errors import ReplayError
 from episodia.replay.draws.draw import Draw
+from episodia.replay.rows.keys import MOST_ROWS
 from episodia.replay.samples.sampled import Sampled, SampleSource
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.table import Table
@@ -31,8 +32,8 @@ def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
     Raises:
         ReplayError: If an argument is wrong, or there is no step that can be drawn.
     """
-    num = checked_whole(ReplayError, where, "num", num, 1)
-    lookback = checked_whole(ReplayError, where, "lookback", lookback, 0)
+    num = checked_whole(ReplayError, where, "num", num, 1, below=MOST_ROWS)
+    lookback = checked_whole(ReplayError, where, "lookback", lookback, 0, below=MOST_ROWS)
     if not isinstance(draw, Draw):
         raise ReplayError(
             f"{where}: found `draw={describe(draw)}`, expected a draw. Pass `Transitions()`, for example."
