@@ -340,10 +340,10 @@ class RowWriter:
         """
         stops, longest = self._stops(chunks), self.ring.capacity // 2
         is_early, is_long = chunks.t_started < stops, chunks.lengths >= longest
-        wrong = np.flatnonzero(is_early | is_long)
-        if not len(wrong):
+        is_wrong = is_early | is_long
+        if not np.count_nonzero(is_wrong):
             return
-        place = int(wrong[0])
+        place = int(is_wrong.argmax())
         if is_early[place]:
             raise ReplayError(
                 f"episode {chunks.keys[place]!r}: found a chunk from t={chunks.t_started[place]} on, expected one from "
