@@ -253,6 +253,18 @@ def test_stale_keys_are_counted_and_ignored():
     assert (buffer.get_state()["tables"][0]["selector"]["priorities"] == before).all()
 
 
+def test_keys_stay_what_they_were_at_the_draw_after_their_rows_were_overwritten():
+    buffer = ReplayBuffer(64, selector=Proportional(), seed=1)
+    buffer.add([PlainBuffer().chunk(0, 20, "truncated")])
+    early, late = buffer.sample(10), buffer.sample(10)
+    known = early.keys
+    for number in range(1, 9):
+        buffer.add([PlainBuffer().chunk(number, 20, "truncated")])
+
+    assert (early.keys == known).all()
+    assert buffer.update_priorities(late.keys, np.ones(10)) == 10
+
+
 def test_sequence_priorities_mix_the_largest_and_the_mean():
     assert sequence_priorities([[1.0, -4.0, 2.0]], [[True, True, False]], eta=0.9).tolist() == pytest.approx(
         [0.9 * 4 + 0.1 * 2.5]

@@ -58,6 +58,34 @@ def test_writing_into_a_tensor_does_not_reach_the_episode():
     assert np.array_equal(episode.get_observations(), before)
 
 
+def test_large_rows_that_lie_apart_become_a_tensor_without_a_copy():
+    track = np.arange(4 * 4096, dtype=np.uint8).reshape(4, 64, 64)
+
+    tensors = [as_tensor(part, CPU) for part in (track[::2], track[1::2])]
+
+    assert all(np.shares_memory(tensor.numpy(), track) for tensor in tensors)
+    assert not np.shares_memory(tensors[0].numpy(), tensors[1].numpy())
+
+
+@pytest.mark.parametrize(
+    "cut", [lambda track: track[:, ::2], lambda track: track[:, :, ::-1], lambda track: track[..., :8]]
+)
+def test_rows_that_are_not_whole_or_small_are_copied_into_a_tensor(cut):
+    track = np.arange(4 * 4096, dtype=np.uint8).reshape(4, 64, 64)
+
+    tensor = as_tensor(cut(track), CPU)
+
+    assert tensor.is_contiguous()
+    assert np.array_equal(tensor.numpy(), cut(track))
+
+
+def test_read_only_rows_are_copied_into_a_tensor():
+    track = np.zeros((4, 64, 64), np.uint8)
+    track.flags.writeable = False
+
+    assert not np.shares_memory(as_tensor(track[::2], CPU).numpy(), track)
+
+
 def test_objects_stay_as_they_are():
     batch = run([AddInfosFromEpisodesToTrainBatch(), BatchIndividualItems(), NumpyToTensor()], [drive(2, seed=7)])
 

@@ -80,3 +80,35 @@ def test_rows_of_ranges_agree_with_python_ranges(ranges):
     rows = rows_of_ranges(starts, counts)
 
     assert rows.tolist() == [row for start, count in ranges for row in range(start, start + count)]
+
+
+@given(
+    count=st.integers(1, 5),
+    width=st.integers(2, 4),
+    as_leaf=st.sampled_from([np.asarray, torch.from_numpy, lambda values: {"position": values}]),
+)
+def test_tracks_of_known_width_have_the_steps_and_the_following_rows_of_all_others(count, width, as_leaf):
+    values, offsets = np.arange(count * width * 2).reshape(-1, 2), np.arange(count + 1) * width
+    plain = Ragged(as_leaf(values), offsets, tail=1)
+
+    known = Ragged(as_leaf(values), offsets, tail=1, width=width).map(lambda leaf: leaf + 1)
+
+    for ours, theirs in ((known.body(), plain.body()), (known.following(), plain.following())):
+        assert ours.offsets.tolist() == theirs.offsets.tolist()
+        assert [item.tolist() for item in _leaf(ours)] == [(item + 1).tolist() for item in _leaf(theirs)]
+
+
+def _leaf(column: Ragged) -> object:
+    return column.values["position"] if isinstance(column.values, dict) else column.values
+
+
+@given(stretches)
+def test_rows_after_the_steps_of_a_track_are_the_items_but_the_first(lists):
+    following = track_of(lists).following()
+
+    assert following.items() == [item for items in lists for item in items[1:]]
+
+
+def test_a_column_without_tails_has_no_rows_after_its_steps():
+    with pytest.raises(ShapeError, match="without tails"):
+        Ragged(np.arange(2), np.array([0, 2])).following()
