@@ -279,6 +279,23 @@ class ConnectorV2(SpaceFlow, ABC):
             )
         return {}
 
+    def add_collected(self, state: dict[str, Any]) -> None:
+        """Add what a copy of the piece, whose state is `state`, has committed since it last took over a common state.
+
+        In a group of runners, ours may have moved on since then. By default, the states are merged.
+
+        Raises:
+            ConnectorStateError: If there is a state, and the piece does not implement merging.
+        """
+        self.set_state(self.merge_states([self.get_state(), state]))
+
+    def take_common(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, which all runners of a group have in common, and keep what waits for the next commit.
+
+        By default, this is `set_state`.
+        """
+        self.set_state(state)
+
     # --- RLlib's helpers --------------------------------------------------------------------------------------------
 
     @overload

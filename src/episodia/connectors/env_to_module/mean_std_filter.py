@@ -362,6 +362,30 @@ class MeanStdFilter(ObservationChanger):
         version = 1 + max(int(state["version"]) for state in states)
         return {"version": version, "synced": _encoded(merged), "delta": [], "pending": []}
 
+    def add_collected(self, state: Mapping[str, Any]) -> None:
+        """Count what a copy has committed since it last took over a common state; it is common from now on.
+
+        Raises:
+            ConnectorStateError: If it is no state of a filter, or if its observations have other shapes.
+        """
+        self._fold()
+        _, delta, _ = self._decoded(state)
+        try:
+            synced = merged_tables([self._synced, delta])
+        except ShapeError as error:
+            raise ConnectorStateError(f"{self.name}: {error}") from error
+        self._restore(synced, self._delta, self._pending, self._version + 1)
+
+    def take_common(self, state: dict[str, Any]) -> None:
+        """Normalise by common statistics from now on; what was noted since the last commit is kept for the next one.
+
+        Raises:
+            ConnectorStateError: If it is no state of a filter.
+        """
+        self._fold()
+        synced, delta, _ = self._decoded(state)
+        self._restore(merged_tables([synced, delta]), {}, self._pending, int(state["version"]))
+
     def _decoded(self, state: Mapping[str, Any]) -> tuple[Table, Table, Table]:
         try:
             int(state["version"])

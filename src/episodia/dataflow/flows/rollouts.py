@@ -1,0 +1,51 @@
+"""The source of what a group of runners plays."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from episodia.arguments import checked_choice
+from episodia.dataflow.deliveries import Wanted
+from episodia.dataflow.flows.flow import Flow
+from episodia.dataflow.flows.sources import NOTHING, Pending, Source
+from episodia.dataflow.runner_group import RunnerGroup
+from episodia.errors import FlowError
+
+
+def rollouts(group: RunnerGroup, mode: str = "bulk_sync", **wanted: Any) -> Flow:
+    """Return a flow of what a group plays.
+
+    Args:
+        group: The group.
+        mode: `"bulk_sync"`: a list of deliveries for each round. `"async"`: deliveries as they come.
+        **wanted: Arguments of a runner's `sample`, for each runner.
+
+    Raises:
+        FlowError: If there is no such mode.
+    """
+    checked_choice(FlowError, "rollouts", "mode", mode, ("bulk_sync", "async"))
+    source = _InRounds(group, wanted) if mode == "bulk_sync" else _AsTheyCome(group, wanted)
+    return Flow(source, name=f"rollouts({mode})")
+
+
+@final
+class _InRounds(Source):
+    def __init__(self, group: RunnerGroup, wanted: Wanted) -> None:
+        self._group, self._wanted = group, wanted
+
+    def poll(self) -> Any:
+        return self._group.sample_round(**self._wanted)
+
+
+@final
+class _AsTheyCome(Source):
+    def __init__(self, group: RunnerGroup, wanted: Wanted) -> None:
+        self._group, self._wanted = group, wanted
+
+    def poll(self) -> Any:
+        found = self._group.poll(self._wanted, 0)
+        return NOTHING if found is None else found
+
+    def pending(self) -> list[Pending]:
+        group = self._group
+        return [Pending(group.engine, call, group.limit_s) for call in group.first_calls()]

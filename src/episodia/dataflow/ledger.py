@@ -1,0 +1,75 @@
+"""The ledger of chunks: each one came once, and none is missing before it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, final
+
+from episodia.episodes import EpisodeList
+from episodia.errors import LedgerError
+
+# So many ended episodes are remembered: a chunk that comes twice comes soon.
+_MOST_ENDED = 100_000
+
+
+@final
+class Ledger:
+    """Checks that the chunks of each episode are contiguous and come once.
+
+    Chunks say of themselves what is needed: the id of the episode, their first time step, their length, and whether the
+    episode has ended. No episode is made for it.
+
+    >>> from episodia import SingleAgentEpisode
+    >>> walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
+    >>> ledger = Ledger()
+    >>> ledger.enter(EpisodeList([walk]))
+    >>> ledger.enter(EpisodeList([walk]))
+    Traceback (most recent call last):
+    ...
+    episodia.errors.LedgerError: episode 'walk': found a chunk from t=0, expected t=1. ...
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[Any, tuple[int, Any]] = {}
+        self._ended: OrderedDict[Any, None] = OrderedDict()
+        self.num_steps = 0
+
+    def enter(self, episodes: EpisodeList, owner: Any = None) -> None:
+        """Enter the chunks of a list.
+
+        Args:
+            episodes: The list.
+            owner: Who plays them, see `break_off`.
+
+        Raises:
+            LedgerError: If a chunk came before, or does not follow the chunk that came before it.
+        """
+        ended = (episodes.is_terminated | episodes.is_truncated).tolist()
+        starts, lengths = episodes.t_started.tolist(), episodes.lengths.tolist()
+        for id_, start, length, is_done in zip(episodes.origins, starts, lengths, ended, strict=True):
+            self._enter(id_, start, length, is_done, owner)
+
+    def _enter(self, id_: Any, start: int, length: int, is_done: bool, owner: Any) -> None:
+        expected, _ = self._next.get(id_, (0, None))
+        if id_ in self._ended and length:
+            raise LedgerError(f"episode {id_!r}: found a chunk from t={start} after its end, expected no more of it.")
+        if start != expected:
+            raise LedgerError(
+                f"episode {id_!r}: found a chunk from t={start}, expected t={expected}. A chunk came twice or is missing, or "
+                "two runners have the same seed."
+            )
+        self.num_steps += length
+        if is_done:
+            self._next.pop(id_, None)
+            self._ended[id_] = None
+            if len(self._ended) > _MOST_ENDED:
+                self._ended.popitem(last=False)
+        else:
+            self._next[id_] = start + length, owner
+
+    def break_off(self, owner: Any) -> list[Any]:
+        """Forget the running episodes of `owner`, which nobody goes on with, and return their ids."""
+        broken = [id_ for id_, (_, who) in self._next.items() if who == owner]
+        for id_ in broken:
+            del self._next[id_]
+        return broken

@@ -1,0 +1,474 @@
+"""`RunnerGroup`: many runners behind the interface of one, and the exactly-once hand-over of what they play."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Self, final
+
+from episodia.arguments import checked_seed, checked_whole
+from episodia.columns import DEFAULT_MODULE_ID
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.dataflow.deliveries import Delivery, Request, Wanted
+from episodia.dataflow.engines.engine import Call, Engine
+from episodia.dataflow.engines.local_engine import LocalEngine
+from episodia.dataflow.kept_deliveries import kept_from, kept_state
+from episodia.dataflow.ledger import Ledger
+from episodia.dataflow.rounds import Rounds
+from episodia.dataflow.runner_host import MakeRunner, RunnerFacts, RunnerHost, Then
+from episodia.dataflow.seats import Seat, Seats, seed_of
+from episodia.dataflow.statistics import add_statistics, collecting, set_statistics, statistics_of
+from episodia.env_runners import EnvRunner, RunnerMetrics
+from episodia.env_runners.env_runner import load_weights, weights_of
+from episodia.env_runners.rollout.sample_goals import CountStepsBy
+from episodia.episodes import EpisodeList
+from episodia.errors import EngineError
+from episodia.modules import Module
+
+_EVALUATIONS = 2**32  # a place that no runner has
+
+
+@final
+class RunnerGroup:
+    """Plays with many runners as with one.
+
+    *Synchronous.* `sample` and `sample_round` ask all idle runners, and wait as `rounds` says. A runner that is late is not
+    asked again; its delivery belongs to a later round.
+
+    *Asynchronous.* `poll` and `stream` return deliveries as they come. Requests are made only here, so whoever does not poll
+    is not overrun.
+
+    *Exactly once.* Weights, their version and the statistics of filters ride on each request; metrics and new statistics come
+    back with the episodes. A runner that dies or hangs is replaced by one with another seed, and what it had to answer is
+    lost, and counted. A request is never repeated. Always `requested = delivered + failed + lost + in flight`.
+
+    Args:
+        make_runner: Makes the runner of a seed, where the runner will live. In this process, each needs a module of its own.
+        num_runners: How many.
+        seed: What the seeds of all runners follow from.
+        engine: Where they live; by default in this thread.
+        rounds: How long `sample` waits.
+        in_flight: How many requests may wait at each runner in asynchronous mode: 1 has the freshest weights, 2 hides the way.
+        call_timeout_s: A request that takes longer is given up, and its runner replaced. None waits for ever.
+        max_restarts: How many runners in a row may die in one place without a delivery.
+        then: Makes, of a runner, a function that is applied to each list of episodes where the runner lives.
+
+    Attributes:
+        counts: Requests: requested, delivered, failed, lost. Runners: died, hung. Deliveries: late, stale (dropped). Episodes:
+            broken_off.
+        lags: How many deliveries were handed over so many versions of the weights after they were requested.
+
+    Raises:
+        EngineError: If an argument is invalid.
+
+    >>> from episodia import SingleAgentEnvRunner
+    >>> with RunnerGroup(lambda seed: SingleAgentEnvRunner("CartPole-v1", seed=seed), 2) as group:
+    ...     int(group.sample(num_timesteps=20).lengths.sum()), group.counts["delivered"]
+    (20, 2)
+    """
+
+    def __init__(  # noqa: PLR0913  # each is an independent choice
+        self,
+        make_runner: MakeRunner,
+        num_runners: int,
+        *,
+        seed: int = 0,
+        engine: Engine | None = None,
+        rounds: Rounds | None = None,
+        in_flight: int = 1,
+        call_timeout_s: float | None = None,
+        max_restarts: int = 100,
+        then: Then | None = None,
+    ) -> None:
+        where = "RunnerGroup"
+        checked_whole(EngineError, where, "num_runners", num_runners, 1)
+        self.seed = checked_seed(EngineError, where, seed) or 0
+        self._in_flight = checked_whole(EngineError, where, "in_flight", in_flight, 1)
+        self._rounds = Rounds() if rounds is None else rounds
+        self._make_runner, self._then = make_runner, then
+        self._owns_engine = engine is None
+        self.engine: Engine = LocalEngine() if engine is None else engine
+        self.lags: Counter[int] = Counter()
+        self._ledger = Ledger()
+        self._lookback = self._num_evaluations = self._version = 0
+        self._weights: Any = None
+        self._statistics: Any = None
+        self._kept: list[Delivery] = []  # arrived, and not handed over yet
+        self._errors: list[Exception] = []
+        self._metrics: list[RunnerMetrics] = []
+        self._is_closed = False
+        self._seats = Seats(
+            self.engine, self._maker, num_runners, call_timeout_s=call_timeout_s, max_restarts=max_restarts
+        )
+        self._seats.on_replaced = self._broken_off
+        self.counts = self._seats.counts
+        self._facts: RunnerFacts = self._each("facts", [(), *[None] * (num_runners - 1)])[0]
+        self._share_statistics()
+
+    def _maker(self, index: int, incarnation: int) -> Callable[[], RunnerHost]:
+        seed, place = seed_of(self.seed, index, incarnation), (index, incarnation)
+        return partial(RunnerHost, self._make_runner, seed, place, self._lookback, self._then)
+
+    def _broken_off(self, seat: Seat) -> None:
+        self.counts["broken_off"] += len(self._ledger.break_off(seat.index))
+
+    def __repr__(self) -> str:
+        return f"RunnerGroup({len(self._seats)} runners, {type(self.engine).__name__}, {dict(self.counts)})"
+
+    # --- What all runners have --------------------------------------------------------------------------------------
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether runners return multi-agent episodes."""
+        return self._facts.is_multi_agent
+
+    @property
+    def count_steps_by(self) -> CountStepsBy:
+        """Which steps runners count."""
+        return self._facts.count_steps_by
+
+    @property
+    def env_to_module(self) -> EnvToModulePipeline:
+        """A copy of the pipeline in front of the modules, with the statistics of all runners."""
+        return self._facts.env_to_module
+
+    @property
+    def module_to_env(self) -> ModuleToEnvPipeline:
+        """A copy of the pipeline behind the modules."""
+        return self._facts.module_to_env
+
+    @property
+    def modules(self) -> Mapping[Any, Module]:
+        """Copies of the modules, with the newest weights."""
+        return self._facts.modules
+
+    @property
+    def agent_to_module_mapping_fn(self) -> Any:
+        """Which module acts for which agent; None of single-agent runners."""
+        return self._facts.agent_to_module_mapping_fn
+
+    @property
+    def num_runners(self) -> int:
+        """How many runners there are."""
+        return len(self._seats)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are on the way."""
+        return self._seats.in_flight
+
+    def require_lookback(self, steps: int) -> None:
+        """Let chunks of all runners carry at least so many earlier steps; see `EnvRunner.require_lookback`."""
+        self._lookback = max(self._lookback, steps)
+        self.foreach_runner(partial(_require_lookback, steps=steps))
+
+    # --- Synchronous ------------------------------------------------------------------------------------------------
+
+    def sample(
+        self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **wanted: Any
+    ) -> EpisodeList[Any]:
+        """Play with all runners, which share the steps or episodes, and return what they deliver in one round.
+
+        Args:
+            num_timesteps: How many steps together.
+            num_episodes: How many episodes together. With neither, each runner plays what its settings say.
+            **wanted: Other arguments of a runner's `sample`.
+
+        Raises:
+            EngineError: If the group is closed, or places lose too many runners.
+            Exception: An error of a runner's own; deliveries of others are kept for the next call.
+        """
+        steps, episodes = self._shares(num_timesteps), self._shares(num_episodes)
+        shares = {
+            index: {"num_timesteps": own_steps, "num_episodes": own_episodes, **wanted}
+            for index, (own_steps, own_episodes) in enumerate(zip(steps, episodes, strict=True))
+            if own_steps != 0 and own_episodes != 0
+        }
+        return episodes_of(self._round(shares, self._rounds))
+
+    def _shares(self, total: int | None) -> list[int | None]:
+        if total is None:
+            return [None] * self.num_runners
+        checked_whole(EngineError, "sample", "the number to play", total, 0)
+        each, rest = divmod(total, self.num_runners)
+        return [each + (index < rest) for index in range(self.num_runners)]
+
+    def sample_round(self, rounds: Rounds | None = None, **wanted: Any) -> list[Delivery]:
+        """Ask all idle runners for `wanted` each, and return all that has arrived when the round is over, in order of runners.
+
+        Args:
+            rounds: When it is over; by default as the group was made.
+            **wanted: Arguments of a runner's `sample`.
+        """
+        return self._round(dict.fromkeys(range(self.num_runners), wanted), rounds or self._rounds)
+
+    def _round(self, wanted: Mapping[int, Wanted], rounds: Rounds) -> list[Delivery]:
+        self._check_open("sample")
+        asked: set[tuple[int, int, int]] = set()
+        begun = self.engine.now()
+        until: float | None = None
+        sitting = [-1] * self.num_runners
+        self._ask_new(wanted, sitting, asked)
+        while not self._errors and self.in_flight:
+            here = {delivery.runner for delivery in self._kept}
+            coming = here | {seat.index for seat in self._seats if seat.flights}
+            if len(here) >= min(rounds.min_ready or self.num_runners, len(coming)):
+                now = self.engine.now()
+                until = now + rounds.grace_after(now - begun) if until is None else until
+                if now >= until:
+                    break
+                self._receive(until - now)
+            else:
+                self._receive(None)
+            self._ask_new(wanted, sitting, asked)
+        self._raise_own_errors()
+        found = sorted(self._kept, key=lambda delivery: (delivery.runner, delivery.incarnation, delivery.number))
+        self.counts["late"] += sum(
+            (delivery.runner, delivery.incarnation, delivery.number) not in asked for delivery in found
+        )
+        self._kept = []
+        return [self._handed_over(delivery) for delivery in found]
+
+    def _ask_new(self, wanted: Mapping[int, Wanted], sitting: list[int], asked: set[tuple[int, int, int]]) -> None:
+        """Ask each runner once in a round, and the successor of one that has died, unless requests wait there."""
+        for seat in self._seats:
+            is_new = seat.incarnation != sitting[seat.index]
+            sitting[seat.index] = seat.incarnation
+            if is_new and not seat.flights and seat.index in wanted:
+                asked.add((seat.index, seat.incarnation, seat.number))
+                self._ask(seat, wanted[seat.index])
+
+    # --- Asynchronous -----------------------------------------------------------------------------------------------
+
+    def poll(self, wanted: Wanted, timeout_s: float | None = None) -> Delivery | None:
+        """Keep all runners busy, and return a delivery as soon as there is one; None if there is none in time.
+
+        Args:
+            wanted: Arguments of a runner's `sample`, for new requests.
+            timeout_s: How long to wait: 0 only looks, None waits for ever.
+        """
+        self._check_open("poll")
+        while not self._kept and not self._errors:
+            self.request(wanted)
+            self._receive(timeout_s)
+            if timeout_s is not None:
+                break
+        if not self._kept:
+            self._raise_own_errors()
+            return None
+        return self._handed_over(self._kept.pop(0))
+
+    def request(self, wanted: Wanted) -> None:
+        """Ask each runner until `in_flight` requests wait there."""
+        for seat in self._seats:
+            while len(seat.flights) < self._in_flight:
+                self._ask(seat, wanted)
+
+    def first_calls(self) -> list[Call]:
+        """Return the calls that can end next, one of each runner that is busy."""
+        return self._seats.first_calls()
+
+    @property
+    def limit_s(self) -> float | None:
+        """How long until `poll` has to look for runners that hang; None if it need not."""
+        return self._seats.limit_s
+
+    def stream(self, **wanted: Any) -> Iterator[Delivery]:
+        """Yield deliveries as they come."""
+        while True:
+            delivery = self.poll(wanted)
+            if delivery is not None:
+                yield delivery
+
+    # --- Requests and deliveries ------------------------------------------------------------------------------------
+
+    def _ask(self, seat: Seat, wanted: Wanted) -> None:
+        self._seats.ask(seat, self._request(seat.number, wanted))
+
+    def _request(self, number: int, wanted: Wanted) -> Request:
+        return Request(number, wanted, self._version, self._weights, self._statistics)
+
+    def _receive(self, timeout_s: float | None) -> None:
+        delivered, errors = self._seats.settle(timeout_s)
+        self._errors += errors
+        for delivery in delivered:
+            seat = self._seats.seats[delivery.runner]
+            if delivery.incarnation != seat.incarnation:
+                raise EngineError(
+                    f"{type(self.engine).__name__}: found an answer of a runner that was given up, expected none. Check the "
+                    "engine with `episodia.testing.check_engine`."
+                )
+            # On arrival: if the runner dies before the hand-over, its running episodes are broken off.
+            if isinstance(delivery.episodes, EpisodeList):
+                self._ledger.enter(delivery.episodes, delivery.runner)
+            self._kept.append(delivery)
+
+    def _handed_over(self, delivery: Delivery) -> Delivery:
+        """Count a delivery that leaves: its steps and its statistics are counted together."""
+        self.lags[self._version - delivery.version] += 1
+        self._metrics.append(delivery.metrics)
+        if delivery.statistics:
+            add_statistics(self.env_to_module, delivery.statistics)
+            self._share_statistics()
+        return delivery
+
+    def _share_statistics(self) -> None:
+        if collecting(self.env_to_module):
+            self._statistics = self.engine.share(statistics_of(self.env_to_module))
+
+    def _raise_own_errors(self) -> None:
+        """Raise the first error of a runner's own; the others come with the next calls."""
+        if self._errors:
+            raise self._errors.pop(0)
+
+    def _check_open(self, where: str) -> None:
+        if self._is_closed:
+            raise EngineError(f"{where}: found a group that is closed, expected an open one. Make another one.")
+
+    # --- All runners at once ----------------------------------------------------------------------------------------
+
+    def _each(self, method: str, arguments: list[tuple[Any, ...] | None]) -> list[Any]:
+        self._check_open(method)
+        return self._seats.ask_each(method, arguments)
+
+    def foreach_runner(self, function: Callable[[EnvRunner[Any]], Any]) -> list[Any]:
+        """Return what `function` returns of each runner, called where the runner lives, after the requests on the way."""
+        return self._each("apply", [(function,)] * self.num_runners)
+
+    def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList[Any]:
+        """Play whole episodes on all runners, beside all sampling, and return them; see `EnvRunner.evaluate`."""
+        number, self._num_evaluations = self._num_evaluations, self._num_evaluations + 1
+        own = self.seed if seed is None else seed
+        arguments: list[tuple[Any, ...] | None] = []
+        for index, count in enumerate(self._shares(num_episodes)):
+            # A given seed gives the same episodes each time.
+            own_seed = seed_of(own, _EVALUATIONS + index, number if seed is None else 0)
+            wanted = {"num_episodes": count, "explore": explore, "seed": own_seed}
+            arguments.append((self._request(number, wanted),) if count else None)
+        return _joined(self._each("evaluate", arguments))
+
+    def get_metrics(self) -> RunnerMetrics:
+        """Return the sum of the metrics of all deliveries that were handed over since the last call."""
+        taken, self._metrics = self._metrics, []
+        return RunnerMetrics.merged(taken)
+
+    # --- Weights and state ------------------------------------------------------------------------------------------
+
+    @property
+    def weights_version(self) -> int:
+        """The version of the weights that new requests carry."""
+        return self._version
+
+    def get_weights(self) -> dict[Any, Any]:
+        """Return copies of the newest weights: `{module_id: {name: array}}`."""
+        return weights_of(self.modules)
+
+    def set_weights(self, weights: Mapping[Any, Any], version: int | None = None) -> None:
+        """Let all requests from now on carry other weights; nobody is called or waited for.
+
+        Args:
+            weights: As a runner takes them.
+            version: One more than before by default.
+
+        Raises:
+            EnvRunnerError: If they are not weights of the modules; nothing is changed then.
+        """
+        by_module = weights if self.is_multi_agent else {DEFAULT_MODULE_ID: weights}
+        load_weights(self.modules, by_module)
+        self._version = self._version + 1 if version is None else version
+        self._weights = self.engine.share(weights)
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until nothing is on the way; what arrives is handed over first by the next call.
+
+        Args:
+            timeout_s: Runners that take longer are given up.
+        """
+        begun = self.engine.now()
+        while self.in_flight:
+            left = None if timeout_s is None else begun + timeout_s - self.engine.now()
+            if left is not None and left <= 0:
+                for seat in self._seats:
+                    if seat.flights:
+                        self._seats.replace(seat, "hung")
+                return
+            self._receive(left)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the states of all runners, and what has arrived from them; what is on the way is waited for first.
+
+        Environments are not part of it: both sides go on with `sample(..., force_reset=True)`.
+        """
+        self.settle()
+        return {
+            "runners": self._each("get_state", [()] * self.num_runners),
+            "incarnations": [seat.incarnation for seat in self._seats],
+            "numbers": [seat.number for seat in self._seats],
+            "weights": self.get_weights(),
+            "weights_version": self._version,
+            "statistics": dict(statistics_of(self.env_to_module)),
+            "num_evaluations": self._num_evaluations,
+            "counts": dict(self.counts),
+            "kept": [kept_state(delivery) for delivery in self._kept],
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, which `get_state` of a group with as many runners returned. Environments are reset.
+
+        Raises:
+            EngineError: If it is the state of a group of another size.
+        """
+        if len(state["runners"]) != self.num_runners:
+            raise EngineError(
+                f"set_state: found the state of {len(state['runners'])} runners, expected {self.num_runners}. Make the group "
+                "like that one."
+            )
+        self.settle()
+        for seat, incarnation, number in zip(self._seats, state["incarnations"], state["numbers"], strict=True):
+            if seat.incarnation != incarnation:
+                seat.worker.kill()
+                self._seats.start(seat, incarnation)
+            seat.number = number
+        self._each("set_state", [(own,) for own in state["runners"]])
+        load_weights(self.modules, state["weights"])
+        weights = state["weights"]
+        self._weights = self.engine.share(weights if self.is_multi_agent else weights.get(DEFAULT_MODULE_ID, {}))
+        self._version, self._num_evaluations = int(state["weights_version"]), int(state["num_evaluations"])
+        set_statistics(self.env_to_module, state["statistics"])
+        self._share_statistics()
+        self.counts.clear()
+        self.counts.update(state["counts"])
+        self._kept, self._errors, self._ledger = [kept_from(own) for own in state["kept"]], [], Ledger()
+
+    # --- The end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all runners; a second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._seats.close()
+            if self._owns_engine:
+                self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _require_lookback(runner: EnvRunner[Any], steps: int) -> None:
+    runner.require_lookback(steps)
+
+
+def episodes_of(deliveries: list[Delivery]) -> EpisodeList[Any]:
+    """Return the episodes of several deliveries as one list; that of one delivery is returned as it came."""
+    return _joined([delivery.episodes for delivery in deliveries])
+
+
+def _joined(lists: list[Any]) -> EpisodeList[Any]:
+    if len(lists) == 1:
+        only: EpisodeList[Any] = lists[0]
+        return only
+    return EpisodeList([episode for episodes in lists for episode in episodes])

@@ -1,0 +1,112 @@
+"""The host of one runner of a group: it lives where the engine has put it, and answers requests."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.dataflow.deliveries import Delivery, Request
+from episodia.dataflow.engines.engine import Handle
+from episodia.dataflow.statistics import statistics_of, take_common
+from episodia.env_runners import EnvRunner
+from episodia.env_runners.rollout.sample_goals import CountStepsBy
+from episodia.modules import Module
+
+# Makes a runner of a seed.
+MakeRunner: TypeAlias = Callable[[int], EnvRunner[Any]]
+# Makes, of a runner, a function that is applied to each list of episodes where the runner lives.
+Then: TypeAlias = Callable[[EnvRunner[Any]], Callable[[Any], Any]]
+
+
+@final
+@dataclass
+class RunnerFacts:
+    """What a group knows of its runners: copies of what one of them has.
+
+    Attributes:
+        is_multi_agent: Whether they return multi-agent episodes.
+        count_steps_by: Which steps they count.
+        env_to_module: The pipeline in front of the modules, with the statistics of all runners.
+        module_to_env: The pipeline behind the modules.
+        modules: What acts, by module id.
+        agent_to_module_mapping_fn: Which module acts for which agent; None of a single-agent runner.
+    """
+
+    is_multi_agent: bool
+    count_steps_by: CountStepsBy
+    env_to_module: EnvToModulePipeline
+    module_to_env: ModuleToEnvPipeline
+    modules: Mapping[Any, Module]
+    agent_to_module_mapping_fn: Any = None
+
+
+@final
+class RunnerHost:
+    """Answers the requests of a group with one runner.
+
+    Args:
+        make_runner: Makes the runner of a seed.
+        seed: The seed, which follows from the run, the place in the group and the incarnation.
+        place: The place in the group, and the incarnation.
+        lookback: How many earlier steps chunks have to carry.
+        then: See `RunnerGroup`.
+    """
+
+    def __init__(
+        self, make_runner: MakeRunner, seed: int, place: tuple[int, int], lookback: int, then: Then | None
+    ) -> None:
+        self._runner = make_runner(seed)
+        self._runner.require_lookback(lookback)
+        self._place = place
+        self._then = None if then is None else then(self._runner)
+        self._version: int | None = None
+
+    def facts(self) -> RunnerFacts:
+        """Return copies of what the runner has."""
+        runner = self._runner
+        mapping_fn = getattr(runner, "agent_to_module_mapping_fn", None)  # only of multi-agent runners
+        copies = copy.deepcopy((runner.env_to_module, runner.module_to_env, dict(runner.modules)))
+        return RunnerFacts(runner.is_multi_agent, runner.count_steps_by, *copies, mapping_fn)
+
+    def sample(self, request: Request) -> Delivery:
+        """Play what `request` wants, with its weights and statistics."""
+        self._take_over(request)
+        runner = self._runner
+        episodes = runner.sample(**request.wanted)
+        statistics = {} if request.statistics is None else statistics_of(runner.env_to_module)
+        made = episodes if self._then is None else self._then(episodes)
+        return Delivery(*self._place, request.number, request.version, made, runner.get_metrics(), statistics)
+
+    def evaluate(self, request: Request) -> Any:
+        """Play whole episodes beside all sampling, with the weights and statistics of `request`."""
+        self._take_over(request)
+        return self._runner.evaluate(**request.wanted)
+
+    def _take_over(self, request: Request) -> None:
+        weights: Handle | None = request.weights
+        statistics: Handle | None = request.statistics
+        if weights is not None and request.version != self._version:
+            self._runner.set_weights(weights.fetch(), version=request.version)
+        self._version = request.version
+        if statistics is not None:
+            take_common(self._runner.env_to_module, statistics.fetch())
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state of the runner."""
+        return self._runner.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Let the runner go on from `state`."""
+        self._runner.set_state(state)
+        self._version = int(state["weights_version"])
+
+    def apply(self, function: Callable[[EnvRunner[Any]], Any]) -> Any:
+        """Return what `function` returns of the runner."""
+        return function(self._runner)
+
+    def close(self) -> None:
+        """Close the runner."""
+        self._runner.close()
