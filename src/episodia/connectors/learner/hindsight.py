@@ -95,25 +95,20 @@ class HindsightGoals(ColumnPiece):
         track = track_of(columns, type(self).__name__)
         rewards = flat_column(columns, Columns.REWARDS, rows)
         _check(track.values, columns)
-        chosen = np.flatnonzero((self._rng.random(len(rows)) < self.ratio) & (track.lengths > 0))
-        times = self._times(rows)
-        goals = rows.items_at(Columns.OBS, times)[_ACHIEVED]
+        lengths = track.lengths
+        is_chosen = (self._rng.random(len(rows)) < self.ratio) & (lengths > 0)
+        goals = rows.items_at(Columns.OBS, self._times(rows))[_ACHIEVED][is_chosen]
         desired = np.array(track.values[_DESIRED])
-        is_chosen = np.zeros(len(rows), np.bool_)
-        is_chosen[chosen] = True
-        owners = np.repeat(np.arange(len(rows)), np.diff(track.offsets))
-        changed = np.flatnonzero(is_chosen[owners])
-        desired[changed] = goals[owners[changed]]
-        made = np.array(rewards.values)
-        steps = np.flatnonzero(np.repeat(is_chosen, rewards.lengths))
-        after = track.step_rows()[steps] + 1
-        found = np.asarray(self.compute_reward(track.values[_ACHIEVED][after], desired[after], {}))
-        if found.shape != steps.shape:
+        desired[np.repeat(is_chosen, lengths + 1)] = np.repeat(goals, lengths[is_chosen] + 1, axis=0)
+        is_changed, made = np.repeat(is_chosen, lengths), np.array(rewards.values)
+        achieved = track.with_values(track.values[_ACHIEVED]).following().values[is_changed]
+        found = np.asarray(self.compute_reward(achieved, np.repeat(goals, lengths[is_chosen], axis=0), {}))
+        if found.shape != (len(achieved),):
             raise BatchError(
                 f"{self.name}: found rewards of the shape {list(found.shape)} from `compute_reward`, expected one for each of "
-                f"{len(steps)} steps. Let it compute on arrays of goals."
+                f"{len(achieved)} steps. Let it compute on arrays of goals."
             )
-        made[steps] = found
+        made[is_changed] = found
         columns[Columns.OBS] = track.with_values({**track.values, _DESIRED: desired})
         columns[Columns.REWARDS] = rewards.with_values(made)
 
