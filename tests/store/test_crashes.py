@@ -28,24 +28,24 @@ def run(verb, folder, rounds):
 
 
 @forks
-def test_fifty_killed_writers_lose_nothing_that_was_acknowledged(tmp_path):
+def test_s3_fifty_killed_writers_lose_nothing_that_was_acknowledged(tmp_path):
     assert run("kills", tmp_path, 50) > 0
 
 
 @forks
 @pytest.mark.slow
-def test_a_thousand_killed_writers_lose_nothing_that_was_acknowledged(tmp_path):
+def test_s3_a_thousand_killed_writers_lose_nothing_that_was_acknowledged(tmp_path):
     assert run("kills", tmp_path, 1000) > 0
 
 
 @forks
-def test_two_writers_and_two_readers_see_no_mixed_episodes(tmp_path):
+def test_s4_two_writers_and_two_readers_see_no_mixed_episodes(tmp_path):
     assert run("crowd", tmp_path, 10) > 0
 
 
 @forks
 @pytest.mark.slow
-def test_many_rounds_of_writers_and_readers_see_no_mixed_episodes(tmp_path):
+def test_s4_many_rounds_of_writers_and_readers_see_no_mixed_episodes(tmp_path):
     assert run("crowd", tmp_path, 200) > 0
 
 
@@ -72,7 +72,7 @@ class Failing:
         os.fdatasync(handle)
 
 
-def test_a_full_disk_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path, monkeypatch):
+def test_f14_a_full_disk_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path, monkeypatch):
     for at in range(1, 12):
         path = tmp_path / str(at)
         with EpisodeStore(path) as store:

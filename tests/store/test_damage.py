@@ -72,16 +72,16 @@ def check_flips(path, count, seed):
         assert found == {position: wanted[position] for position in found}, f"{file.name}: a flip at byte {place}"
 
 
-def test_every_flipped_bit_is_noticed(copied):
+def test_s1_every_flipped_bit_is_noticed(copied):
     check_flips(copied, FLIPS, seed=0)
 
 
 @pytest.mark.slow
-def test_ten_thousand_flipped_bits_are_noticed(copied):
+def test_s1_ten_thousand_flipped_bits_are_noticed(copied):
     check_flips(copied, 10 * FLIPS, seed=1)
 
 
-def test_each_file_may_be_cut_anywhere(copied):
+def test_s2_each_file_may_be_cut_anywhere(copied):
     wanted = rows_of(copied)[0]
     for file in files_of(copied):
         content = file.read_bytes()
@@ -142,7 +142,7 @@ def test_nothing_is_appended_to_a_damaged_journal(copied):
     assert {file: file.read_bytes() for file in files_of(copied)} == before
 
 
-def test_garbage_at_the_end_is_warned_of(copied):
+def test_s2_garbage_at_the_end_is_warned_of(copied):
     for file in files_of(copied):
         content = file.read_bytes()
         file.write_bytes(content + b"garbage")
@@ -150,7 +150,7 @@ def test_garbage_at_the_end_is_warned_of(copied):
         file.write_bytes(content)
 
 
-def test_swapped_files_are_noticed(copied):
+def test_s2_swapped_files_are_noticed(copied):
     rows = [file for file in files_of(copied) if file.suffix == ".rows"]
     contents = {file: file.read_bytes() for file in rows}
     for first in rows:
@@ -175,7 +175,7 @@ def test_files_of_another_store_are_noticed(copied, tmp_path):
         file.write_bytes(content)
 
 
-def test_missing_files_are_noticed(copied):
+def test_s2_missing_files_are_noticed(copied):
     for file in files_of(copied):
         content = file.read_bytes()
         file.unlink()
@@ -236,7 +236,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_journal_from_elsewhere_is_rejected_quickly_and_with_little_memory(copied, name):
+def test_s7_a_journal_from_elsewhere_is_rejected_quickly_and_with_little_memory(copied, name):
     (copied / journal.JOURNAL_NAME).write_bytes(BOMBS[name])
     begin = time.perf_counter()
     tracemalloc.start()

@@ -73,7 +73,7 @@ def test_values_are_the_same_after_packing(value):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_arrays_keep_dtype_shape_and_bits(dtype, layout):
+def test_s10_arrays_keep_dtype_shape_and_bits(dtype, layout):
     content = np.random.default_rng(0).integers(0, 2, 240).astype(np.uint8).tobytes() * 40
     array = LAYOUTS[layout](np.frombuffer(content, dtype, 24).reshape(4, 3, 2))
     if np.dtype(dtype).kind == "U":
