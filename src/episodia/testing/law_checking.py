@@ -1,4 +1,4 @@
-"""Checks: laws that something is held to, one by one, whatever it is; and how they went.
+"""Checks of the laws of an object, one by one, and their results.
 
 What is checked is a *subject*: a connector, a module, an algorithm or an env runner, with all that is needed to run it. A
 *law* is a function of a subject and of *inputs*, such as episodes. It raises an AssertionError if it is broken on them, and a

@@ -180,7 +180,7 @@ def switch_batch_from_column_to_module_ids(batch: dict[str, dict[Any, Any]]) -> 
 
 
 def as_ragged(column: Item, rows: EpisodeList) -> Ragged:
-    """Return `column`, in whatever form it was written, as the rows of the episodes `rows`.
+    """Return `column`, in any of its forms, as the rows of the episodes `rows`.
 
     There must be one item for each row, or one more for each episode: the item after its last step, which becomes its tail.
 

@@ -184,7 +184,7 @@ class GetActions(ColumnPiece):
 
 def _distribution(made_by: Any, inputs: Tensor, masks: Any) -> Any:
     if masks is None:
-        # Foreign distribution classes know nothing of masks.
+        # Distribution classes of other packages take no masks.
         return made_by.from_logits(inputs)
     return made_by.from_logits(inputs, action_mask=map_batch(lambda mask: _as_mask(mask, inputs), masks))
 

@@ -15,7 +15,7 @@ from episodia.errors import EnvRunnerError
 
 @final
 class Horizons:
-    """Truncates episodes after so many steps: counted from where they began, or from the last reset of their environment.
+    """Truncates episodes after a number of steps, counted from where they began, or from the last reset of their environment.
 
     Args:
         num_lanes: In how many lanes.

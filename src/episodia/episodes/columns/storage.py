@@ -187,12 +187,16 @@ class ListStorage(Storage):
         self.nested = self.nested or may_nest(items)
 
     def put(self, position: int, item: Item) -> None:
-        is_plain = type(item) is ndarray and item.dtype in PLAIN_DTYPES
         items = self.values if type(self.values) is list else self._list()
-        items[position] = item = item.copy() if is_plain else self.admit(item)
         self.alike = False
-        if position < self.num_frozen:
-            freeze(item)
+        if type(item) is ndarray and item.dtype in PLAIN_DTYPES:
+            items[position] = item = item.copy()
+            if position < self.num_frozen:
+                item.setflags(write=False)
+        else:
+            items[position] = item = self.admit(item)
+            if position < self.num_frozen:
+                freeze(item)
 
     def replace(self, positions: list[int], items: list[Any]) -> None:
         mine, admitted = self._list(), [self.admit(item) for item in items]

@@ -217,7 +217,7 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
 
 
 def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
-    """Return all items of each column as one batch, if these are arrays of just so many rows; None if they are not.
+    """Return all items of each column as one batch, if the columns are arrays of `counts` rows; else None.
 
     Most columns are like this, and they are joined for each batch, so nothing is done twice. A column that stores no
     more than it is asked for has no lookback.

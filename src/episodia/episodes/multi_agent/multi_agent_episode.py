@@ -42,7 +42,7 @@ def to_default_module(agent_id: AgentID, episode: MultiAgentEpisode) -> ModuleID
 class MultiAgentEpisode:
     """What happened to all agents of an environment: a `SingleAgentEpisode` for each, and one clock for all.
 
-    Agents may come late, leave early, act in turns or every now and then. An agent acts on an observation; its step is
+    Agents may join late, leave early, act in turns or rarely. An agent acts on an observation; its step is
     complete when it is shown the next one, and until then its action is pending and its rewards add up.
 
     Attributes that a subclass adds travel as those of `SingleAgentEpisode` do.

@@ -44,10 +44,10 @@ class EpisodeRecorder(ABC):
         seed: int | None = None,
         episode_class: type[SingleAgentEpisode] = SingleAgentEpisode,
     ) -> None:
-        """Prepare for so many lanes, all idle.
+        """Prepare for `num_lanes` lanes, all idle.
 
         Args:
-            observation_space: The space of one lane's observations; None takes whatever the first ones are.
+            observation_space: The space of one lane's observations; None takes the form of the first ones.
             action_space: The space of one lane's actions.
             num_lanes: How many environments there are.
             lookback: How many steps of the past a chunk has in front that continues an episode.

@@ -77,7 +77,7 @@ class Recorder(EpisodeRecorder):
         """Make a recorder without memory; blocks are made when data comes.
 
         Args:
-            observation_space: The space of one lane's observations; None takes whatever the first ones are.
+            observation_space: The space of one lane's observations; None takes the form of the first ones.
             action_space: The space of one lane's actions.
             num_lanes: How many environments there are.
             lookback: How many steps of the past a chunk has in front that continues an episode.

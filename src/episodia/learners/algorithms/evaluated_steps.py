@@ -102,7 +102,7 @@ class EvaluatedSteps:
     def distribution_of(self, inputs: Tensor) -> ActionDistribution:
         """Return the distributions with these `inputs`, one for each step, over the actions that are allowed there."""
         made_by: Any = self._module.get_train_action_dist_cls()
-        # Foreign distribution classes know nothing of masks.
+        # Distribution classes of other packages take no masks.
         masks = {} if self._mask is None else {"action_mask": self._mask}
         try:
             made: ActionDistribution = made_by.from_logits(inputs, **masks)
