@@ -15,7 +15,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 )
 from episodia.errors import EpisodeKeyError, ReplayError, StaleSampleError
 from episodia.modules import MLPActorCritic
-from episodia.replay import MemoryMapped, Proportional, ReplayBuffer, Sequences, Transitions, WholeEpisodes
+from episodia.replay import MemoryMapped, Proportional, ReplayBuffer, Selection, Sequences, Transitions, WholeEpisodes
 from plain_buffer import HISTORIES, PlainBuffer, located, played
 
 DRAWS = st.sampled_from([Transitions(), Transitions(3), Sequences(5), Sequences(4, burn_in=2), WholeEpisodes()])
@@ -30,6 +30,26 @@ def filled(**settings):
     buffer = ReplayBuffer(200, seed=0, **settings)
     buffer.add([PlainBuffer().chunk(0, 30, "truncated")])
     return buffer
+
+
+class _Reusing:
+    """A uniform selector that returns the same array each time."""
+
+    def __init__(self, num):
+        self.chosen = np.zeros(num, np.int64)
+
+    def on_add(self, rows, added):
+        pass
+
+    def on_evict(self, rows):
+        pass
+
+    def select(self, num, steps, rng):
+        self.chosen[:] = steps.uniform(num, rng)
+        return Selection(self.chosen)
+
+    def update(self, rows, values):
+        pass
 
 
 @settings(max_examples=20)
@@ -89,6 +109,16 @@ def test_a_sample_is_read_as_long_as_its_rows_are_there():
     buffer.add([PlainBuffer().chunk(1, 30, "truncated")])
 
     assert batch_of(sampled) == before
+
+
+def test_a_sample_stays_as_it_was_if_the_selector_uses_its_array_again():
+    buffer = filled(selector=_Reusing(4))
+    sampled = buffer.sample(4)
+    actions, keys = sampled.flat("actions").values.copy(), sampled.keys
+    buffer.sample(4)
+
+    assert (sampled.flat("actions").values == actions).all()
+    assert (sampled.keys == keys).all()
 
 
 def test_a_sample_is_pickled_as_its_episodes():

@@ -215,7 +215,8 @@ class Table:
             self.check_whole()
         index = self.writer.index
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
-        rows, weights = self.selector.select(num, steps, rng)
+        chosen, weights = self.selector.select(num, steps, rng)
+        rows = chosen.copy()  # a selector may use its array again
         kinds = index.kind.take(rows)
         if len(rows) != num or not are_kinds_of_steps(kinds):
             found = int(np.count_nonzero(kinds & STEP))
