@@ -257,3 +257,50 @@ def test_the_command_line_trains_and_resumes(tmp_path, capsys):
     assert main(["train", "--resume", out, "--steps", "60"]) == 0
     assert main(["eval", out, "--episodes", "2"]) == 0
     assert "2 evaluation episodes" in capsys.readouterr().out
+
+
+class Masked(gym.Env):
+    """One action in three is forbidden, another one in each step, and it would pay off."""
+
+    observation_space = gym.spaces.Dict(
+        {"seen": gym.spaces.Box(0.0, 1.0, (3,), np.float32), "action_mask": gym.spaces.MultiBinary(3)}
+    )
+    action_space = gym.spaces.Discrete(3)
+    forbidden_taken = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._shown(), {}
+
+    def step(self, action):
+        is_forbidden = action == self.t % 3
+        Masked.forbidden_taken += is_forbidden
+        self.t += 1
+        return self._shown(), 100.0 if is_forbidden else 0.0, self.t == 7, False, {}
+
+    def _shown(self):
+        forbidden = np.eye(3, dtype=np.int8)[self.t % 3]
+        return {"seen": forbidden.astype(np.float32), "action_mask": 1 - forbidden}
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "rainbow", "r2d2", "discrete_sac"])
+def test_forbidden_actions_are_never_taken(algorithm):
+    """Neither at random, nor to explore, nor greedily."""
+    Masked.forbidden_taken = 0
+    with Training.of(Setup.of(algorithm, Masked, **{**SMALL, "random_warm_up": True})) as training:
+        training.run(steps=60)
+        training.evaluate(2)
+        sampled = training.updating.buffer.sample(30).flat("rewards").values
+
+    assert Masked.forbidden_taken == 0
+    assert not sampled.any()
+
+
+def test_progress_shows_the_losses_of_critics(capsys):
+    train("sac", "Pendulum-v1", steps=40, **SMALL).close()
+
+    shown = capsys.readouterr().err
+    assert "critic loss" in shown
+    assert "q value" in shown
+    assert "entropy" in shown

@@ -14,8 +14,8 @@ from typing import Any, Self, TextIO, final
 from episodia.training.training import Record
 
 LINE_EVERY_S = 2.0
-_LOSSES = ("policy_loss", "value_loss", "entropy")
-# Leaves room for the return and three losses within 80 columns.
+_SHOWN = ("policy_loss", "value_loss", "entropy", "critic_loss", "q_value", "td_error")
+# Leaves room for the return and three metrics within 80 columns; no algorithm has more of those that are shown.
 _BAR = "{bar}| {n_fmt}/{total_fmt} {rate_fmt} {desc}"
 
 
@@ -117,7 +117,7 @@ def described(record: Record, *, digits: int = 3) -> str:
     """
     known = math.isfinite(record.get("return_mean", math.nan))
     parts = [f"return {record['return_mean']:.1f}" if known else "return -"]
-    losses = [name for name in record if name.rpartition("/")[2] in _LOSSES]
+    losses = [name for name in record if name.rpartition("/")[2] in _SHOWN]
     return ", ".join([*parts, *(f"{name.replace('_', ' ')} {record[name]:.{digits}g}" for name in losses)])
 
 
