@@ -15,7 +15,15 @@ from episodia.modules import default_module
 from episodia.schedules import PiecewiseLinearSchedule
 from episodia.training import ReplayRecipe, Setup, Training, load_training, resume, save_training, train
 
-SMALL = {"num_envs": 2, "num_timesteps": 10, "warm_up": 20, "batch_size": 8, "capacity": 500, "hidden": (8,)}
+SMALL = {
+    "num_envs": 2,
+    "num_timesteps": 10,
+    "warm_up": 20,
+    "updates_per_step": 1.0,
+    "batch_size": 8,
+    "capacity": 500,
+    "hidden": (8,),
+}
 ENVS = {
     "dqn": "CartPole-v1",
     "rainbow": "CartPole-v1",

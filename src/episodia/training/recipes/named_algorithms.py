@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -34,23 +34,25 @@ class Named(NamedTuple):
     recipe: BaseRecipe
 
 
-_FALLING = PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.05)])
+_FALLING = PiecewiseLinearSchedule([(0, 1.0), (10_000, 0.02)])
+_CHOICES = ReplayRecipe(num_envs=4, num_timesteps=32, updates_per_step=0.5)
+_REALS = ReplayRecipe(num_envs=4, num_timesteps=32, batch_size=128, random_warm_up=True)
 
-# Settings that solve CartPole, or Pendulum where actions are real, fast; tests/learning says how fast. PPO solved it with each
-# of 65 seeds. Of 20 seeds each, A2C stayed below its level with two, and REINFORCE with one, which had reached the target by
-# chance.
+# On-policy, settings that solve CartPole fast; tests/learning says how fast. PPO solved it with each of 65 seeds. Of 20 seeds
+# each, A2C stayed below its level with two, and REINFORCE with one, which had reached the target by chance. From replay, the
+# amounts with which tests/learning solves CartPole and Pendulum; discounts and learning rates are set there.
 ALGORITHMS: Mapping[str, Named] = MappingProxyType(
     {
         "ppo": Named(PPOConfig, Recipe(num_epochs=10, minibatch_size=128)),
         "a2c": Named(A2CConfig, Recipe(num_timesteps=512)),
         "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
-        "dqn": Named(DQNConfig, ReplayRecipe(epsilon=_FALLING)),
-        "rainbow": Named(RainbowConfig, ReplayRecipe(priority_exponent=0.5)),
-        "r2d2": Named(R2D2Config, ReplayRecipe(priority_exponent=0.6, epsilon=_FALLING)),
-        "ddpg": Named(DDPGConfig, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True, noise=0.1)),
-        "td3": Named(TD3Config, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True, noise=0.1)),
-        "sac": Named(SACConfig, ReplayRecipe(num_envs=1, num_timesteps=1, random_warm_up=True)),
-        "discrete_sac": Named(DiscreteSACConfig, ReplayRecipe(random_warm_up=True)),
+        "dqn": Named(DQNConfig, replace(_CHOICES, epsilon=_FALLING)),
+        "rainbow": Named(RainbowConfig, replace(_CHOICES, priority_exponent=0.5)),
+        "r2d2": Named(R2D2Config, replace(_CHOICES, priority_exponent=0.6, epsilon=_FALLING)),
+        "ddpg": Named(DDPGConfig, replace(_REALS, noise=0.2)),
+        "td3": Named(TD3Config, replace(_REALS, noise=0.2)),
+        "sac": Named(SACConfig, _REALS),
+        "discrete_sac": Named(DiscreteSACConfig, replace(_CHOICES, random_warm_up=True)),
     }
 )
 
@@ -99,7 +101,7 @@ def chosen(
     of_recipe = {name: value for name, value in options.items() if name in recipe_names}
     others = {name: value for name, value in options.items() if name not in {*of_config, *of_recipe}}
     _check_amounts(of_recipe, recipe)
-    return config, recipe.changed(**of_recipe), others
+    return config, replace(recipe, **of_recipe), others
 
 
 def _check_amounts(given: Mapping[str, Any], usual: BaseRecipe) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, final
+from typing import final
 
 from episodia.arguments import checked_whole
 from episodia.connectors import ConnectorV2
@@ -48,10 +48,6 @@ class BaseRecipe(ABC):
         if self.num_episodes is not None:
             return {"num_episodes": self.num_episodes}
         return {"num_timesteps": self.num_timesteps}
-
-    def changed(self, **others: Any) -> BaseRecipe:
-        """Return this recipe with other values."""
-        return type(self)(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **others})
 
     def connectors(self, seed: int) -> list[ConnectorV2]:
         """Return the pieces that explore, for the module-to-env pipeline of the runner."""
