@@ -317,23 +317,9 @@ class ConnectorV2(SpaceFlow, ABC):
             episodes, agents_that_stepped_only, zip_with_batch_column
         )
 
-    @staticmethod
-    def add_batch_item(
-        batch: AnyBatch, column: str, item_to_add: Item, single_agent_episode: SingleAgentEpisode | None = None
-    ) -> None:
-        """See `batch_items.add_batch_item`."""
-        batch_items.add_batch_item(batch, column, item_to_add, single_agent_episode)
-
-    @staticmethod
-    def add_n_batch_items(
-        batch: AnyBatch,
-        column: str,
-        items_to_add: Item,
-        num_items: int,
-        single_agent_episode: SingleAgentEpisode | None = None,
-    ) -> None:
-        """See `batch_items.add_n_batch_items`."""
-        batch_items.add_n_batch_items(batch, column, items_to_add, num_items, single_agent_episode)
+    # The functions themselves, because plugins call them for each episode at each step.
+    add_batch_item = staticmethod(batch_items.add_batch_item)
+    add_n_batch_items = staticmethod(batch_items.add_n_batch_items)
 
     @staticmethod
     def foreach_batch_item_change_in_place(

@@ -123,7 +123,13 @@ def _description(column: Item) -> str:
 
 def is_collected(column: Item) -> bool:
     """Return whether a column is `{(episode id, ...): [items]}`."""
-    return isinstance(column, dict) and bool(column) and all(issubclass(kind, tuple) for kind in {*map(type, column)})
+    if not isinstance(column, dict) or not column:
+        return False
+    kinds = {*map(type, column)}
+    return kinds == _TUPLES or all(issubclass(kind, tuple) for kind in kinds)
+
+
+_TUPLES = {tuple}
 
 
 def _leaves_text(value: Item) -> str:

@@ -100,15 +100,23 @@ def _rows(batch: Any) -> int:
 
 def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode | None) -> list[Any]:
     """Return the list in `batch` that an item of `episode` belongs to; the list is created if it is missing."""
-    # Without an error, `try` costs nothing, and this is the hot path of plugins.
+    # Without an error, `try` costs nothing, and this is the hot path of plugins; `get` of a pipeline's batch is a call more.
     try:
-        found = batch.get(column)
+        found = batch[column] if column in batch else None  # noqa: SIM401
     except (AttributeError, TypeError):
         check_batch("add_batch_item", batch)
         check_column_name("add_batch_item", column)
         raise
-    key = None if episode is None else _key_of(batch, column, episode)
+    key: tuple[Any, ...] | None = None
+    if episode is not None:
+        if not isinstance(episode, SingleAgentEpisode):
+            raise not_an_episode("add_batch_item", episode)
+        module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
+        if module_id in batch and isinstance(batch[module_id], dict):
+            raise _refused(_sorted_by_modules(batch), column, episode)
+        key = (episode.id_,) if episode.agent_id is None else owner_of(episode).key
     if found is None:
+        check_batch("add_batch_item", batch)
         check_column_name("add_batch_item", column)
         items: list[Any] = []
         batch[column] = items if key is None else {key: items}
@@ -121,18 +129,11 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
     raise _refused(_cannot_add(found, key), column, episode)
 
 
-def _key_of(batch: dict[str, Any], column: str, episode: SingleAgentEpisode) -> tuple[Any, ...]:
-    if not isinstance(episode, SingleAgentEpisode):
-        raise not_an_episode("add_batch_item", episode)
-    module_id = DEFAULT_MODULE_ID if episode.module_id is None else episode.module_id
-    if isinstance(batch.get(module_id), dict):
-        raise _refused(
-            f"found a batch that is sorted by modules ({list(batch)}), expected one of columns. Items of episodes are added "
-            "before the batch is sorted: place this piece before `AgentToModuleMapping`.",
-            column,
-            episode,
-        )
-    return (episode.id_,) if episode.agent_id is None else owner_of(episode).key
+def _sorted_by_modules(batch: dict[str, Any]) -> str:
+    return (
+        f"found a batch that is sorted by modules ({list(batch)}), expected one of columns. Items of episodes are added "
+        "before the batch is sorted: place this piece before `AgentToModuleMapping`."
+    )
 
 
 def _refused(message: str, column: str, episode: SingleAgentEpisode | None) -> BatchError:
@@ -240,9 +241,12 @@ def one_each(column: dict[Any, Any], rows: EpisodeList) -> list[Any] | None:
     found = []
     for episode in episodes:
         items = column.get((episode.id_,) if episode.agent_id is None else owner_of(episode).key)
-        if not isinstance(items, list) or len(items) != 1 or _is_batch(items[0]):
+        if not isinstance(items, list) or len(items) != 1:
             return None
-        found.append(items[0])
+        [item] = items
+        if type(item) is not np.ndarray and _is_batch(item):
+            return None
+        found.append(item)
     return found
 
 

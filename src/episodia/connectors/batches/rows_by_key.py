@@ -96,14 +96,16 @@ class _Finder:
 
 @final
 class KeyedBatch(dict[Any, Any]):
-    """The batch that a piece gets: a dict whose columns have keys when they are read, which costs nothing for others."""
+    """The batch that a piece gets: a dict whose columns have keys when they are read, which costs nothing for others.
 
-    __slots__ = ("_run", "_where")
+    Attributes:
+        origin: The run, and the keys of this dict in its batch; set right after the dict is made, because a constructor in
+            Python would cost more than all the rest, at each step of a runner.
+    """
 
-    def __init__(self, columns: dict[Any, Any], run: Run, where: tuple[Any, ...] = ()) -> None:
-        super().__init__(columns)
-        self._run = run
-        self._where = where
+    __slots__ = ("origin",)
+
+    origin: tuple[Run, tuple[Any, ...]]
 
     def __getitem__(self, name: Any) -> Any:
         """Return a column whose rows are found by keys."""
@@ -111,17 +113,23 @@ class KeyedBatch(dict[Any, Any]):
         kind = type(column)
         if kind is np.ndarray:
             keyed = column.view(KeyedArray)
-            keyed.finder = _Finder(self._run, (*self._where, name))
+            keyed.finder = self._finder(name)
             return keyed
         if kind is Ragged:
-            column = column.keyed(_Finder(self._run, (*self._where, name)))
+            column = column.keyed(self._finder(name))
         elif kind is dict and type(next(iter(column), None)) is not tuple:
-            column = KeyedBatch(column, self._run, (*self._where, name))
+            run, where = self.origin
+            column = KeyedBatch(column)
+            column.origin = run, (*where, name)
         else:
             return column
         # What is written into it is part of the batch.
         super().__setitem__(name, column)
         return column
+
+    def _finder(self, name: Any) -> _Finder:
+        run, where = self.origin
+        return _Finder(run, (*where, name))
 
     def __missing__(self, name: Any) -> Any:
         """Return a column of several modules, or the rows of an agent in one: `batch["actions"][(id, agent, module)]`."""

@@ -37,10 +37,16 @@ class BatchIndividualItems(ColumnPiece):
         return self._work_on_rows if layout.episodes is LiveEpisodes else self.work
 
     def _work_on_rows(self, run: Run) -> None:
-        if DEFAULT_MODULE_ID in run.batch:  # grouped by module
+        batch, count = run.batch, len(run.episodes)
+        for column in batch.values():
+            if type(column) is not np.ndarray or not column.ndim or len(column) != count:
+                break
+        else:
+            return  # all columns have their final form
+        if DEFAULT_MODULE_ID in batch:  # grouped by module
             self.work(run)
         else:
-            _batch_all(run.batch, run.episodes)
+            _batch_all(batch, run.episodes)
 
     def work(self, run: Run) -> None:
         """Turn all columns into their final form."""

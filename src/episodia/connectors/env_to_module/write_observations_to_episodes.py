@@ -67,9 +67,10 @@ def forget_other_spaces(written: Sequence[tuple[SingleAgentEpisode, Item]]) -> N
     The environment goes on with observations of that space, and what is stored are those of another.
     """
     by_space: dict[int, list[tuple[SingleAgentEpisode, Item]]] = {}
-    for episode, item in written:
-        if episode.observation_space is not None:
-            by_space.setdefault(id(episode.observation_space), []).append((episode, item))
+    for pair in written:
+        space = pair[0].observation_space
+        if space is not None:
+            by_space.setdefault(id(space), []).append(pair)
     for pairs in by_space.values():
         space = pairs[0][0].observation_space
         if space is not None:
@@ -85,8 +86,8 @@ def _positions_outside(space: Space[Any], items: list[Item]) -> list[int]:
         # Without the message that an error has: there is a writer at each step, and it reads all of this.
         rows = np.array(items)
         if rows.shape[1:] == space.shape:
-            outside = (rows < space.low) | (rows > space.high)
-            return np.flatnonzero(outside.reshape(len(rows), -1).any(axis=1)).tolist()
+            outside = ((rows < space.low) | (rows > space.high)).reshape(len(rows), -1)
+            return np.flatnonzero(outside.any(axis=1)).tolist() if outside.any() else []
     if _belong(space, items):
         return []
     return [position for position, item in enumerate(items) if not _belong(space, [item])]

@@ -83,7 +83,7 @@ class GetActions(ColumnPiece):
         columns, key = run.batch, self.action_mask_key
         module: Any = run.rl_module
         is_drawn = run.explore and Columns.ACTION_DIST_INPUTS in columns and Columns.ACTIONS not in columns
-        is_free = Columns.ACTION_MASK not in columns and (key is None or not run.episodes.has_in_observations(key))
+        is_free = Columns.ACTION_MASK not in columns and (key is None or key not in run.episodes.observation_keys)
         if is_drawn and is_free:
             made_by = module.get_exploration_action_dist_cls()
             if made_by is self._last_spec or isinstance(made_by, DistributionSpec):

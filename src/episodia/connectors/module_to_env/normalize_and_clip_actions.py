@@ -135,7 +135,7 @@ class NormalizeAndClipActions(ColumnPiece):
         def work_without_bounds(run: Run) -> None:
             columns = run.batch
             actions = columns.get(Columns.ACTIONS)
-            if Columns.ACTIONS_FOR_ENV in columns or not _are_rows(actions, shape):
+            if Columns.ACTIONS_FOR_ENV in columns or type(actions) is not np.ndarray or actions.shape[1:] != shape:
                 self.work(run)
             elif self.normalize_actions or self.clip_actions:
                 columns[Columns.ACTIONS_FOR_ENV] = actions

@@ -121,7 +121,8 @@ class ConnectorPipelineV2(ConnectorV2):
         plan(run)
         batch = run.batch
         for column in batch.values():
-            if type(column) is Ragged or type(column) is dict:
+            kind = type(column)
+            if kind is Ragged or kind is dict:
                 return unwrapped(batch)
         return batch
 

@@ -58,24 +58,15 @@ class Run:
         writes: What pieces write into episodes, in learner pipelines.
     """
 
-    __slots__ = (
-        "_arguments",
-        "at_episode",
-        "batch",
-        "episodes",
-        "explore",
-        "given",
-        "has_other_rows",
-        "left_by_modules",
-        "metrics",
-        "module_outputs",
-        "module_rows",
-        "needed_by_agents",
-        "others",
-        "rl_module",
-        "shared_data",
-        "writes",
-    )
+    # Runners make two runs for each step, and need few of these: a run begins with the values of the class.
+    at_episode: SingleAgentEpisode | None = None
+    given: dict[Any, Any] | None = None
+    has_other_rows = False
+    needed_by_agents: frozenset[str] | None = None
+    left_by_modules: dict[Any, Any] | None = None
+    module_rows: Any = None
+    module_outputs: Any = None
+    writes: Writes | None = None
 
     def __init__(
         self,
@@ -94,36 +85,11 @@ class Run:
         self.shared_data = shared_data
         self.metrics = metrics
         self.others = others
-        self.at_episode: SingleAgentEpisode | None = None
-        self.given: dict[Any, Any] | None = None
-        self.has_other_rows = False
-        self.needed_by_agents: frozenset[str] | None = None
-        self.left_by_modules: dict[Any, Any] | None = None
-        self.module_rows: Any = None
-        self.module_outputs: Any = None
-        self.writes: Writes | None = None
-        self._arguments: dict[str, Any] | None = None
 
     def replace(self, batch: dict[Any, Any]) -> None:
         """Let `batch` be the batch so far; its columns may be other ones, and grouped in another way."""
         self.batch = batch
         self.module_rows = self.module_outputs = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of a piece that is called; one dict for all calls of the run."""
-        arguments = self._arguments
-        if arguments is None:
-            arguments = self._arguments = {
-                **self.others,
-                "rl_module": self.rl_module,
-                "episodes": self.episodes,
-                "explore": self.explore,
-                "shared_data": self.shared_data,
-                "metrics": self.metrics,
-            }
-        # `data` is the name that older plugins have for the batch.
-        arguments["batch"] = arguments["data"] = self.batch
-        return arguments
 
 
 # Set while pieces are called that may use the static helpers.

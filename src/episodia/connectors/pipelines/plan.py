@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from episodia.connectors.batches.items_by_episode import with_items, without_items
@@ -90,12 +91,12 @@ class Plan:
             ConnectorError: If a step fails; `__cause__` is the error of the piece.
         """
         token = RUNNING.set(run) if self._calls_pieces else None
-        position = 0
+        steps = iter(self._steps)
         try:
-            for step in self._steps:
+            for step in steps:
                 step(run)
-                position += 1
         except Exception as error:  # noqa: BLE001  # every error of a piece is reported
+            position = len(self._steps) - 1 - length_hint(steps)
             raise failure(self._pipeline, position, self._pieces[position], run, error) from cause_of(error)
         finally:
             if token is not None:
@@ -135,32 +136,51 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
     nested: dict[str, Any] = {} if piece.inner_pieces is None else {"_nested": True}
 
     def call(run: Run) -> None:
-        run.given, run.at_episode = run.batch.copy(), None
-        num_edits = num_edits_of(run)
-        given = run.batch
+        given, episodes = run.batch, run.episodes
+        run.given, run.at_episode = given.copy(), None
+        num_edits = 0 if episodes is None else episodes.num_edits
         if run.writes is not None:
             run.writes.begin(given)
-        derived = derived_actions(given) if layout.follows_module else {}
+        derived = derived_actions(given) if layout.follows_module else None
         if takes_items:
             run.batch = with_items(run, **form)
         elif type(given) is dict:
-            run.batch = KeyedBatch(given, run)
-        made = piece(**run.arguments(), **nested)
+            run.batch = keyed = KeyedBatch(given)
+            keyed.origin = run, ()
+        batch = run.batch
+        made = piece(
+            **{
+                **run.others,
+                "rl_module": run.rl_module,
+                "batch": batch,
+                "data": batch,  # the name that older plugins have for the batch
+                "episodes": episodes,
+                "explore": run.explore,
+                "shared_data": run.shared_data,
+                "metrics": run.metrics,
+                **nested,
+            }
+        )
         run.batch = given
         if not isinstance(made, dict):
-            raise TypeError(
-                f"found {type(made).__name__} as the return value of the piece, expected the batch, a dict. End its "
-                "`__call__` with `return batch`."
-            )
+            raise _no_batch(made)
         run.replace(without_items(made, run, **form) if takes_items else without_keys(made))
-        check_late_actions(derived, run.batch)
-        if num_edits_of(run) != num_edits:
+        if derived:
+            check_late_actions(derived, run.batch)
+        if episodes is not None and episodes.num_edits != num_edits:
             check_changed_episodes(piece, run.given)
         if run.writes is not None:
             run.writes.end(piece, run)
         run.given = None
 
     return call
+
+
+def _no_batch(made: object) -> TypeError:
+    return TypeError(
+        f"found {type(made).__name__} as the return value of the piece, expected the batch, a dict. End its `__call__` with "
+        "`return batch`."
+    )
 
 
 def _watching_episodes(piece: ConnectorV2, step: Step) -> Step:

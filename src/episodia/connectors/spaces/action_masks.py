@@ -14,11 +14,13 @@ from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import BatchError
-from episodia.trees import map_batch
+from episodia.trees import fresh, map_batch
 from episodia.types import Item, ModuleID
 
 # Key under which a runner stores the rows whose action is ignored, because their environment is about to be reset.
 IGNORED_ROWS = "_ignored_rows"
+
+_LAST = slice(-1, None)
 
 
 def action_masks(
@@ -56,7 +58,7 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
     observations = columns.get(Columns.OBS)
     if isinstance(observations, dict) and key in observations:
         return observations[key]
-    if isinstance(episodes, LiveEpisodes) and not episodes.has_in_observations(key):
+    if isinstance(episodes, LiveEpisodes) and key not in episodes.observation_keys:
         return None
     if isinstance(episodes, LiveAgents) and not episodes.module_has_in_observations(outputs.module_id, key):
         return None
@@ -78,8 +80,10 @@ def masks_in_infos(episodes: Sequence[MultiAgentEpisode], owners: Sequence[tuple
     Raises:
         BatchError: If only some infos have a mask, or the shapes of the masks differ.
     """
-    infos = [episodes[position].agent_episodes[agent].get_infos(-1) for position, agent in owners]
-    masks: list[Any] = [(info or {}).get(Columns.ACTION_MASK) for info in infos]
+    by_agent = [episode.agent_episodes for episode in episodes]
+    # Straight from the storages: this is done for each agent at each step, and most infos are empty.
+    infos = [by_agent[position][agent].infos.storage.lend(_LAST)[0] for position, agent in owners]
+    masks: list[Any] = [fresh(info.get(Columns.ACTION_MASK)) if info else None for info in infos]
     without = [owner for owner, mask in zip(owners, masks, strict=True) if mask is None]
     if len(without) == len(owners):
         return None

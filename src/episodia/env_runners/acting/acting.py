@@ -170,7 +170,9 @@ class Actor:
                 "among them. Let the module return it, or put `GetActions` into the pipeline."
             ) from None
         for_env = outputs.get(Columns.ACTIONS_FOR_ENV, actions)
-        extras = {name: column for name, column in outputs.items() if name not in NOT_RECORDED}
+        extras = outputs.copy()
+        for name in NOT_RECORDED:
+            extras.pop(name, None)
         if for_env is actions and (type(actions) is not np.ndarray or actions.ndim > 1):
             # The environment may change what it gets, and what is recorded must not change with it; numbers are values.
             for_env = map_batch(_own, actions)

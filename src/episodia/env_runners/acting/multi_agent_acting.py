@@ -248,39 +248,52 @@ def _choices(made: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -
         )
     for_env = made.get(Columns.ACTIONS_FOR_ENV, actions)
     stored = {name: dicts for name, dicts in made.items() if name not in NOT_RECORDED}
+    outputs = _Outputs(stored, agents, mapped)
     return [
         # Extra model outputs are looked up where they are needed: most steps are stored without.
-        Choice(chosen, _received(for_env[position]), partial(_extras, position, chosen, stored, agents, mapped))
+        Choice(chosen, _received(for_env[position]), partial(outputs.of, position, chosen))
         for position, chosen in enumerate(actions)
     ]
 
 
-def _extras(
-    position: int, actions: Iterable[Any], stored: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]
-) -> dict[Any, dict[str, Any]]:
-    """Return `{agent: {name: output}}` of the episode at `position`.
+@final
+class _Outputs:
+    """What modules put out beside actions, which is taken apart when the first episode asks for its part.
 
     Args:
-        position: The position of the episode.
-        actions: The agents that act in it.
         stored: Outputs by agents, `{name: [{agent: output}, ...]}`.
         agents: The agents of the rows in `mapped`.
         mapped: Other outputs by modules, `{module: {name: rows}}`.
     """
-    extras: dict[Any, dict[str, Any]] = {agent: {} for agent in actions}
-    for name, dicts in stored.items():
-        for agent, item in dicts[position].items():
-            extras[agent][name] = item
-    for module_id, owners in agents.owners_by_module().items() if mapped else ():
-        columns = {
-            name: column
-            for name, column in mapped.get(module_id, {}).items()
-            if name not in NOT_RECORDED and type(column) is np.ndarray
-        }
-        for row, (its_position, agent) in enumerate(owners):
-            if its_position == position:
-                extras[agent] = {**{name: rows[row] for name, rows in columns.items()}, **extras.get(agent, {})}
-    return extras
+
+    def __init__(self, stored: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -> None:
+        self._stored = stored
+        self._agents = agents
+        self._mapped = mapped
+        self._by_episode: list[dict[Any, dict[str, Any]]] | None = None
+
+    def of(self, position: int, actions: Iterable[Any]) -> dict[Any, dict[str, Any]]:
+        """Return `{agent: {name: output}}` of the episode at `position`, in which the agents of `actions` act."""
+        if self._by_episode is None:
+            self._by_episode = self._taken_apart()
+        extras = {**{agent: {} for agent in actions}, **self._by_episode[position]}
+        for name, dicts in self._stored.items():
+            for agent, item in dicts[position].items():
+                extras[agent][name] = item
+        return extras
+
+    def _taken_apart(self) -> list[dict[Any, dict[str, Any]]]:
+        by_episode: list[dict[Any, dict[str, Any]]] = [{} for _ in range(len(self._agents))]
+        for module_id, owners in self._agents.owners_by_module().items() if self._mapped else ():
+            columns = {
+                name: column
+                for name, column in self._mapped.get(module_id, {}).items()
+                if name not in NOT_RECORDED and type(column) is np.ndarray
+            }
+            rows = zip(*columns.values(), strict=True) if columns else [()] * len(owners)
+            for (position, agent), row in zip(owners, rows, strict=True):
+                by_episode[position][agent] = dict(zip(columns, row, strict=True))
+        return by_episode
 
 
 def _received(actions: dict[Any, Any]) -> dict[Any, Any]:

@@ -97,9 +97,17 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             return self.env.step(action)
         except RAISED as error:
-            check_action(self.env.action_space, action, f"environment {self.lane}", error)
-            observation, info = self.rebuild(error)
-            return observation, 0.0, False, False, info
+            return self.failed_step(action, error)
+
+    def failed_step(self, action: Item, error: BaseException) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Begin the next episode, because a step with `action` has raised `error`; return that as a step.
+
+        Raises:
+            SpaceError: If the action was outside of its space.
+        """
+        check_action(self.env.action_space, action, f"environment {self.lane}", error)
+        observation, info = self.rebuild(error)
+        return observation, 0.0, False, False, info
 
     def rebuild(self, error: BaseException) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in a new environment, because of `error`.

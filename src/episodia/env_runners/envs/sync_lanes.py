@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import gymnasium as gym
@@ -12,6 +12,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from episodia.env_runners.envs.env_crashes import (
     NO_STEP,
+    RAISED,
     GuardedEnv,
     check_flags,
     checked_info,
@@ -80,20 +81,30 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         self._ended = set()
         put, rewards = self._observations.put, self._rewards
         terminateds, truncateds = self._terminateds, self._truncateds
-        for lane, action in enumerate(_each(self.action_space, actions)):
-            made: Any = self._begun(lane) if ended and lane in ended else self.envs[lane].step(action)
+        terminateds.fill(False)
+        truncateds.fill(False)
+        each = actions if type(actions) is np.ndarray else iterate(self.action_space, actions)
+        made: Any
+        for lane, (env, action) in enumerate(zip(self.envs, each, strict=True)):
+            if ended and lane in ended:
+                made = self._begun(lane)
+            else:
+                try:
+                    made = env.env.step(action)
+                except RAISED as error:
+                    made = env.failed_step(action, error)
             try:
                 observation, reward, terminated, truncated, info = made
                 put(lane, observation)
                 rewards[lane] = reward if type(reward) is float else checked_reward(reward)
-                terminateds[lane] = terminated
-                truncateds[lane] = truncated
                 if info:
                     infos[lane] = checked_info(info)
-                if type(terminated) is not bool or type(truncated) is not bool:
+                if terminated is not False or truncated is not False:
                     check_flags(terminated, truncated)
-                if terminated or truncated:
-                    self._ended.add(lane)
+                    terminateds[lane] = terminated
+                    truncateds[lane] = truncated
+                    if terminated or truncated:
+                        self._ended.add(lane)
             except NO_STEP as error:
                 infos[lane] = self._rebuilt(lane, no_step(lane, made, error))
         return self._observations.batch(), rewards, terminateds, truncateds, infos
@@ -151,11 +162,6 @@ class SyncLanes(VectorEnv[Any, Any, Any]):
         """Close all environments."""
         for env in self.envs:
             env.close()
-
-
-def _each(space: Any, actions: Any) -> Iterable[Any]:
-    """Return the actions of a batch one by one."""
-    return actions if type(actions) is np.ndarray else iterate(space, actions)
 
 
 def _check_alike(envs: list[GuardedEnv]) -> None:

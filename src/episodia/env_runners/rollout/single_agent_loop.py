@@ -134,7 +134,7 @@ class SingleAgentLoop:
             EnvError: If there are any, instead of `error`.
         """
         masks = self._stepper.action_masks
-        if masks is None and self._live.has_in_observations(self.actor.mask_key or ""):
+        if masks is None and self.actor.mask_key in self._live.observation_keys:
             masks = self._live.latest(Columns.OBS)[self.actor.mask_key]
         found = lanes_without_action(self.env.single_action_space, masks, self.recorder.num_lanes)
         bad = [lane for lane in found if lane in self._running()]

@@ -124,7 +124,8 @@ class NextStep(Stepper):
         if infos and self._faults.happened(infos):
             began = self._faults.settled(infos, self.recorder)
             resets = _mask(began, self.recorder.num_lanes)
-        infos = self._looked_at(infos)
+        # Without masks and infos, there is nothing to look at.
+        infos = self._looked_at(infos) if infos or self.action_masks is not None else None
         self.recorder.step(
             observations, chosen.actions, rewards, terminateds, truncateds, infos, chosen.extras, resets=resets
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +20,9 @@ from episodia.types import Item
 class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     """The episodes of all lanes of a recorder at the present moment; see `EpisodeList.current`.
 
+    `observation_keys` are the keys of observations that are dicts; empty for others. `offsets` are those of a column with one
+    row for each lane.
+
     The latest items of a column are read from the recorder as they are. Handles of episodes are made when the first one is
     read, and kept between steps. Call `refresh` after each step.
 
@@ -31,7 +34,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     Ragged(2 stretches, 2 steps of int64[2])
     """
 
-    __slots__ = ("_keys", "_listed", "_offsets", "_recorder")
+    __slots__ = ("_listed", "_recorder", "observation_keys", "offsets")
 
     def __init__(self, recorder: EpisodeRecorder) -> None:
         """List the episodes of `recorder`, which must be reset before the list is read."""
@@ -41,11 +44,11 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         self.is_current = True
         self._recorder = recorder
         self._listed = None
-        self._offsets = np.arange(recorder.num_lanes + 1)
+        self.offsets = np.arange(recorder.num_lanes + 1)
         self._modules = {DEFAULT_MODULE_ID: np.arange(recorder.num_lanes)}
         self._group = self
         space = recorder.observation_space
-        self._keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset[str]()
+        self.observation_keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset[str]()
 
     def refresh(self) -> None:
         """Make the list follow the recorder, which has recorded something."""
@@ -62,7 +65,15 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         """Ignore the list of the base: episodes come from the recorder."""
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[SingleAgentEpisode]:
+        return iter(self._episodes)
+
+    @property
+    def agent_episodes(self) -> list[SingleAgentEpisode]:
+        """The episodes themselves."""
+        return self._episodes
 
     def current(self) -> EpisodeList[SingleAgentEpisode]:
         """Return this list, which is current already."""
@@ -70,7 +81,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
 
     def has_in_observations(self, key: str) -> bool:
         """Tell whether observations are dicts with the key `key`."""
-        return key in self._keys
+        return key in self.observation_keys
 
     def space_of(self, column: str) -> spaces.Space[Any] | None:
         """Return the space of the items of `column`, None if it is not known."""
@@ -90,7 +101,7 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
     def flat(self, column: str, *, tail: bool = False) -> Ragged:
         """Return the rows of all lanes; see `EpisodeList.flat`."""
         if column in (Columns.OBS, Columns.INFOS):
-            return Ragged(self.latest(column), self._offsets)
+            return Ragged(self.latest(column), self.offsets)
         return super().flat(column, tail=tail)
 
     def extra_columns(self) -> list[str]:
@@ -102,4 +113,4 @@ class LiveEpisodes(EpisodeList[SingleAgentEpisode]):
         values = self._recorder.recent_windows(column, shifts, fill)
         if values is None:
             return super().windows(column, shifts=shifts, fill=fill, tail=tail, every=every)
-        return Ragged(values, self._offsets, 0, every)
+        return Ragged(values, self.offsets, 0, every)

@@ -46,7 +46,13 @@ def growing_episodes(chunks: Iterable[Chunk], layout: RecorderLayout) -> list[Si
             _add_step_columns(episode, chunk, layout)
             chunk.episode = episode
         elif not chunk.is_handed_out:
-            _bring_up_to_date(episode, chunk, layout)
+            episode.t = chunk.t_at_slot_0 + chunk.cursor
+            episode.is_terminated, episode.is_truncated = chunk.is_terminated, chunk.is_truncated
+            episode._last_step_time = chunk.last_step_time
+            if chunk.layout is not layout:
+                _add_step_columns(episode, chunk, layout)
+            if chunk.detached:
+                _catch_up(episode, chunk)
         episodes.append(episode)
     return episodes
 
@@ -62,12 +68,8 @@ def _new_episode(chunk: Chunk, layout: RecorderLayout) -> SingleAgentEpisode:
     return episode
 
 
-def _bring_up_to_date(episode: SingleAgentEpisode, chunk: Chunk, layout: RecorderLayout) -> None:
-    episode.t = chunk.t_at_slot_0 + chunk.cursor
-    episode.is_terminated, episode.is_truncated = chunk.is_terminated, chunk.is_truncated
-    episode._last_step_time = chunk.last_step_time
-    if chunk.layout is not layout:
-        _add_step_columns(episode, chunk, layout)
+def _catch_up(episode: SingleAgentEpisode, chunk: Chunk) -> None:
+    """Append the new rows to columns of `episode` that have a storage of their own."""
     for window in chunk.detached:
         try:
             window.catch_up()
@@ -175,7 +177,7 @@ def handed_out(chunk: Chunk, layout: RecorderLayout, storages: Prepared) -> Sing
         _give_columns(episode, chunk, layout, storages)
         chunk.episode = episode
     elif not chunk.is_handed_out:
-        _bring_up_to_date(episode, chunk, layout)
+        growing_episodes((chunk,), layout)
         for buffer, column in columns_of(episode, layout):
             buffer.adopt_stacked(_storage_of(chunk, column, storages))
         if type(episode.infos.storage) is LaneInfos:

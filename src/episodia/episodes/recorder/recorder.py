@@ -23,7 +23,6 @@ from episodia.episodes.recorder.recorded_episode import continue_episode, growin
 from episodia.episodes.recorder.recorder_columns import RecorderColumn, RecorderLayout
 from episodia.episodes.recorder.vector_infos import InfoEntry, VectorInfos
 from episodia.episodes.recorder.vector_step_writer import (
-    Flags,
     Lanes,
     StepInput,
     StepPlan,
@@ -40,7 +39,8 @@ from episodia.trees import fresh, frozen
 from episodia.types import Item
 
 # The infos of a step, and which lanes end with it, terminated and truncated or not.
-_Outcome: TypeAlias = tuple[InfoEntry | None, list[tuple[int, bool, bool]]]
+_Ends: TypeAlias = list[tuple[int, bool, bool]]
+_Outcome: TypeAlias = tuple[InfoEntry | None, _Ends]
 
 
 @final
@@ -204,11 +204,17 @@ class Recorder(EpisodeRecorder):
         ):
             step = StepInput(observations, actions, rewards, terminateds, truncateds, infos, extras)
             self._step_carefully(step, lanes, began)
-        elif infos or began or (terminateds | truncateds).nonzero()[0].size:
-            flags = Flags(terminateds, truncateds)
-            self._commit(None, self._outcome(range(self._num_lanes), flags, infos, began), began)
+            return
+        rows = (terminateds | truncateds).nonzero()[0]
+        if infos or began or rows.size:
+            ends = [(row, terminateds.item(row), truncateds.item(row)) for row in rows.tolist()]
+            self._commit(None, self._outcome(range(self._num_lanes), ends, infos, began), began)
         else:
-            self._tape.advance(None)
+            tape = self._tape
+            if tape.cursor is None:
+                tape.advance(None)
+            else:
+                tape.cursor += 1
             self._last_time = perf_counter()
 
     def _step_carefully(self, step: StepInput, lanes: Lanes, began: list[int]) -> None:
@@ -217,7 +223,10 @@ class Recorder(EpisodeRecorder):
         if not numbers:
             return
         layout, values = stepped(self._layout, step, len(numbers), is_first=not self._has_steps)
-        outcome = self._outcome(numbers, flags_of(step, len(numbers)), step.infos, began)
+        terminateds, truncateds = flags_of(step, len(numbers))
+        rows = (terminateds | truncateds).nonzero()[0].tolist()
+        ends = [(numbers[row], terminateds.item(row), truncateds.item(row)) for row in rows]
+        outcome = self._outcome(numbers, ends, step.infos, began)
         self._make_room()
         self._use_layout(layout)
         for column, leaves in values:
@@ -227,11 +236,8 @@ class Recorder(EpisodeRecorder):
         if self._plan is None:
             self._plan = StepPlan.of(self._layout, self._tape)
 
-    def _outcome(self, numbers: Sequence[int], flags: Flags, infos: VectorInfos, began: list[int]) -> _Outcome:
+    def _outcome(self, numbers: Sequence[int], ends: _Ends, infos: VectorInfos, began: list[int]) -> _Outcome:
         """Return the infos and the ends of a step, checked."""
-        terminateds, truncateds = flags
-        rows = (terminateds | truncateds).nonzero()[0].tolist()
-        ends = [(numbers[row], terminateds.item(row), truncateds.item(row)) for row in rows]
         both = set(began).intersection([lane for lane, _, _ in ends]) if began and ends else None
         if both:
             raise EpisodeError(
@@ -376,8 +382,11 @@ class Recorder(EpisodeRecorder):
 
     def list_episodes(self) -> list[SingleAgentEpisode]:
         """Return the episodes of all lanes, in order; see `episode`. Of an idle lane it is the one that has ended."""
-        self._running()
-        return self._episodes_of([self._known(lane) for lane in range(self._num_lanes)])
+        chunks: Any = self._chunks
+        if None in chunks:
+            self._known(chunks.index(None))  # raises
+        self._bring_up_to_date([chunk for chunk in chunks if chunk.lane not in self._idle] if self._idle else chunks)
+        return self._episodes_of(chunks)
 
     def extra_columns(self) -> list[str]:
         """Return the names of the extra model outputs that are recorded."""
@@ -387,8 +396,11 @@ class Recorder(EpisodeRecorder):
         """Return what `latest` does; None if the items have to be read from the episodes: they are not in the block."""
         if column == Columns.INFOS:
             return None
-        found, tape = self._layout.column(column), self._tape
-        if found.written or not self._all_have(found):
+        layout, tape = self._layout, self._tape
+        found = layout.observations if column == Columns.OBS else None
+        if found is None:
+            found = layout.column(column)
+        if found.written or (self._never_reset if found.is_track else not self._all_have(found)):
             return None
         ahead = 0 if found.is_track else -1
         if tape.cursor is not None:
@@ -401,9 +413,7 @@ class Recorder(EpisodeRecorder):
         return found.nested([fresh(leaf) if leaf.dtype.hasobject else leaf for leaf in leaves])
 
     def _all_have(self, column: RecorderColumn) -> bool:
-        """Tell whether the last item of each lane is in the current block, at its place."""
-        if column.is_track:
-            return not self._never_reset
+        """Tell whether the last step of each lane is in the current block, at its place."""
         chunks = [self._up_to_date(lane) for lane in range(self._num_lanes)]
         return all(chunk.count(column) and chunk.cursor - 1 >= chunk.start for chunk in chunks)
 

@@ -226,12 +226,10 @@ def lanes_that_begin(resets: object, lanes: Lanes, idle: set[int], num_lanes: in
     >>> lanes_that_begin([False, True, False], None, {1}, 3)
     [1]
     """
-    _, numbers = chosen_lanes(lanes, num_lanes)
-    mask = np.zeros(len(numbers), bool) if resets is None else mask_of("resets", resets, len(numbers))
-    began: list[int] = mask.nonzero()[0].tolist()
-    if lanes is None:
-        needed = idle
-    else:
+    numbers: Sequence[int] = range(num_lanes) if lanes is None else chosen_lanes(lanes, num_lanes)[1]
+    began: list[int] = [] if resets is None else mask_of("resets", resets, len(numbers)).nonzero()[0].tolist()
+    needed = idle
+    if lanes is not None:
         began, needed = [numbers[row] for row in began], idle.intersection(numbers)
     if len(began) != len(needed) or not needed.issuperset(began):
         raise EpisodeError(

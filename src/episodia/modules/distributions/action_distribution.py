@@ -19,7 +19,8 @@ from episodia.errors import ModuleError
 from episodia.trees import map_batch
 from episodia.types import Item
 
-_FULL_PRECISION = (torch.float32, torch.float64)
+# Dtypes in which sums of exponentials are exact enough.
+FULL_PRECISION = (torch.float32, torch.float64)
 
 
 class ActionDistribution(ABC):
@@ -215,7 +216,7 @@ def checked_inputs(spec: DistributionSpec, logits: object) -> Tensor:
             "Let the module return that many numbers per row, `dist_for(action_space).num_inputs`."
         )
     # Sums of exponentials lose too much in half precision.
-    return logits if logits.dtype in _FULL_PRECISION else logits.float()
+    return logits if logits.dtype in FULL_PRECISION else logits.float()
 
 
 def checked_actions(spec: DistributionSpec, actions: Item, shape: tuple[int, ...]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from episodia.errors import ModuleError
 from episodia.modules.distributions.action_distribution import (
+    FULL_PRECISION,
     ActionDistribution,
     DistributionSpec,
     another_kind,
@@ -49,7 +51,7 @@ class CategoricalSpec(DistributionSpec):
 
     def sampled(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw one action per row, see `DistributionSpec.sampled`: runners come by here at every step."""
-        if logits.is_cpu and not logits.requires_grad:
+        if logits.is_cpu and not logits.requires_grad and logits.dim() > 1:
             arrays = self.sampled_arrays(logits, generator)
             return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
         logits = checked_inputs(self, logits)
@@ -63,19 +65,30 @@ class CategoricalSpec(DistributionSpec):
 
     def sampled_arrays(self, logits: Tensor, generator: torch.Generator | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draw one action per row, see `DistributionSpec.sampled_arrays`: runners come by here at every step."""
-        if not logits.is_cpu or logits.requires_grad:
+        if not logits.is_cpu or logits.requires_grad or logits.dim() < 2:
             return super().sampled_arrays(logits, generator)
-        logits = checked_inputs(self, logits)
-        normalised = torch.log_softmax(logits, -1)
-        # NumPy finds the largest, and picks, in a fraction of the time that torch needs.
-        classes = _race(normalised, generator).numpy().reshape(-1, self.n).argmax(-1)
-        logp = normalised.numpy().reshape(-1, self.n)[np.arange(len(classes)), classes]
-        if math.isnan(logp.dot(logp)):
+        if logits.dtype not in FULL_PRECISION or logits.shape[-1] != self.n:
+            logits = checked_inputs(self, logits)
+        logps = logits.log_softmax(-1).numpy()
+        # The race of `draw`. NumPy needs a fraction of the time that torch needs for a few rows.
+        times = np.empty(logps.shape, logps.dtype)
+        torch.from_numpy(times).exponential_(generator=generator)
+        classes = (np.exp(logps) / times).argmax(-1)
+        logp = logps.take(classes + _row_starts(classes.shape, self.n))
+        summary = logp.ravel()
+        if math.isnan(summary.dot(summary)):
             raise _unusable(self, logits)
         if self.start or self.dtype is not torch.int64:
             classes = actions_of(self, torch.from_numpy(classes)).numpy()
-        shape = logits.shape[:-1]
-        return classes.reshape(shape), logp.reshape(shape)
+        return classes, logp
+
+
+@lru_cache(maxsize=64)
+def _row_starts(shape: tuple[int, ...], width: int) -> np.ndarray:
+    """Return where each row begins in a flat array of rows of this `width`; read-only."""
+    starts = (np.arange(math.prod(shape)) * width).reshape(shape)
+    starts.setflags(write=False)
+    return starts
 
 
 @final
@@ -167,15 +180,10 @@ def _unusable(spec: DistributionSpec, logits: Tensor) -> ModuleError:
 
 def draw(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw one class per row, `[..., n]` to `[...]`."""
-    return _race(log_probabilities, generator).argmax(-1)
-
-
-def _race(log_probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return numbers of which the largest in each row is at the class that is drawn."""
     # A race: of independent exponential times with these rates, each is the shortest with its probability. That is what
     # `torch.multinomial` does, too, after checks that cost several times as much, and that are made elsewhere.
     rates = (log_probabilities.detach() if log_probabilities.requires_grad else log_probabilities).exp()
-    return rates.div_(torch.empty_like(rates).exponential_(generator=generator))
+    return rates.div_(torch.empty_like(rates).exponential_(generator=generator)).argmax(-1)
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from episodia.errors import ModuleError
 from episodia.modules.networks.acting_network import needed
 from episodia.modules.networks.actor_critic import ActorCritic
 from episodia.modules.networks.layers import check_size, check_sizes, linear, passed
-from episodia.modules.networks.trunk import Trunk, observations_of
+from episodia.modules.networks.trunk import OBS_WRITER, Trunk, observations_of
 from episodia.types import Batch, Item
 
 
@@ -96,7 +96,7 @@ class DefaultActorCritic(ActorCritic):
     def _embeddings(self, batch: Batch, actor: bool, critic: bool) -> tuple[Any, Any, dict[str, Item]]:
         """Return the inputs of both heads, None for one that is not asked for, and the state after the last valid step."""
         parts: Any = self._modules
-        observations = observations_of(batch)
+        observations = needed(batch, Columns.OBS, OBS_WRITER)
         if self.recurrent is None and not self.shared:
             of_actor = parts["actor"].encoded(observations) if actor else None
             return of_actor, parts["critic"].encoded(observations) if critic else None, {}

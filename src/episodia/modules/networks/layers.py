@@ -12,7 +12,7 @@ from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn.functional import linear as _linear
 from torch.nn.modules.module import (
     _global_backward_hooks,
     _global_backward_pre_hooks,
@@ -39,14 +39,26 @@ class Tower(nn.Sequential):
         """Return `inputs` after all layers."""
         layers: Any = self._modules
         is_own = False  # whether a linear layer has just made `inputs`: then tanh may overwrite them
+        calls_all = (
+            _global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks or _global_backward_pre_hooks
+        )
         for layer in layers.values():
-            kind = type(layer)
-            if kind not in _PLAIN or is_hooked(layer):
+            kind, fields = type(layer), layer.__dict__
+            # As in `is_hooked`: a call for each layer would take as long as the smallest layers do.
+            if (
+                calls_all
+                or kind not in _PLAIN
+                or fields["_forward_hooks"]
+                or fields["_forward_pre_hooks"]
+                or fields["_backward_hooks"]
+                or fields["_backward_pre_hooks"]
+                or "forward" in fields
+            ):
                 inputs, is_own = layer(inputs), False
             elif kind is nn.Linear:
                 # `layer.weight` would search several dicts; swapped weights are in this one too.
                 parameters = layer._parameters
-                inputs, is_own = functional.linear(inputs, parameters["weight"], parameters["bias"]), True
+                inputs, is_own = _linear(inputs, parameters["weight"], parameters["bias"]), True
             elif is_own and kind is nn.Tanh:
                 inputs, is_own = inputs.tanh_(), False
             else:
@@ -61,7 +73,7 @@ def passed(layer: nn.Module, inputs: Tensor) -> Tensor:
         outputs: Tensor = layer(inputs)
     elif kind is nn.Linear:
         parameters: Any = layer._parameters  # see `Tower.forward`
-        outputs = functional.linear(inputs, parameters["weight"], parameters["bias"])
+        outputs = _linear(inputs, parameters["weight"], parameters["bias"])
     else:
         outputs = layer.forward(inputs)
     return outputs
@@ -80,17 +92,17 @@ _PLAIN = frozenset({nn.Linear, nn.Tanh, nn.ReLU, Tower})
 def is_hooked(layer: nn.Module) -> bool:
     """Tell whether `layer` or all modules have hooks, or whether its `forward` was replaced."""
     # torch has no public method for this question.
-    fields = vars(layer)
+    fields = layer.__dict__
     return bool(
-        "forward" in fields
+        _global_forward_hooks
+        or _global_forward_pre_hooks
+        or _global_backward_hooks
+        or _global_backward_pre_hooks
         or fields["_forward_hooks"]
         or fields["_forward_pre_hooks"]
         or fields["_backward_hooks"]
         or fields["_backward_pre_hooks"]
-        or _global_forward_hooks
-        or _global_forward_pre_hooks
-        or _global_backward_hooks
-        or _global_backward_pre_hooks
+        or "forward" in fields
     )
 
 

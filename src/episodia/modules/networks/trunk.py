@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from episodia.columns import Columns
 from episodia.modules.networks.acting_network import needed
 from episodia.modules.networks.encoders import encoder_for
-from episodia.modules.networks.layers import called, passed, recurrent_layer, tower
+from episodia.modules.networks.layers import is_hooked, recurrent_layer, tower
 from episodia.modules.networks.recurrent_layers import Cell, StateTensors, initial_state, outputs_of, unrolled
 from episodia.types import Batch, Item
+
+# The piece that usually adds observations to a batch, for messages.
+OBS_WRITER = "`AddObservationsFromEpisodesToBatch`"
 
 
 @final
@@ -56,7 +59,11 @@ class Trunk(nn.Module):
     def encoded(self, observations: Item) -> Tensor:
         """Return the inputs of the recurrent layer; without one, of the heads."""
         parts: Any = self._modules
-        return passed(parts["tower"], called(parts["encoder"], observations))
+        encoder, tower = parts["encoder"], parts["tower"]
+        # As `passed` does, without its calls: runners come by here at every step.
+        features = encoder(observations) if is_hooked(encoder) else encoder.forward(observations)
+        encoded: Tensor = tower(features) if is_hooked(tower) else tower.forward(features)
+        return encoded
 
     def unrolled(self, observations: Item, state: Item, seq_lens: Item) -> tuple[Tensor, StateTensors]:
         """Return vectors for all observations, and the state after the last valid step."""
@@ -71,4 +78,4 @@ class Trunk(nn.Module):
 
 def observations_of(batch: Batch) -> Item:
     """Return the observations of a batch."""
-    return needed(batch, Columns.OBS, "`AddObservationsFromEpisodesToBatch`")
+    return needed(batch, Columns.OBS, OBS_WRITER)
