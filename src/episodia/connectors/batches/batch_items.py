@@ -103,7 +103,7 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
     # Without an error, `try` costs nothing, and this is the hot path of plugins; `get` of a pipeline's batch is a call more.
     try:
         found = batch[column] if column in batch else None  # noqa: SIM401
-    except (AttributeError, TypeError):
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # arrays, tensors and texts among them
         check_batch("add_batch_item", batch)
         check_column_name("add_batch_item", column)
         raise
