@@ -144,6 +144,11 @@ class RunnerGroup:
         return self._facts.modules
 
     @property
+    def module(self) -> Module | None:
+        """A copy of the only module, with the newest weights; None if there are several, or none."""
+        return next(iter(self.modules.values())) if len(self.modules) == 1 else None
+
+    @property
     def agent_to_module_mapping_fn(self) -> Any:
         """Which module acts for which agent; None of single-agent runners."""
         return self._facts.agent_to_module_mapping_fn
@@ -160,8 +165,10 @@ class RunnerGroup:
 
     def require_lookback(self, steps: int) -> None:
         """Let chunks of all runners carry at least so many earlier steps; see `EnvRunner.require_lookback`."""
-        self._lookback = max(self._lookback, steps)
-        self.foreach_runner(partial(_require_lookback, steps=steps))
+        checked_whole(EngineError, "require_lookback", "steps", steps, 0)
+        if steps > self._lookback:
+            self._lookback = steps
+            self.foreach_runner(partial(_require_lookback, steps=steps))
 
     # --- Synchronous ------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,11 @@ from typing import Any, Self, TypeAlias, final
 import torch
 
 from episodia.arguments import checked_each
-from episodia.connectors import ConnectorPipelineV2, ConnectorV2
+from episodia.connectors import ConnectorPipelineV2
 from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.pipelines.piece_lookup import leaves
+from episodia.dataflow import RunnerGroup
+from episodia.dataflow.statistics import collecting
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
@@ -58,7 +60,7 @@ class Training:
     """A runner and a learner in a loop, and the history of their metrics.
 
     Args:
-        runner: Collects episodes: a `SingleAgentEnvRunner` or a `MultiAgentEnvRunner`.
+        runner: Collects episodes: a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner` or a `RunnerGroup`.
         learner: Learns from the collected episodes.
         recipe: How much to collect per update, and how to learn from it: a `Recipe`, or a `ReplayRecipe`.
         setup: The setup that runner and learner were built from, if there is one.
@@ -77,7 +79,7 @@ class Training:
 
     def __init__(
         self,
-        runner: EnvRunner[Any],
+        runner: EnvRunner[Any] | RunnerGroup,
         learner: Learner,
         recipe: BaseRecipe,
         *,
@@ -166,9 +168,8 @@ class Training:
         # Before the sample, which uses the statistics as they are now.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
         continue_schedules(self.runner.module_to_env, self.steps)
-        if isinstance(self.runner, EnvRunner):
-            # Views may have been added since the last sample.
-            self.runner.require_lookback(self.learner.pipeline.lookback)
+        # Views may have been added since the last sample.
+        self.runner.require_lookback(self.learner.pipeline.lookback)
         episodes = self.runner.sample(
             **self.recipe.wanted, random_actions=self.updating.acts_at_random, force_reset=self._reset_next
         )
@@ -343,8 +344,8 @@ def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -
     >>> learning["MeanStdFilter"].version
     1
     """
-    sources = _collecting(source)
-    for name, piece in _collecting(target).items():
+    sources = collecting(source)
+    for name, piece in collecting(target).items():
         if name in sources and type(sources[name]) is type(piece):
             piece.set_state(sources[name].get_state())
 
@@ -361,11 +362,6 @@ def continue_schedules(pipeline: ConnectorPipelineV2, steps: int) -> None:
     for place in leaves(pipeline):
         if isinstance(place.piece, Exploration):
             place.piece.continue_at(steps)
-
-
-def _collecting(pipeline: ConnectorPipelineV2) -> dict[str, ConnectorV2]:
-    # Pieces that collect statistics have their own `commit`, which runners call after a sample.
-    return {place.path: place.piece for place in leaves(pipeline) if type(place.piece).commit is not ConnectorV2.commit}
 
 
 @contextmanager

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from episodia.arguments import checked_whole, is_number
+from episodia.connectors.module_to_env.exploration import Exploration
+from episodia.connectors.pipelines.piece_lookup import leaves
+from episodia.dataflow import RunnerGroup
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
@@ -54,11 +57,13 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object) 
     Raises:
         TrainingError: If a part has the wrong type.
     """
-    if not isinstance(runner, EnvRunner):
+    if not isinstance(runner, EnvRunner | RunnerGroup):
         raise TrainingError(
-            f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, or an "
-            "object of another subclass of `EnvRunner`. Pass one."
+            f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, an "
+            "object of another subclass of `EnvRunner`, or a `RunnerGroup`. Pass one."
         )
+    if isinstance(runner, RunnerGroup):
+        _check_group(runner)
     if not isinstance(learner, Learner) or not isinstance(recipe, BaseRecipe):
         raise TrainingError(
             f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe` or "
@@ -66,6 +71,15 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object) 
         )
     if setup is not None:
         check_setup(setup)
+
+
+def _check_group(group: RunnerGroup) -> None:
+    exploring = [place.path for place in leaves(group.module_to_env) if isinstance(place.piece, Exploration)]
+    if exploring:
+        raise TrainingError(
+            f"training: found a group of runners with the pieces {exploring}, whose schedules follow the steps of the training "
+            "and do not reach the runners of a group. Expected modules that explore by themselves. Use one runner."
+        )
 
 
 COUNTERS = ("iteration", "steps", "episodes")
