@@ -194,6 +194,8 @@ class RecordedRows(UnmadeRows):
 
     def _infos(self) -> list[Any]:
         """Return the infos of each chunk, and of a chunk without any their number."""
+        if not self.chunks[0].block.has_infos:
+            return [chunk.num_infos() for chunk in self.chunks]
         made = [chunk.infos()() for chunk in self.chunks]
         return [infos if any(infos) else len(infos) for infos in made]
 

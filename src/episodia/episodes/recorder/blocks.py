@@ -130,6 +130,11 @@ class Block:
         self._entries.append(entry)
         self._entry_of[lanes, slots] = len(self._entries)
 
+    @property
+    def has_infos(self) -> bool:
+        """Whether a vector step had infos."""
+        return self._entry_of is not None
+
     def infos(self, lane: int, start: int, stop: int) -> Callable[[], list[dict[Any, Any]]]:
         """Return a function that makes the infos of some slots; it does not hold the rest of the block."""
         if self._entry_of is None:
