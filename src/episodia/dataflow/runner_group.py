@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, final
 
@@ -23,6 +23,7 @@ from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.env_runners.env_runner import load_weights, weights_of
 from episodia.env_runners.rollout.sample_goals import CountStepsBy
 from episodia.episodes import EpisodeList
+from episodia.episodes.lists.joined_rows import joined_lists
 from episodia.errors import EngineError
 from episodia.modules import Module
 
@@ -353,7 +354,7 @@ class RunnerGroup:
             own_seed = seed_of(own, _EVALUATIONS + index, number if seed is None else 0)
             wanted = {"num_episodes": count, "explore": explore, "seed": own_seed}
             arguments.append((self._request(number, wanted),) if count else None)
-        return _joined(self._each("evaluate", arguments))
+        return joined_lists(self._each("evaluate", arguments))
 
     def get_metrics(self) -> RunnerMetrics:
         """Return the sum of the metrics of all deliveries that were handed over since the last call."""
@@ -469,13 +470,6 @@ def _require_lookback(runner: EnvRunner[Any], steps: int) -> None:
     runner.require_lookback(steps)
 
 
-def episodes_of(deliveries: list[Delivery]) -> EpisodeList[Any]:
-    """Return the episodes of several deliveries as one list; that of one delivery is returned as it came."""
-    return _joined([delivery.episodes for delivery in deliveries])
-
-
-def _joined(lists: list[Any]) -> EpisodeList[Any]:
-    if len(lists) == 1:
-        only: EpisodeList[Any] = lists[0]
-        return only
-    return EpisodeList([episode for episodes in lists for episode in episodes])
+def episodes_of(deliveries: Iterable[Delivery]) -> EpisodeList[Any]:
+    """Return the episodes of several deliveries as one list, without making them."""
+    return joined_lists(delivery.episodes for delivery in deliveries)

@@ -213,7 +213,7 @@ def joined(columns: Sequence[LookbackBuffer], starts: Sequence[int], stops: Sequ
     if any(map(eq, starts, stops)):
         # Columns without items need not know of what kind they would be.
         parts = [part for part, start, stop in zip(parts, starts, stops, strict=True) if start < stop]
-    return _concatenated(parts)
+    return concatenated(parts)
 
 
 def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
@@ -228,7 +228,7 @@ def joined_whole(columns: Sequence[LookbackBuffer], counts: list[int]) -> Any:
     arrays = [storage.alias for storage in cast(list[ArrayStorage], storages)]
     if set(map(type, arrays)) != {np.ndarray} or list(map(len, arrays)) != counts or 0 in counts:
         return None
-    return _concatenated(arrays)
+    return concatenated(arrays)
 
 
 def joined_with_first(columns: Sequence[LookbackBuffer], starts: list[int], stops: list[int], first: Item) -> Any:
@@ -306,7 +306,12 @@ def _from_items(items: list[Any], like: LookbackBuffer) -> Any:
     return stack(items, like.object_leaves)
 
 
-def _concatenated(parts: list[Any]) -> Any:
+def concatenated(parts: list[Any]) -> Any:
+    """Return the rows of several batches as one batch.
+
+    Raises:
+        ShapeError: If they do not fit together.
+    """
     if len(parts) == 1:
         return parts[0]
     try:

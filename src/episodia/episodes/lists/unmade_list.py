@@ -97,7 +97,7 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
     def untouched_rows(self) -> UnmadeRows | None:
         """Return what columns are read from, None after an episode was read; another thread may read one meanwhile."""
         rows = self._unmade
-        return rows if self.is_untouched else None
+        return rows if rows is not None and rows.is_untouched and self.is_untouched else None
 
     def _relist(self, episodes: list[Any]) -> None:
         self.list_episodes()

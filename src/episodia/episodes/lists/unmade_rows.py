@@ -48,6 +48,11 @@ class UnmadeRows(ABC):
     def __len__(self) -> int:
         """How many episodes there are; of multi-agent episodes, each has the rows of several agents."""
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the rows are still those of the episodes; another list may have made these from parts of the rows."""
+        return True
+
     @abstractmethod
     def make(self) -> list[Any]:
         """Make the episodes."""
