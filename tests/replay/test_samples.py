@@ -187,3 +187,24 @@ def test_the_learner_pipeline_gives_the_same_for_a_sample_and_its_episodes(draw,
     assert {"keys", "weights", "new_obs", "action_logp"} <= found.keys()
     assert found.keys() == expected.keys()
     assert all((found[name] == expected[name]).all() for name in found)
+
+
+@pytest.mark.parametrize("display", [repr, lambda sampled: sampled._repr_html_()])
+def test_displaying_a_sample_does_not_read_its_episodes(display):
+    buffer = filled()
+    sampled = buffer.sample(5)
+    known = [times.tolist() for times in sampled.known_times()]
+
+    assert "5 SingleAgentEpisodes, 5 steps" in display(sampled)
+    assert [times.tolist() for times in sampled.known_times()] == known  # those of whole stored episodes
+
+
+@pytest.mark.parametrize("display", [repr, lambda sampled: sampled._repr_html_()])
+def test_samples_are_displayed_that_cannot_be_read_as_episodes(display):
+    buffer = filled()
+    n_steps, overwritten = buffer.sample(5, Transitions(3), lookback=2), buffer.sample(4)
+    for number in range(1, 10):
+        buffer.add([PlainBuffer().chunk(number, 30, "truncated")])
+
+    assert "5 SingleAgentEpisodes, 5 steps" in display(n_steps)
+    assert "4 SingleAgentEpisodes, 4 steps" in display(overwritten)

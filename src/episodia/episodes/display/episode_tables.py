@@ -127,9 +127,12 @@ def episodes_text(episodes: Sequence[Any]) -> str:
         return "EpisodeList(no episodes)"
     steps = sum(len(episode) for episode in episodes)
     done = sum(episode.is_done for episode in episodes)
-    kind = type(episodes[0]).__name__
-    plural = "s" if len(episodes) != 1 else ""
-    return f"EpisodeList({len(episodes)} {kind}{plural}, {steps} steps, {done} done)"
+    return counts_text(type(episodes[0]).__name__, len(episodes), steps, done)
+
+
+def counts_text(kind: str, num: int, num_steps: int, num_done: int) -> str:
+    """Describe a list of `num` episodes of a class in one line."""
+    return f"EpisodeList({num} {kind}{'s' if num != 1 else ''}, {num_steps} steps, {num_done} done)"
 
 
 def episodes_html(episodes: Sequence[Any]) -> str:

@@ -14,6 +14,7 @@ from episodia.episodes.lists.list_columns import check_asked
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
+from episodia.replay.samples.sample_display import sample_html, sample_text
 from episodia.replay.samples.sampled import Sampled
 from episodia.trees import leaves, map_batch
 from episodia.types import Item
@@ -82,6 +83,12 @@ class JoinedSample(EpisodeList[SingleAgentEpisode]):
 
     def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
         return self
+
+    def __repr__(self) -> str:
+        return sample_text(self)
+
+    def _repr_html_(self) -> str:
+        return sample_html(self)
 
     # --- Answers of the parts ---------------------------------------------------------------------------------------
 

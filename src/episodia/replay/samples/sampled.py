@@ -21,6 +21,7 @@ from episodia.replay.rows.keys import keys_of
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
 from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
 from episodia.replay.rows.row_storage import InMemory
+from episodia.replay.samples.sample_display import sample_html, sample_text
 from episodia.replay.table import Table
 from episodia.types import Item, ModuleID
 
@@ -236,6 +237,12 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
     def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
         return self
+
+    def __repr__(self) -> str:
+        return sample_text(self)
+
+    def _repr_html_(self) -> str:
+        return sample_html(self)
 
     # --- Answers without episodes -----------------------------------------------------------------------------------
 

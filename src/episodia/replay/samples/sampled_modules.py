@@ -8,6 +8,7 @@ import numpy as np
 
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+from episodia.replay.samples.sample_display import sample_html, sample_text
 from episodia.replay.samples.sampled import Sampled
 
 
@@ -60,10 +61,26 @@ class SampledModules(EpisodeList[SingleAgentEpisode]):
         """Return an equal list whose episodes can be changed without changing ours."""
         return SampledModules(self._samples, {module_id: part.forked() for module_id, part in self._parts.items()})
 
+    def __repr__(self) -> str:
+        return sample_text(self)
+
+    def _repr_html_(self) -> str:
+        return sample_html(self)
+
     @property
     def lengths(self) -> np.ndarray:
         """The number of steps of each stretch: int64 [B]."""
         return np.concatenate([part.lengths for part in self._parts.values()])
+
+    @property
+    def is_terminated(self) -> np.ndarray:
+        """Which stretches end in a terminal state: bool [B]."""
+        return np.concatenate([part.is_terminated for part in self._parts.values()])
+
+    @property
+    def is_truncated(self) -> np.ndarray:
+        """Which stretches end where the episode was truncated: bool [B]."""
+        return np.concatenate([part.is_truncated for part in self._parts.values()])
 
     @property
     def t_started(self) -> np.ndarray:
