@@ -98,9 +98,17 @@ def test_views_are_copied_and_pickled():
     assert repr(BatchView({"a": np.zeros((2, 3))})) == "BatchView({'a': float64[2, 3]})"
 
 
+def test_a_view_is_iterated_over_row_by_row():
+    view = BatchView({"a": np.arange(3), "b": {"c": np.zeros((3, 2))}})
+
+    assert [row.a.tolist() for row in view] == [[0], [1], [2]]
+    assert [row.b.c.shape for row in view] == [(1, 2)] * 3
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: BatchView.of({"a": np.zeros(2)}), r"Pass a batch to `BatchView\(batch\)`"),
         (lambda: BatchView({"a": np.zeros(2), "b": np.zeros(3)}), "expected one length"),
         (lambda: BatchView({"a": 1.0}), "expected one length"),
         (lambda: BatchView({}), "expected a dict of columns"),

@@ -59,6 +59,9 @@ class BatchView:
         >>> view.new_obs, view.actions
         (array([1, 2]), array([5, 6]))
         """
+        given: object = episodes
+        if isinstance(given, Mapping):
+            raise BatchError("BatchView.of: found a dict, expected episodes. Pass a batch to `BatchView(batch)`.")
         episodes = EpisodeList.of(episodes)
         track = episodes.flat(Columns.OBS, tail=True)
         names = (Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS, *episodes.extra_columns())
@@ -134,6 +137,10 @@ class BatchView:
                 f"found the index {describe(index)}, expected a name, an integer, a slice, or an array of indices within the "
                 f"{len(self)} rows or of flags. Correct it."
             ) from error
+
+    def __iter__(self) -> Iterator[BatchView]:
+        """Iterate over the rows, each of them a view."""
+        return (self[row] for row in range(len(self)))
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
