@@ -17,6 +17,9 @@ from episodia.replay.draws.stretches import keeps_lookback, single_steps, weight
 from episodia.replay.rows.row_index import STEP, TERMINATED
 from episodia.replay.table import Picked, Table
 
+# The rows of all steps are looked at together, so there are 8 bytes for each of them.
+_MOST_STEPS = 2**16
+
 
 @final
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Transitions(DrawByModule):
         n_step: The number of steps.
         gamma: The discount of one step.
 
+    Raises:
+        ReplayError: If an argument is out of range; `WholeEpisodes()` draws very long stretches.
+
     >>> Transitions(n_step=3)
     Transitions(n_step=3, gamma=0.99)
     """
@@ -39,7 +45,7 @@ class Transitions(DrawByModule):
     gamma: float = 0.99
 
     def __post_init__(self) -> None:
-        checked_whole(ReplayError, "Transitions", "n_step", self.n_step, 1)
+        checked_whole(ReplayError, "Transitions", "n_step", self.n_step, 1, below=_MOST_STEPS)
         checked_number(ReplayError, "Transitions", "gamma", self.gamma, 0.0, 1.0)
 
     def draw_from(self, table: Table, num: int, lookback: int, rng: np.random.Generator) -> Drawn:
