@@ -84,3 +84,23 @@ def test_the_newest_step_is_always_stored(history, capacity, evict):
     buffer.add([newest])
 
     assert (99, 0) in located(buffer.episodes().flat("actions").values)
+
+
+class Counted:
+    """A buffer that keeps what `add` has returned."""
+
+    def __init__(self, buffer):
+        self.buffer, self.counts = buffer, []
+
+    def add(self, episodes):
+        self.counts.append(self.buffer.add(episodes))
+
+
+@settings(max_examples=100)
+@given(history=HISTORIES, capacity=st.integers(24, 160), evict=st.sampled_from(["steps", "episodes", "reservoir"]))
+def test_steps_that_came_are_stored_or_counted_as_evicted(history, capacity, evict):
+    counted = Counted(ReplayBuffer(capacity, evict=evict, seed=0))
+    plain = played(counted, history)
+
+    assert sum(added.num_steps for added in counted.counts) == len(plain.steps())
+    assert sum(added.num_steps - added.num_evicted_steps for added in counted.counts) == len(counted.buffer)

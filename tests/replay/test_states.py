@@ -1,5 +1,9 @@
 """A buffer continues from its state, and from files in memory, exactly as it would have."""
 
+import copy
+import pickle
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +17,7 @@ from episodia.replay import (
     MemoryMapped,
     Proportional,
     ReplayBuffer,
+    Selection,
     Sequences,
     Uniform,
 )
@@ -124,3 +129,54 @@ def test_objects_are_not_mapped_from_files(tmp_path):
     with pytest.raises(ReplayError, match="Use `storage=InMemory"):
         buffer.add([PlainBuffer().chunk(0, 4)])
     assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda buffer: pickle.loads(pickle.dumps(buffer))])
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_a_copy_goes_on_alone_from_the_same_state(copied, selector):
+    buffer, plain = ReplayBuffer(100, evict="episodes", selector=selector(), seed=3), PlainBuffer()
+    buffer.add([plain.chunk(0, 20)])
+    buffer.update_priorities(buffer.sample(8).keys, np.arange(8.0))
+
+    other = copied(buffer)
+
+    assert everything(other.sample(30)) == everything(buffer.sample(30))
+    other.add([plain.chunk(0, 4)])
+    assert (len(other), len(buffer)) == (24, 20)
+
+
+def test_buffers_in_files_are_not_copied(tmp_path):
+    buffer = ReplayBuffer(64, storage=MemoryMapped(tmp_path), seed=0)
+
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ReplayError, match=r"Call `save`, and `load` it into a buffer with another path"):
+            copied(buffer)
+
+
+class Newest:
+    """A selector without a state of its own."""
+
+    def on_add(self, rows, added):
+        self.last = rows[-1]
+
+    def on_evict(self, rows):
+        pass
+
+    def select(self, num, steps, rng):
+        return Selection(np.repeat(self.last, num))
+
+    def update(self, rows, values):
+        pass
+
+
+@pytest.mark.parametrize("evict", ["steps", "episodes", "reservoir"])
+def test_a_selector_without_state_is_told_of_the_steps_of_a_loaded_buffer(evict):
+    first, second = (ReplayBuffer(32, evict=evict, selector=Newest(), seed=0) for _ in range(2))
+    plain = PlainBuffer()
+    for number in range(9):
+        first.add([plain.chunk(number, 5, "truncated")])
+    second.set_state(first.get_state())
+
+    stored = second.episodes().flat("actions").values
+
+    assert second.sample(3).flat("actions").values.tolist() == [stored.max()] * 3

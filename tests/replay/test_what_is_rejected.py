@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from episodia.errors import ReplayError
-from episodia.replay import AtMost, Fresh, InMemory, InOrder, Proportional, ReplayBuffer, Sequences, Transitions
+from episodia.replay import (
+    AtMost,
+    Fresh,
+    InMemory,
+    InOrder,
+    Proportional,
+    ReplayBuffer,
+    Selection,
+    Sequences,
+    Transitions,
+)
 from plain_buffer import PlainBuffer, check_steps, columns
 
 
@@ -119,3 +129,50 @@ def test_priorities_whose_sum_is_infinite_are_rejected():
     with pytest.raises(ReplayError, match=r"values whose powers have a finite sum. Clip the values"):
         buffer.update_priorities(sampled.keys, np.full(8, 1.7e308))
     assert len(set(buffer.sample(40).keys.tolist())) > 1
+
+
+class Selecting:
+    """A selector that returns what it is told."""
+
+    def __init__(self, selection):
+        self.selection = selection
+
+    def on_add(self, rows, added):
+        pass
+
+    def on_evict(self, rows):
+        pass
+
+    def select(self, num, steps, rng):
+        return self.selection
+
+    def update(self, rows, values):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (None, "found None from `select`"),
+        (np.arange(4), r"found int64\[4\] from `select`"),
+        (Selection([0, 1, 2, 3]), r"found \(\[0, 1, 2, 3\], None\) from `select`"),
+        (Selection(np.arange(4.0)), r"found \(float64\[4\], None\) from `select`"),
+        (Selection(np.arange(3)), r"expected a `Selection` with int64\[4\] rows"),
+        (Selection(np.zeros((4, 1), int)), r"found \(int64\[4, 1\], None\)"),
+        (Selection(np.arange(4), np.ones(3)), r"found \(int64\[4\], float64\[3\]\)"),
+        (Selection(np.arange(4), [1.0] * 4), r"with float64\[4\] weights or None"),
+        (Selection(np.full(4, 10**6)), "some are no stored steps"),
+        (Selection(np.full(4, 50)), "some are no stored steps"),
+    ],
+)
+def test_what_a_selector_must_not_return_is_named(selection, words):
+    buffer = ReplayBuffer(100, selector=Selecting(selection), seed=0)
+    buffer.add([PlainBuffer().chunk(0, 9, "truncated")])
+
+    with pytest.raises(ReplayError, match=words):
+        buffer.sample(4)
+
+
+def test_more_steps_together_than_fit_into_memory_are_rejected():
+    with pytest.raises(ReplayError, match="expected an integer of at least 1 and below 65536"):
+        Transitions(10**9)

@@ -47,6 +47,11 @@ class TooFew(Minimal):
         return Selection(steps.rows()[: num - 1])
 
 
+class CountsFromTheEnd(Minimal):
+    def select(self, num, steps, rng):
+        return Selection(steps.rows()[:1].repeat(num) - steps.capacity)
+
+
 class OwnGenerator(Minimal):
     rng = np.random.default_rng()
 
@@ -81,7 +86,8 @@ def test_a_selector_of_four_methods_is_enough():
     ("make", "message"),
     [
         (KeepsEvictedRows, "expected 8 rows of steps"),
-        (TooFew, "found 7 rows"),
+        (TooFew, r"found \(int64\[7\], None\)"),
+        (CountsFromTheEnd, "found negative rows"),
         (OwnGenerator, "Draw from the generator"),
         (NegativeWeights, "weights that are not positive"),
         (ForgetsItsState, "other steps after `set_state`"),

@@ -21,7 +21,7 @@ from episodia.replay.draws.draw import Draw
 from episodia.replay.draws.transitions import Transitions
 from episodia.replay.draws.whole_episodes import whole_episodes
 from episodia.replay.rows.keys import MOST_ROWS, as_keys, as_priorities
-from episodia.replay.rows.row_storage import InMemory, RowStorage
+from episodia.replay.rows.row_storage import InMemory, MemoryMapped, RowStorage
 from episodia.replay.rows.row_writer import Eviction
 from episodia.replay.samples.drawing import draw_sample
 from episodia.replay.samples.sampled import Sampled, SampleSource
@@ -313,6 +313,26 @@ class ReplayBuffer:
         """
         self.set_state(load_snapshot(checked_path(ReplayError, "ReplayBuffer.load", "path", path)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let `copy` and `pickle` make a buffer with the same arguments, which goes on from the same state.
+
+        Raises:
+            ReplayError: If the rows are in files, which belong to one buffer.
+        """
+        if isinstance(self._storage, MemoryMapped):
+            raise ReplayError(
+                f"ReplayBuffer: found rows in the files of {self._storage!r}, expected rows in memory: two buffers cannot "
+                "write to the same files. Call `save`, and `load` it into a buffer with another path."
+            )
+        arguments = {
+            "capacity": self.capacity,
+            "evict": self.evict,
+            "selector": self._selector,
+            "storage": self._storage,
+            "infos": self._infos,
+        }
+        return _continued, (arguments, self.get_state())
+
     # --- Display ----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -325,6 +345,13 @@ class ReplayBuffer:
         with self._lock:
             self._check_whole()
             return buffer_html(self.capacity, [contents_of(table) for table in self._tables.values()])
+
+
+def _continued(arguments: dict[str, Any], state: State) -> ReplayBuffer:
+    """Return a new buffer that goes on from the state of another one."""
+    buffer = ReplayBuffer(**arguments)
+    buffer.set_state(state)
+    return buffer
 
 
 def _modules_text(given: Item) -> str:

@@ -17,9 +17,9 @@ from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
 from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
 from episodia.replay.rows.row_storage import RowStorage
 from episodia.replay.rows.row_writer import Eviction, Placed, RowWriter
-from episodia.replay.selectors.selector import AddedSteps, Selector, StatefulSelector, StoredSteps
+from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, StatefulSelector, StoredSteps
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import map_batch
+from episodia.trees import describe, map_batch
 from episodia.types import ModuleID, State
 
 
@@ -145,7 +145,7 @@ class Table:
         return added
 
     def _add(self, found: Incoming) -> Added:
-        lost = self.writer.num_lost_episodes
+        lost, num_before = self.writer.num_lost_episodes, self.writer.index.num_steps
         self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
         self.is_torn = True
         num_left_out, kept = 0, self.writer.admit(found.chunks)
@@ -167,7 +167,9 @@ class Table:
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
         self.is_torn = False
         lost = self.writer.num_lost_episodes - lost
-        return Added(len(placed.steps) + num_left_out, len(evicted) + num_left_out, lost)
+        # Not `len(evicted)`: a chunk may evict steps of chunks before it that the selector was never told of.
+        num_evicted = num_before + len(placed.steps) - self.writer.index.num_steps
+        return Added(len(placed.steps) + num_left_out, num_evicted + num_left_out, lost)
 
     def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
         versions = versions_of_steps(found)
@@ -215,16 +217,32 @@ class Table:
             self.check_whole()
         index = self.writer.index
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
-        chosen, weights = self.selector.select(num, steps, rng)
-        rows = chosen.copy()  # a selector may use its array again
-        kinds = index.kind.take(rows)
-        if len(rows) != num or not are_kinds_of_steps(kinds):
-            found = int(np.count_nonzero(kinds & STEP))
+        rows, weights = self._selected(num, steps, rng)
+        try:
+            kinds = index.kind.take(rows)
+        except IndexError:
+            kinds = np.zeros(num, np.uint8)  # rows that no buffer of this size has
+        if not are_kinds_of_steps(kinds):
             raise ReplayError(
-                f"{self.selector!r}: found {len(rows)} rows, of which {found} are steps, expected {num} rows of steps. Let "
+                f"{self.selector!r}: found {num} rows, of which some are no stored steps, expected {num} rows of steps. Let "
                 "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
             )
         return Picked(rows, kinds, weights)
+
+    def _selected(self, num: int, steps: StoredSteps, rng: np.random.Generator) -> Selection:
+        """Return what the selector selects, in an array of our own: a selector may use its array again."""
+        found: object = self.selector.select(num, steps, rng)
+        if (
+            isinstance(found, Selection)
+            and _has_shape(found.rows, num)
+            and found.rows.dtype.kind in "iu"
+            and (found.weights is None or _has_shape(found.weights, num))
+        ):
+            return Selection(found.rows.astype(np.int64), found.weights)
+        raise ReplayError(
+            f"{self.selector!r}: found {describe(found)} from `select`, expected a `Selection` with int64[{num}] rows, and "
+            f"with float64[{num}] weights or None. `check_selector` finds such faults."
+        )
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -251,8 +269,14 @@ class Table:
         self.columns.set_state(state["columns"], self.writer.ring.used)
         if isinstance(self.selector, StatefulSelector):
             self.selector.set_state(state["selector"])
-        elif state["selector"]:
+            return
+        if state["selector"]:
             raise ValueError(f"{self.selector!r} has no state, but there is one with {list(state['selector'])}")
+        steps = np.flatnonzero(self.writer.index.kind & STEP)
+        if len(steps):
+            # The oldest first, as they came.
+            oldest_first = steps[np.argsort(-self.writer.ring.ages(steps))]
+            self.selector.on_add(oldest_first, AddedSteps(self.capacity, lambda: np.full(len(steps), -1, np.int64)))
 
     def origins(self, rows: np.ndarray) -> list[Any]:
         """Return the id of the episode of each row, in a tuple with the agent if there is one."""
@@ -262,3 +286,7 @@ class Table:
     def keys(self, rows: np.ndarray) -> np.ndarray:
         """Return the keys of rows in use."""
         return keys_of(rows, self.writer.ring, self.writer.ring.claimed)
+
+
+def _has_shape(given: object, num: int) -> bool:
+    return isinstance(given, np.ndarray) and given.shape == (num,)

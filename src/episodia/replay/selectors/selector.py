@@ -133,8 +133,8 @@ class AddedSteps(NamedTuple):
 class Selector(Protocol):
     """Decides which of the stored steps a draw takes. Each module of a buffer has a copy of its own.
 
-    A selector with a memory that is not made of the calls below may have `get_state` and `set_state`, too: see
-    `StatefulSelector`.
+    A selector whose memory belongs to the state of the buffer has `get_state` and `set_state`, too: see `StatefulSelector`.
+    When a buffer is loaded, every other selector is told of all stored steps by `on_add`, the oldest first, without versions.
     """
 
     def on_add(self, rows: np.ndarray, added: AddedSteps) -> None:

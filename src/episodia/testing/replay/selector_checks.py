@@ -90,6 +90,7 @@ def _sampled(buffer: ReplayBuffer, num: int, when: str, *, lookback: int = 0) ->
     steps = sampled.flat("actions").values
     stored = buffer.episodes().flat("actions").values
     assert len(steps) == num, f"{when}, found {len(steps)} steps, expected {num}"
+    assert (sampled.keys >= 0).all(), f"{when}, found negative rows"
     assert np.isin(steps, stored).all(), f"{when}, found steps that are not stored"
     weights = sampled.weights
     if weights is not None:
