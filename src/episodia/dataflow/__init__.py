@@ -13,29 +13,59 @@ from episodia.dataflow.flows.sources import NOTHING, Pending, Pulled, Source
 from episodia.dataflow.ledger import Ledger
 from episodia.dataflow.rounds import Rounds
 from episodia.dataflow.runner_group import RunnerGroup, episodes_of
+from episodia.dataflow.updates.allocation import allocate
+from episodia.dataflow.updates.concat_steps import ConcatSteps
+from episodia.dataflow.updates.delivery_stages import DropStale, select_modules
+from episodia.dataflow.updates.learner_stages import (
+    GradientsThere,
+    apply_gradients,
+    compute_gradients,
+    send_weights,
+    train_one_step,
+)
+from episodia.dataflow.updates.learner_worker import Updated, Updates
+from episodia.dataflow.updates.replaying import replay, replayed_lists, store
+from episodia.dataflow.updates.reporting import Every, Report, counters_of
 
 __all__ = [
     "ALL",
     "NOTHING",
     "Call",
+    "ConcatSteps",
     "Delivery",
+    "DropStale",
     "Engine",
+    "Every",
     "Flow",
+    "GradientsThere",
     "Handle",
     "Ledger",
     "LocalEngine",
     "Pending",
     "Pulled",
     "RatioGates",
+    "Report",
     "Rounds",
     "RunnerGroup",
     "Source",
     "ThreadEngine",
+    "Updated",
+    "Updates",
     "Worker",
+    "allocate",
+    "apply_gradients",
     "at_least",
+    "compute_gradients",
     "concurrently",
+    "counters_of",
     "duplicate",
     "episodes_of",
+    "replay",
+    "replayed_lists",
     "rollouts",
+    "select_modules",
+    "send_weights",
+    "store",
+    "train_one_step",
     "union",
 ]

@@ -1,0 +1,100 @@
+"""Stages of a learner: whole updates, or gradients that are computed in one place and applied in another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+from episodia.dataflow.runner_group import RunnerGroup
+from episodia.dataflow.statistics import set_statistics, statistics_of
+from episodia.env_runners import EnvRunner
+from episodia.episodes import EpisodeList
+from episodia.learners import Learner, MeasuredGradients, Metrics
+
+# Gradients, and how many steps of each module are behind them.
+Weighted: TypeAlias = "tuple[MeasuredGradients, Mapping[str, int]]"
+
+
+def send_weights(learner: Learner, runner: EnvRunner[Any] | RunnerGroup, version: int | None = None) -> None:
+    """Let a runner, or all runners of a group, go on with the weights of a learner; modules of other learners keep theirs."""
+    to: Any = runner  # which has one module, or several
+    weights = learner.get_weights()
+    given = {**to.get_weights(), **weights} if to.is_multi_agent else next(iter(weights.values()))
+    to.set_weights(given, version=version)
+
+
+def train_one_step(
+    learner: Learner, group: RunnerGroup | None = None, **how: Any
+) -> Callable[[EpisodeList[Any]], Metrics]:
+    """Return a function that updates with a list of episodes, and returns metrics.
+
+    Args:
+        learner: The learner.
+        group: Who gets the new weights.
+        **how: Arguments of `Learner.update`, such as `num_epochs=4, minibatch_size=64`.
+    """
+
+    def train(episodes: EpisodeList[Any]) -> Metrics:
+        if group is not None:
+            set_statistics(learner.pipeline, statistics_of(group.env_to_module))
+        metrics = learner.update(episodes, **how)
+        if group is not None:
+            send_weights(learner, group)
+        return metrics
+
+    return train
+
+
+def compute_gradients(learner: Learner) -> Callable[[EpisodeList[Any]], Weighted]:
+    """Return a function that computes gradients of a list of episodes, and counts the steps behind them."""
+
+    def compute(episodes: EpisodeList[Any]) -> Weighted:
+        batch = learner.batch_of(episodes)
+        return learner.compute_gradients(batch), learner.num_steps_of(batch)
+
+    return compute
+
+
+def apply_gradients(learner: Learner, group: RunnerGroup | None = None) -> Callable[[Sequence[Weighted]], Metrics]:
+    """Return a function that takes one gradient step with the average of several gradients, weighted by their steps.
+
+    Args:
+        learner: The learner.
+        group: Who gets the new weights.
+    """
+
+    def apply(gradients: Sequence[Weighted]) -> Metrics:
+        found, steps = zip(*gradients, strict=True)
+        metrics = learner.apply_gradients(found, weights=steps)
+        learner.adapt(metrics)
+        if group is not None:
+            send_weights(learner, group)
+        return metrics
+
+    return apply
+
+
+@final
+class GradientsThere:
+    """The `then` of a `RunnerGroup` whose runners compute gradients where they are, so that only gradients travel.
+
+    Args:
+        make_learner: Makes a learner beside each runner, with the algorithm of the learner that applies the gradients.
+    """
+
+    def __init__(self, make_learner: Callable[[], Learner]) -> None:
+        self._make_learner = make_learner
+
+    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any]], Weighted]:
+        """Return what is made of the samples of `runner`: gradients for the weights that it has played with."""
+        learner = self._make_learner()
+        compute = compute_gradients(learner)
+        runner.require_lookback(learner.pipeline.lookback)
+
+        def gradients(episodes: EpisodeList[Any]) -> Weighted:
+            networks: Mapping[str, Any] = runner.modules
+            learner.set_weights({id_: networks[id_].state_dict() for id_ in learner.modules})
+            set_statistics(learner.pipeline, statistics_of(runner.env_to_module))
+            return compute(episodes)
+
+        return gradients

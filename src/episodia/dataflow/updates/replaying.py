@@ -1,0 +1,68 @@
+"""Store what is delivered in one buffer or several shards, and update from them in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
+
+from episodia.dataflow.deliveries import Delivery
+from episodia.dataflow.flows.flow import Flow
+from episodia.dataflow.flows.gates import at_least
+from episodia.dataflow.flows.sources import Pulled
+from episodia.dataflow.runner_group import RunnerGroup
+from episodia.dataflow.updates.learner_stages import send_weights
+from episodia.learners import Metrics, ReplayUpdates
+from episodia.replay import ReplayBuffer
+
+
+def store(*buffers: ReplayBuffer) -> Callable[[Delivery], None]:
+    """Return a function that stores a delivery; each runner has one shard, because its chunks continue each other."""
+
+    def add(delivery: Delivery) -> None:
+        buffers[delivery.runner % len(buffers)].add(delivery.episodes)
+
+    return add
+
+
+def replay(
+    updates: ReplayUpdates | Sequence[ReplayUpdates],
+    group: RunnerGroup | None = None,
+    *,
+    warm_up: int = 1,
+    steps: Callable[[], int] | None = None,
+) -> Flow:
+    """Return a flow of updates from replay: of the metrics of each, from one shard after the other.
+
+    Args:
+        updates: The updates from one buffer, or from each of several shards.
+        group: Who gets the new weights.
+        warm_up: How many rows there have to be in each shard before the first update.
+        steps: Returns how many steps were played, which schedules then follow.
+    """
+    shards = [updates] if isinstance(updates, ReplayUpdates) else list(updates)
+    turns = cycle(shards)
+
+    def update() -> Metrics:
+        own = next(turns)
+        metrics = own.update(env_steps=None if steps is None else steps())
+        if group is not None:
+            send_weights(own.learner, group)
+        return metrics
+
+    gate = at_least(lambda: min(len(own.buffer) for own in shards), warm_up, "rows")
+    return Flow(Pulled(update), gate=gate, name="replay")
+
+
+def replayed_lists(buffer: ReplayBuffer, num: int, draw: Any, *, warm_up: int = 1, lookback: int = 0) -> Flow:
+    """Return a flow of samples of a buffer, for learners that have no updates from replay of their own, such as A2C.
+
+    Args:
+        buffer: The buffer.
+        num: The number of rows of a sample.
+        draw: What a sample is made of, see `episodia.replay`.
+        warm_up: How many rows there have to be before the first sample.
+        lookback: How many steps before its first one each part needs: `learner.pipeline.lookback`.
+    """
+    gate = at_least(lambda: len(buffer), warm_up, "rows")
+    return Flow(Pulled(lambda: buffer.sample(num, draw, lookback=lookback)), gate=gate, name="replay")
