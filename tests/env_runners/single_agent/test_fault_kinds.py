@@ -204,3 +204,52 @@ def test_f5_system_exit_is_an_error_that_names_the_environment(place, vectorizat
         ) as runner,
     ):
         runner.sample(num_timesteps=3)
+
+
+# --- What derives from `BaseException` alone ----------------------------------------------------------------------------
+
+
+class TimeLimitError(BaseException):
+    """What a test program or a greenlet raises where code runs too long."""
+
+
+class RaisesOnce(ScriptedEnv):
+    """Raises once at a step, wherever it is made."""
+
+    def __init__(self, error, done_at):
+        super().__init__(LONGEST)
+        self.error, self.done_at = error, done_at
+
+    def step(self, action):
+        if self._episode == 1 and not self.done_at.exists():
+            self.done_at.touch()
+            raise self.error("enough")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("error", "vectorization"),
+    [
+        (GeneratorExit, "sync"),
+        *((error, "async") for error in (GeneratorExit, KeyboardInterrupt, TimeLimitError)),
+    ],
+)
+def test_f5_an_environment_that_raises_what_is_no_exception_is_rebuilt(error, vectorization, tmp_path):
+    make = partial(RaisesOnce, error, tmp_path / "done")
+    with SingleAgentEnvRunner(make, num_envs=2, seed=0, vectorization=vectorization) as runner:
+        chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=12)]
+        metrics = runner.get_metrics()
+
+    assert metrics.num_env_restarts == metrics.num_episodes_dropped == 1
+    assert_every_step_once(chunks, longest=LONGEST, gaps=True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeLimitError])
+def test_f5_what_may_come_from_elsewhere_passes_and_the_runner_goes_on(error, tmp_path):
+    make = partial(RaisesOnce, error, tmp_path / "done")
+    with SingleAgentEnvRunner(make, num_envs=2, seed=0) as runner:
+        with pytest.raises(error, match="enough"):
+            runner.sample(num_timesteps=50)
+        chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=12)]
+
+    assert_every_step_once(chunks, longest=LONGEST, gaps=True)

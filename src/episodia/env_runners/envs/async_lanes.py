@@ -38,6 +38,8 @@ from episodia.types import Item
 
 # How long workers may take to end by themselves, and then to be ended; all of them together.
 _PATIENCE_S = 2.0
+# Which part of the time for an answer has to be left for a wait that the pipe alone limits.
+_IN_TIME = 0.9
 # How long a worker may take to make its environment, if a step may not take longer.
 _START_S = 60.0
 # What a worker is told at a step: to take it, or to begin the next episode instead.
@@ -110,6 +112,7 @@ class AsyncLanes(AsyncVectorEnv):
         max_losses: int | None,
     ) -> None:
         self.timeout_s = timeout_s
+        self._start_limit_s = None if timeout_s is None else max(_START_S, timeout_s)
         self._max_losses = max_losses
         self._losses = [0] * len(makes)
         self._losses_in_a_row = [0] * len(makes)
@@ -154,9 +157,10 @@ class AsyncLanes(AsyncVectorEnv):
         """Wait until all workers have made their environments, and compare them."""
         for lane in range(self.num_envs):
             self._ask_for_spaces(lane)
+        deadline = self._start_deadline()
         for lane in range(self.num_envs):
             try:
-                self._receive_spaces(lane)
+                self._receive_spaces(lane, deadline)
             except LostWorkerError as error:
                 raise LostWorkerError(f"environment {lane}: {error}") from error
 
@@ -244,7 +248,7 @@ class AsyncLanes(AsyncVectorEnv):
         """
         pipe = self.parent_pipes[lane]
         try:
-            if deadline is not None and time.monotonic() > deadline and not pipe.poll(0):
+            if deadline is not None and self._is_too_late(pipe, deadline):
                 raise BlockingIOError
             # The pipe itself limits how long that may take, also in the middle of an answer.
             result, is_answer = pipe.recv()
@@ -259,24 +263,38 @@ class AsyncLanes(AsyncVectorEnv):
             return result
         raise _failed(lane, result)
 
+    def deadline(self) -> float | None:
+        """Return until when an answer to a command that is sent now may take, of `time.monotonic`."""
+        return None if self.timeout_s is None else time.monotonic() + self.timeout_s
+
+    def _is_too_late(self, pipe: Any, deadline: float) -> bool:
+        """Wait until an answer begins, and tell whether none has begun by `deadline`."""
+        left = deadline - time.monotonic()
+        if left > _IN_TIME * (self.timeout_s or 0.0):
+            return False  # the limit of the pipe will do; `poll` costs more
+        return not pipe.poll(max(0.0, left))
+
     def _asked(self, commands: Sequence[str], data: Iterable[Any]) -> tuple[dict[int, Any], dict[int, LostWorkerError]]:
         """Return the answers of all workers to a command each, and what became of workers without an answer."""
-        answers: dict[int, Any] = {}
         lost: dict[int, LostWorkerError] = {}
         for lane, (command, each) in enumerate(zip(commands, data, strict=True)):
             try:
                 self.send(lane, command, each)
             except LostWorkerError as error:
                 lost[lane] = error
-        deadline = None if self.timeout_s is None else time.monotonic() + self.timeout_s
-        for lane in range(self.num_envs):
-            if lane in lost:
-                continue
+        waiting = [lane for lane in range(self.num_envs) if lane not in lost]
+        return self._answers(waiting, lost), lost
+
+    def _answers(self, lanes: Iterable[int], lost: dict[int, LostWorkerError]) -> dict[int, Any]:
+        """Return the answers of `lanes` to commands that were sent now; what became of others is put into `lost`."""
+        deadline = self.deadline()
+        answers: dict[int, Any] = {}
+        for lane in lanes:
             try:
                 answers[lane] = self.answer(lane, deadline)
             except LostWorkerError as error:
                 lost[lane] = error
-        return answers, lost
+        return answers
 
     def _all_asked(self, command: str, data: Sequence[Any]) -> tuple[Any, ...]:
         answers, lost = self._asked([command] * self.num_envs, data)
@@ -295,16 +313,16 @@ class AsyncLanes(AsyncVectorEnv):
                 self._end(lane)
                 self._start(lane)
                 self._ask_for_spaces(lane)
-            again = {}
-            for lane, error in lost.items():
+            again: dict[int, LostWorkerError] = {}
+            deadline = self._start_deadline()
+            for lane in lost:
                 try:
-                    self._receive_spaces(lane)
+                    self._receive_spaces(lane, deadline)
                     self.send(lane, "reset", {"seed": self._next_seed(lane), "options": None})
-                    observation, info = self.answer(lane)
                 except LostWorkerError as other:
                     again[lane] = other
-                else:
-                    begun[lane] = observation, {**info, RESTARTED: Restart(f"{type(error).__name__}: {error}")}
+            for lane, (observation, info) in self._answers([lane for lane in lost if lane not in again], again).items():
+                begun[lane] = observation, {**info, RESTARTED: Restart(f"{type(lost[lane]).__name__}: {lost[lane]}")}
             lost = again
         return begun
 
@@ -344,14 +362,24 @@ class AsyncLanes(AsyncVectorEnv):
         process.join(_PATIENCE_S)
         self.parent_pipes[lane].close()
 
+    def kill(self) -> None:
+        """End all workers by force; `close` has to follow."""
+        for lane in range(self.num_envs):
+            self._end(lane)
+
     def _ask_for_spaces(self, lane: int) -> None:
-        limit_s = None if self.timeout_s is None else max(_START_S, self.timeout_s)
-        _limit_waits(self.parent_pipes[lane], limit_s)
+        _limit_waits(self.parent_pipes[lane], self._start_limit_s)
         self.send(lane, "spaces", None)
 
-    def _receive_spaces(self, lane: int) -> None:
+    def _start_deadline(self) -> float | None:
+        return None if self._start_limit_s is None else time.monotonic() + self._start_limit_s
+
+    def _receive_spaces(self, lane: int, deadline: float | None) -> None:
+        pipe = self.parent_pipes[lane]
+        if deadline is not None and not pipe.poll(max(0.0, deadline - time.monotonic())):
+            raise _lost(BlockingIOError(), self._start_limit_s)
         found = self.answer(lane)
-        _limit_waits(self.parent_pipes[lane], self.timeout_s)
+        _limit_waits(pipe, self.timeout_s)
         check_same_spaces(lane, found, (self.single_observation_space, self.single_action_space))
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:

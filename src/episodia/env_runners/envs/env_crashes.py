@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Self, final
+from typing import Any, Self, TypeAlias, final
 
 import gymnasium as gym
 import numpy as np
@@ -48,8 +48,13 @@ def restart_of(info: dict[Any, Any]) -> Restart | None:
     return found if isinstance(found, Restart) else None
 
 
-# What an environment raises: SystemExit as well, which a library may raise that the environment uses.
-RAISED = (Exception, SystemExit)
+Raised: TypeAlias = tuple[type[BaseException], ...]
+
+# What an environment raises in the main process. Any other BaseException may come from elsewhere, such as Ctrl-C and the time
+# limits of test programs, and passes.
+RAISED: Raised = (Exception, SystemExit, GeneratorExit)
+# What it raises in a process of its own, where nothing comes from elsewhere.
+RAISED_IN_WORKER: Raised = (BaseException,)
 
 
 @final
@@ -57,8 +62,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Rebuilds its environment when that raises.
 
     If a step fails, the first observation of the next episode is returned instead, and its info has the key
-    `env_restarted_after`. A KeyboardInterrupt passes. If the action was outside of its space, the environment is not to
-    blame, and an error says so.
+    `env_restarted_after`. If the action was outside of its space, the environment is not to blame, and an error says so.
 
     A new environment is reset with a seed that is derived from the last seed of the old one and the number of restarts.
 
@@ -67,14 +71,18 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         lane: Its number, for messages.
         max_restarts: How often in a row it is rebuilt without an episode in between that ends by itself; None for any
             number.
+        raised: What counts as a failure; other exceptions pass.
 
     Raises:
         EnvError: If it cannot be made the first time.
     """
 
-    def __init__(self, make: Callable[[], gym.Env[Any, Any]], lane: int, max_restarts: int | None) -> None:
-        super().__init__(first_env(make, lane))
+    def __init__(
+        self, make: Callable[[], gym.Env[Any, Any]], lane: int, max_restarts: int | None, raised: Raised = RAISED
+    ) -> None:
+        super().__init__(first_env(make, lane, raised))
         self._make = make
+        self._raised = raised
         self.lane = lane
         self._max_restarts = max_restarts
         self._in_a_row = 0
@@ -89,14 +97,14 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             self._seed = seed
         try:
             return self.env.reset(seed=seed, options=options)
-        except RAISED as error:
+        except self._raised as error:
             return self.rebuild(error)
 
     def step(self, action: Item) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, or begin the next episode if that fails."""
         try:
             return self.env.step(action)
-        except RAISED as error:
+        except self._raised as error:
             return self.failed_step(action, error)
 
     def failed_step(self, action: Item, error: BaseException) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -125,14 +133,14 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             try:
                 self.env = self._make()
                 observation, info = self.env.reset(seed=self._next_seed())
-            except RAISED as again:
+            except self._raised as again:
                 error = again
                 continue
             return observation, {**info, RESTARTED: restart}
 
     def close(self) -> None:
         """Close the environment; errors of closing are ignored."""
-        with contextlib.suppress(*RAISED):
+        with contextlib.suppress(*self._raised):
             self.env.close()
 
     def _next_seed(self) -> int | None:
@@ -148,7 +156,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         )
 
 
-def first_env(make: Callable[[], Any], lane: int) -> Any:
+def first_env(make: Callable[[], Any], lane: int, raised: Raised = RAISED) -> Any:
     """Return what `make` makes.
 
     Raises:
@@ -158,7 +166,7 @@ def first_env(make: Callable[[], Any], lane: int) -> Any:
         return make()
     except (EpisodiaError, gym.error.Error, ImportError):
         raise  # says what is missing
-    except RAISED as error:
+    except raised as error:
         raise EnvError(
             f"environment {lane}: found {_text(error)} when it was made, expected an environment. Correct what makes it. It "
             f"raised:\n{''.join(traceback.format_exception(error))}"

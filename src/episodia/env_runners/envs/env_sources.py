@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time
-from episodia.env_runners.envs.env_crashes import CheckedEnv, GuardedEnv, first_env
+from episodia.env_runners.envs.env_crashes import RAISED_IN_WORKER, CheckedEnv, GuardedEnv, first_env
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
 from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
@@ -57,10 +57,6 @@ class EnvSource(ABC):
     @abstractmethod
     def can_remake(self) -> bool:
         """Whether environments can be made more than once."""
-
-    @abstractmethod
-    def build(self) -> Any:
-        """Return a new environment; the ready one, if that is what was given."""
 
     def check_can_remake(self, where: str) -> None:
         """Check that there can be environments beside those that are sampled from.
@@ -146,7 +142,10 @@ class VectorEnvSource(EnvSource):
             return SyncLanes([partial(GuardedEnv, limited, lane, settings.max_restarts) for lane in lanes])
         probe = first_env(make, 0)
         close_in_time(probe)
-        makes = [partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts) for lane in lanes]
+        makes = [
+            partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts, RAISED_IN_WORKER)
+            for lane in lanes
+        ]
         return AsyncLanes(
             makes,
             probe,
@@ -248,14 +247,18 @@ class AgentEnvSource(EnvSource):
         """See `EnvSource`: a callable that is not itself an environment."""
         return self._ready is None
 
-    def build(self) -> Any:
-        """Return a new environment, or the ready one."""
+    def build(self, lane: int) -> Any:
+        """Return a new environment for a lane, or the ready one.
+
+        Raises:
+            EnvError: If it cannot be made.
+        """
         if self._ready is not None:
             return self._ready
         make, settings = partial(_made, self.env), self.settings
         if settings.vectorization == "sync":
-            return make()
-        return RemoteEnv(make, timeout_s=settings.step_timeout_s, context=settings.async_context)
+            return first_env(make, lane)
+        return RemoteEnv(make, lane, timeout_s=settings.step_timeout_s, context=settings.async_context)
 
 
 def _made(make: Callable[[], Any]) -> Any:

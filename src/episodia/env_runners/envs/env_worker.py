@@ -40,7 +40,7 @@ def serve(shared: Any, lane: int, make: Callable[[], Any], pipe: Any, parent_pip
             _obey(shared, lane, make, pipe)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+        except BaseException as error:  # noqa: BLE001  # whatever an environment raises, see `RAISED_IN_WORKER`
             kind = type(error) if isinstance(error, (EnvError, SpaceError)) else None
             text = str(error) if kind else f"{type(error).__name__}: {error}"
             pipe.send((Failure(text, traceback.format_exc(), kind), False))

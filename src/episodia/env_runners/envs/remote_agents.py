@@ -16,7 +16,7 @@ from gymnasium import Space, spaces
 
 from episodia.env_runners.envs.async_lanes import AsyncLanes, close
 from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv, StepResult
-from episodia.errors import EnvError
+from episodia.errors import EnvError, LostWorkerError
 from episodia.types import AgentID
 
 # Stands where gymnasium wants an observation; it is not read.
@@ -33,16 +33,22 @@ class RemoteEnv(MultiAgentEnv):
 
     Args:
         make: Makes the environment, in the other process.
+        lane: Its number, for messages.
         timeout_s: How long a step or a reset may take; None for any time.
         context: How the process is started.
+
+    Attributes:
+        is_lost: Whether the process did not answer when it was asked for something else than a step or a reset.
     """
 
-    def __init__(self, make: Callable[[], Any], *, timeout_s: float | None, context: str) -> None:
+    def __init__(self, make: Callable[[], Any], lane: int, *, timeout_s: float | None, context: str) -> None:
         self._make = make
+        self._lane = lane
         self._timeout_s = timeout_s
         self._context = context
         self._process: AsyncLanes | None = None
         self._under_way: tuple[Any, ...] | None = None  # the command whose answer was not read yet
+        self._deadline: float | None = None  # until when that may come
         self._not_sent: Exception | None = None
         self._known: dict[tuple[str, AgentID], Space[Any]] = {}
         self._possible_agents: Any = None
@@ -57,6 +63,7 @@ class RemoteEnv(MultiAgentEnv):
             max_losses=0,
         )
         self._under_way = None
+        self.is_lost = False
 
     @property
     def process(self) -> AsyncLanes | None:
@@ -129,8 +136,12 @@ class RemoteEnv(MultiAgentEnv):
     # --- Talking ----------------------------------------------------------------------------------------------------
 
     def _asked(self, *command: Any) -> Any:
-        self._send(*command)
-        return self._answer()
+        try:
+            self._send(*command)
+            return self._answer()
+        except EnvError as error:
+            self.is_lost = isinstance(error, LostWorkerError)
+            raise type(error)(f"environment {self._lane}: {error}") from error
 
     def _awaited(self) -> Any:
         """Return the answer to a command, or raise that it could not be sent."""
@@ -142,13 +153,18 @@ class RemoteEnv(MultiAgentEnv):
     def _send(self, *command: Any) -> None:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
+        if self._under_way is not None:
+            # Its answer would be taken for the one to this command.
+            raise LostWorkerError(f"no answer to {self._under_way[0]!r}")
         self._process.send(0, "step", command)
+        # From now on, not from when it is waited for: environments that hang together are waited for once.
+        self._deadline = self._process.deadline()
         self._under_way = command
 
     def _answer(self) -> Any:
         if self._process is None:
             raise EnvError("found an environment whose process was ended, expected a running one. Reset it first.")
-        *_, answer = self._process.answer(0)
+        *_, answer = self._process.answer(0, self._deadline)
         # After a timeout or an interrupt the answer may still come: then the process is not used again.
         self._under_way = None
         if "error" in answer:
@@ -158,8 +174,12 @@ class RemoteEnv(MultiAgentEnv):
     def close(self) -> None:
         """End the process; a second time nothing happens."""
         process, self._process = self._process, None
-        if process is not None:
-            process.close(terminate=self._under_way is not None)
+        if process is None:
+            return
+        is_silent = self._under_way is not None
+        if is_silent:
+            process.kill()
+        process.close(terminate=is_silent)
 
 
 def close_remote(envs: Iterable[Any]) -> None:
@@ -185,7 +205,7 @@ class _Hosted(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
         try:
             answer = {"result": self._obeyed(*action)}
-        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+        except BaseException as error:  # noqa: BLE001  # whatever an environment raises, see `RAISED_IN_WORKER`
             # As text: not every exception survives the way.
             answer = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
         return 0, 0.0, False, False, answer

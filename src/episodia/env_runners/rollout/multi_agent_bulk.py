@@ -83,7 +83,7 @@ class BulkRecording:
         lanes: Sequence[Lane],
         episodes: Sequence[MultiAgentEpisode],
         choices: Sequence[Choice],
-        outcomes: Sequence[StepResult | Exception],
+        outcomes: Sequence[StepResult | BaseException],
     ) -> bool:
         """Keep a step of all lanes, if it is such a step, and return whether it is."""
         if not self._is_open:
@@ -124,7 +124,7 @@ class BulkRecording:
 
 def _is_plain(choice: Choice, outcome: Any) -> bool:
     """Tell whether exactly those who acted are shown something and paid, and no agent ends."""
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, BaseException):
         return False
     observations, rewards, terminateds, truncateds, infos = outcome
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.envs.async_lanes import is_lost_worker
-from episodia.env_runners.envs.env_crashes import check_action
+from episodia.env_runners.envs.env_crashes import RAISED, check_action
 from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.envs.remote_agents import RemoteEnv
@@ -83,7 +84,7 @@ class Lane:
         horizon, soft_horizon = settings.playing.horizon, settings.playing.soft_horizon
         self._horizon = math.inf if horizon is None else horizon
         self._soft_horizon = math.inf if soft_horizon is None else soft_horizon
-        self.env = settings.source.build()
+        self.env = settings.source.build(index)
         self.episode: MultiAgentEpisode | None = None
         self.number = 0
         self.order = 0
@@ -100,6 +101,11 @@ class Lane:
     def is_running(self) -> bool:
         """Whether there is an episode that goes on."""
         return self.episode is not None and not self.episode.is_done and not self.is_mid_step
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process of the environment was found gone or silent when it was asked for a space."""
+        return isinstance(self.env, RemoteEnv) and self.env.is_lost
 
     @property
     def running(self) -> MultiAgentEpisode:
@@ -144,7 +150,7 @@ class Lane:
         while True:
             try:
                 observations, infos = self.env.reset(seed=self._seed())
-            except Exception as error:  # noqa: BLE001  # whatever an environment raises
+            except RAISED as error:
                 self._remake(error, "reset")
             else:
                 return observations, infos
@@ -155,16 +161,16 @@ class Lane:
             self.is_mid_step = True
             self.env.step_async(choice.for_env)
 
-    def advance(self, choice: Choice) -> StepResult | Exception:
+    def advance(self, choice: Choice) -> StepResult | BaseException:
         """Step the environment, and return what it returned or raised; `settle` has to follow."""
         self.is_mid_step = True
         try:
             observations, rewards, terminateds, truncateds, infos = self.env.step(choice.for_env)
-        except Exception as error:  # noqa: BLE001  # whatever an environment raises
+        except RAISED as error:
             return error
         return observations, rewards, terminateds, truncateds, infos
 
-    def settle(self, episode: MultiAgentEpisode, choice: Choice, outcome: StepResult | Exception) -> None:
+    def settle(self, episode: MultiAgentEpisode, choice: Choice, outcome: StepResult | BaseException) -> None:
         """Record a step; if the environment has failed, the episode is dropped or truncated, and the environment rebuilt.
 
         Raises:
@@ -172,7 +178,7 @@ class Lane:
             SpaceError: If it has failed with an action that is outside of its space.
             EpisodeError: If what it returned does not fit the episode.
         """
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             self._give_up_episode(episode, f"{type(outcome).__name__}: {outcome}")
             self._check_actions(choice, outcome)
             self._remake(outcome, "step")
@@ -250,7 +256,7 @@ class Lane:
             failures.episodes += 1
             failures.env_steps += len(episode)
 
-    def _check_actions(self, choice: Choice, error: Exception) -> None:
+    def _check_actions(self, choice: Choice, error: BaseException) -> None:
         """Check that it was not an action outside of its space that the environment has failed with."""
         if is_lost_worker(error):
             return  # the process that knows the spaces is gone
@@ -268,7 +274,21 @@ class Lane:
             self._failures = Failures()
         return self._failures
 
-    def _remake(self, error: Exception, where: str) -> None:
+    def _remake(self, error: BaseException, where: str) -> None:
+        """Replace the environment, because of `error`; a new one that cannot be made is a failure, too."""
+        while True:
+            self._count_failure(error, where)
+            self.close()
+            self._shown = None
+            try:
+                self.env = self._settings.source.build(self.index)
+            except RAISED as again:
+                error, where = again, "rebuilding"
+            else:
+                self._noted_failures().restarts += 1
+                return
+
+    def _count_failure(self, error: BaseException, where: str) -> None:
         self._in_a_row += 1
         place = f"environment {self.index}, episode {self.number}, {where}: found {type(error).__name__}: {error}"
         if not self._settings.source.can_remake:
@@ -278,19 +298,16 @@ class Lane:
         if self._settings.playing.gives_up(self._in_a_row):
             raise EnvError(
                 f"{place}; expected no more than {self._settings.playing.max_restarts} failures without a finished episode in "
-                "between. Correct the environment, or raise `max_restarts`."
+                "between. Correct the environment, or raise `max_restarts`. It raised:\n"
+                f"{''.join(traceback.format_exception(error))}"
             ) from error
-        self.close()
-        self._shown = None
-        self.env = self._settings.source.build()
-        self._noted_failures().restarts += 1
 
     def _located(self, error: EpisodiaError) -> EpisodiaError:
         return type(error)(f"environment {self.index}: {error}")
 
     def close(self) -> None:
         """Close the environment; errors of one that has failed are of no interest."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*RAISED):
             self.env.close()
 
 

@@ -246,20 +246,10 @@ class MultiAgentLoop:
 
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
+        choices = self._choices(lanes)
         episodes = [lane.running for lane in lanes]
-        try:
-            choices = self.actor.act(
-                episodes,
-                lambda position, agent: lanes[position].env.get_action_space(agent),
-                explore=self._mode.explore,
-                at_random=self._mode.at_random,
-                ahead=len(self._bulk),
-            )
-        except Exception as error:
-            self._drop_bad_observations(error)
-            raise
         metrics, started = self._metrics, perf_counter()
-        outcomes: list[StepResult | Exception] = []
+        outcomes: list[StepResult | BaseException] = []
         try:
             for lane, choice in zip(lanes, choices, strict=True):
                 lane.start(choice)
@@ -275,7 +265,28 @@ class MultiAgentLoop:
                 self._tell_steps(lanes)
             metrics.record_time_s += perf_counter() - stepped
 
-    def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | Exception]]) -> None:
+    def _choices(self, lanes: list[Lane]) -> list[Choice]:
+        """Return what to do in each of `lanes`; lanes whose process is found gone meanwhile have begun anew."""
+        while True:
+            try:
+                return self.actor.act(
+                    [lane.running for lane in lanes],
+                    lambda position, agent: lanes[position].env.get_action_space(agent),
+                    explore=self._mode.explore,
+                    at_random=self._mode.at_random,
+                    ahead=len(self._bulk),
+                )
+            except Exception as error:
+                lost = [lane for lane in lanes if lane.is_lost]
+                if not lost:
+                    self._drop_bad_observations(error)
+                    raise
+                self._bulk.flush()
+                self.actor.forget()
+                self._settle([(lane, lane.running, Choice({}, {}, dict), error) for lane in lost])
+                self._begin([lane for lane in lost if lane.episode is None])
+
+    def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | BaseException]]) -> None:
         """Record a step of each lane; what one of them raises does not keep the others from it."""
         first: Exception | None = None
         for lane, episode, choice, outcome in stepped:
