@@ -79,6 +79,23 @@ def test_a_saved_policy_acts_in_a_runner_as_alone(tmp_path):
     assert all(np.array_equal(alone(policy, episode), episode.get_actions()) for episode in whole)
 
 
+def test_what_a_filter_had_noted_when_its_policy_was_made_never_takes_effect():
+    env = gym.make("CartPole-v1")
+    sides = env.observation_space, env.action_space
+    to_module = defaults.env_to_module(*sides, custom=[MeanStdFilter()])
+    module = decided(default_module(*sides, hidden=(8,), generator=torch.Generator().manual_seed(0)))
+    with SingleAgentEnvRunner("CartPole-v1", module, num_envs=2, seed=0, env_to_module=to_module) as training:
+        training.sample(num_timesteps=200)
+        policy = Policy(module, training.env_to_module)  # its filter has noted the observations after this sample
+
+    with SingleAgentEnvRunner("CartPole-v1", policy, num_envs=2, seed=0) as runner:
+        before = runner.env_to_module.get_state()
+        episodes = [episode for _ in range(3) for episode in runner.sample(num_episodes=2)]
+
+    assert str(runner.env_to_module.get_state()["MeanStdFilter"]["delta"]) == str(before["MeanStdFilter"]["delta"])
+    assert all(np.array_equal(alone(policy, episode), episode.get_actions()) for episode in episodes)
+
+
 def test_acting_in_a_runner_leaves_the_policy_as_it_is():
     policy = policy_for("CartPole-v1", "stacked frames", "lstm")
     observations = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)

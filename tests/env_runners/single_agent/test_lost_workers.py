@@ -103,8 +103,8 @@ def test_f6_environments_that_hang_when_they_are_closed_block_neither_constructo
     made = time.monotonic()
     runner.close()
 
-    assert time.monotonic() - made < 5
-    assert made - started < 30
+    assert time.monotonic() - made < 60  # they hang for an hour
+    assert made - started < 60
 
 
 def test_f6_a_worker_that_never_answers_is_an_error_that_names_its_environment():

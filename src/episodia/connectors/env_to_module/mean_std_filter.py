@@ -217,8 +217,9 @@ class MeanStdFilter(ObservationChanger):
         self._restore(self._synced, merged_tables([self._delta, self._pending]), {}, self._version + 1)
 
     def freeze(self) -> None:
-        """Act with the committed statistics from now on, and note no more observations."""
+        """Act with the committed statistics from now on, and note no more observations; what was noted is forgotten."""
         self.update_stats = False
+        self._restore(self._synced, self._delta, {}, self._version)
 
     # --- Observations -----------------------------------------------------------------------------------------------
 
