@@ -73,10 +73,16 @@ def test_flattening_sorts_the_keys():
 
 
 def test_tensors_become_arrays_and_numbers():
-    given = {"a": torch.ones(2, dtype=torch.float64), "b": (torch.tensor(2), "x", None), "c": np.arange(2)}
+    given = {
+        "a": torch.ones(2, dtype=torch.float64),
+        "b": (torch.tensor(2), "x", None),
+        "c": np.arange(2),
+        "d": [torch.tensor(2), {"e": torch.tensor(3)}],
+    }
     small, same = rllib.convert_to_numpy(given), rllib.convert_to_numpy(given, reduce_type=False)
 
     assert small["b"] == (2, "x", None)
+    assert small["d"] == [2, {"e": 3}]
     assert [small["a"].dtype, small["c"].dtype] == [np.float32, np.int32]
     assert [same["a"].dtype, same["c"].dtype] == [np.float64, np.int64]
 

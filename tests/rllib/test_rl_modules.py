@@ -103,6 +103,14 @@ def test_a_ported_module_learns_with_ppo():
     assert not torch.equal(before, module.head.weight)
 
 
+def test_sequences_are_as_long_as_the_model_config_says():
+    module = Counting(OBSERVATIONS, ACTIONS, model_config={"width": 4, "max_seq_len": 3})
+    with SingleAgentEnvRunner("CartPole-v1", module, seed=0) as runner:
+        batch = Learner(module, PPOConfig()).batch_of(runner.sample(num_timesteps=12))["default_policy"]
+
+    assert batch["obs"].shape[1:] == (3, 4)
+
+
 def test_the_config_of_a_module_makes_an_equal_module():
     module = Small(OBSERVATIONS, ACTIONS, model_config={"width": 3})
     copy = Small(OBSERVATIONS, ACTIONS, **module.get_config())

@@ -10,7 +10,7 @@ from episodia.errors import ConnectorError, EnvRunnerError
 from episodia.learners import Learner, PPOConfig
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.modules import MLPActorCritic
-from episodia.training import Recipe, Training
+from episodia.training import Recipe, Training, train
 from scripted_agents import ScriptedEnv
 
 ENV = gym.make("CartPole-v1")
@@ -132,3 +132,14 @@ def test_views_that_a_subclass_declares_are_its_own():
 
     assert list(module.views) == ["seen", "again"]
     assert list(Seeing.views) == ["seen"]
+
+
+@pytest.mark.parametrize("side", ["runner", "learner"])
+def test_a_view_of_one_network_of_train_is_a_view_of_both(side):
+    with train("ppo", "CartPole-v1", steps=20, num_timesteps=20, progress=False) as training:
+        modules = training.runner.modules if side == "runner" else training.learner.modules
+        modules["default_policy"].views["seen"] = View(Columns.OBS, shift=range(-5, 0), infer=False)
+        training.run(steps=60)
+
+        batch = training.learner.batch_of(training.runner.sample(num_timesteps=20))["default_policy"]
+        assert batch["seen"].shape == (20, 5, 4)

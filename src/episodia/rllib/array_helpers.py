@@ -70,11 +70,13 @@ def convert_to_numpy(x: Item, reduce_type: bool = True) -> Item:
     """Return `x` with NumPy arrays instead of tensors, and numbers instead of tensors without axes.
 
     Args:
-        x: Nested data; other leaves than arrays and tensors stay.
+        x: Nested data, also in lists; other leaves than arrays and tensors stay.
         reduce_type: Whether float64 and int64 arrays become float32 and int32.
     """
 
     def converted(leaf: Any) -> Any:
+        if isinstance(leaf, list):
+            return [map_batch(converted, item) for item in leaf]
         if isinstance(leaf, torch.Tensor):
             leaf = leaf.detach().cpu().numpy() if leaf.ndim else leaf.item()
         reduced = {"f": np.float32, "i": np.int32}.get(leaf.dtype.kind) if isinstance(leaf, np.ndarray) else None

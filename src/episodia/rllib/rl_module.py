@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,14 +13,14 @@ from torch import nn
 
 from episodia.columns import Columns
 from episodia.errors import ModuleError
-from episodia.modules.declared_views import DeclaredViews
+from episodia.modules.declared_views import DeclaredViews, WithViews
 from episodia.modules.distributions import dist_for
 from episodia.modules.protocol import DistributionClass
 from episodia.rllib.array_helpers import convert_to_numpy
 from episodia.types import Batch, Item
 
 
-class RLModule:
+class RLModule(WithViews):
     """A module in RLlib's form; it meets the protocol `episodia.modules.DistributionModule`.
 
     Args:
@@ -35,10 +34,10 @@ class RLModule:
         action_dist_cls: The distribution of the module's `action_dist_inputs`; None takes `dist_for(action_space)`.
         views: What the module sees of the trajectory, by column; may be declared in a subclass, or added to a module,
             also later.
+        max_seq_len: The length of the sequences that a recurrent module learns from, `model_config["max_seq_len"]`.
     """
 
     action_dist_cls: DistributionClass | None = None
-    views: Mapping[str, object] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -60,6 +59,7 @@ class RLModule:
         self.inference_only = inference_only
         self.learner_only = learner_only
         self.model_config = {} if model_config is None else model_config
+        self.max_seq_len = model_config.get("max_seq_len") if isinstance(model_config, Mapping) else None
         self.views = DeclaredViews(type(self).views)
         self.setup()
 

@@ -167,9 +167,15 @@ class Setup:
             )
             for _ in range(2)
         ]
+        networks[1].views = networks[0].views  # a view that is added to one network is a view of both
         device = usable_device(LearnerError, self.device)
         pipeline = default_pipeline(
-            self.algorithm, *spaces, custom=self._pieces(), stateful=networks[0].is_stateful(), device=device
+            self.algorithm,
+            *spaces,
+            custom=self._pieces(),
+            stateful=networks[0].is_stateful(),
+            device=device,
+            module=networks[0],
         )
         learner = Learner(networks[0], self.algorithm, learner_pipeline=pipeline, seed=self.seed, device=device)
         runner = SingleAgentEnvRunner(

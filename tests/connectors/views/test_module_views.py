@@ -10,7 +10,7 @@ import pytest
 
 from episodia import Columns, MultiAgentEnvRunner, Policy, SingleAgentEnvRunner
 from episodia.connectors import AddViews, View, defaults
-from episodia.errors import PipelineError
+from episodia.errors import ModuleError, PipelineError
 from episodia.learners import Learner, PPOConfig
 from episodia.modules import MLPActorCritic
 from episodia.rllib import TorchRLModule
@@ -65,6 +65,57 @@ def test_learner_and_runner_see_the_same_columns():
             ]
 
             assert batch["last"].tolist() == [reward for rewards in expected for reward in rewards]
+
+
+def assign(module):
+    module.views = {"last": LAST}
+
+
+def merge(module):
+    module.views |= {"last": LAST}
+
+
+class Ported(TorchRLModule):
+    """A module in RLlib's form, without networks."""
+
+
+@pytest.mark.parametrize("kind", [Seeing, Ported])
+@pytest.mark.parametrize("add", [assign, merge])
+def test_pipelines_follow_views_that_are_assigned_or_merged(kind, add):
+    module = kind(*SPACES)
+    module.views["first"] = LAST
+    pipelines = [make(*SPACES, module=module) for make in (defaults.env_to_module, defaults.learner)]
+    add(module)
+    module.views["later"] = LAST
+
+    expected = {"last", "later"} | ({"first"} if add is merge else set())
+    assert set(module.views) == expected
+    assert all(set(pipeline["AddViews"].views) == expected for pipeline in pipelines)
+    module.views = None
+    assert all("AddViews" not in [piece.name for piece in pipeline] for pipeline in pipelines)
+
+
+def test_assigned_views_that_a_pipeline_rejects_change_nothing():
+    module = Seeing(*SPACES)
+    module.views["last"] = LAST
+    pipeline = defaults.env_to_module(*SPACES, module=module)
+
+    with pytest.raises(PipelineError, match="infer=False"):
+        module.views = {"next": View(Columns.REWARDS, shift=1)}
+    with pytest.raises(ModuleError, match=r"views: found 'obs'.*expected a dict of `View`s"):
+        module.views = "obs"
+    assert list(module.views) == list(pipeline["AddViews"].views) == ["last"]
+
+
+def test_two_modules_share_the_views_that_one_is_given_of_the_other():
+    one, other = Seeing(*SPACES), Seeing(*SPACES)
+    pipelines = [defaults.env_to_module(*SPACES, module=module) for module in (one, other)]
+    one.views["first"] = LAST
+    other.views = one.views
+    for number, module in enumerate([one, other]):
+        module.views[f"{number}"] = LAST
+
+    assert all(set(pipeline["AddViews"].views) == {"first", "0", "1"} for pipeline in pipelines)
 
 
 def test_views_can_be_replaced_and_removed():

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from gymnasium import Space
 from torch import nn
 
 from episodia.errors import EpisodeKeyError, ModuleError
-from episodia.modules.declared_views import DeclaredViews
+from episodia.modules.declared_views import DeclaredViews, WithViews
 from episodia.modules.distributions import DistributionSpec
 from episodia.modules.distributions.action_distribution import describe
 from episodia.types import Batch, Item
 
 
-class ActingNetwork(nn.Module, ABC):
+class ActingNetwork(WithViews, nn.Module, ABC):
     """A `torch.nn.Module` that acts: a `DistributionModule`.
 
     Call forward passes under `torch.no_grad()` if you need no gradients. They compute in the dtype of the weights, which
@@ -35,8 +33,6 @@ class ActingNetwork(nn.Module, ABC):
     Raises:
         ModuleError: If the action space has no elements.
     """
-
-    views: Mapping[str, object] = MappingProxyType({})
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], distribution: DistributionSpec) -> None:
         super().__init__()
