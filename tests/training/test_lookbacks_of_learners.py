@@ -142,4 +142,4 @@ def test_a_view_of_one_network_of_train_is_a_view_of_both(side):
         training.run(steps=60)
 
         batch = training.learner.batch_of(training.runner.sample(num_timesteps=20))["default_policy"]
-        assert batch["seen"].shape == (20, 5, 4)
+        assert batch["seen"].shape[1:] == (5, 4)
