@@ -23,8 +23,8 @@ from episodia.learners import (
     PPOConfig,
     ReinforceConfig,
 )
-from episodia.learners.algorithms.evaluated_steps import explained_variance
 from episodia.learners.algorithms.ppo import clipped_surrogates
+from episodia.learners.losses.evaluated_steps import explained_variance
 from episodia.modules import dist_for
 from episodia.training import train
 from tables import Table, softmax

@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from episodia.learners.algorithms.q_targets import (
+from episodia.learners.losses.q_targets import (
     best_actions,
     chosen,
     projected,

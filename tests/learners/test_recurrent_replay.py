@@ -9,9 +9,9 @@ import torch
 
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.learners import DQNConfig, Learner, R2D2Config, ReplayUpdates
-from episodia.learners.algorithms.loss import LossInputs
 from episodia.learners.algorithms.off_policy import ReplayedSteps
-from episodia.learners.algorithms.q_targets import squashed, unsquashed
+from episodia.learners.losses.loss import LossInputs
+from episodia.learners.losses.q_targets import squashed, unsquashed
 from episodia.modules import QNetwork
 from episodia.replay import Proportional, ReplayBuffer
 

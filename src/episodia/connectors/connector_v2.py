@@ -12,8 +12,8 @@ from gymnasium import Space
 from episodia.connectors.batches import batch_items, episode_iteration, item_changes
 from episodia.connectors.kinds import Kind
 from episodia.connectors.piece_arguments import check_left_over, settings_of
+from episodia.connectors.pipelines.checks.space_flow import SpaceFlow, checked_space
 from episodia.connectors.pipelines.piece_lookup import checked_name
-from episodia.connectors.pipelines.space_flow import SpaceFlow, checked_space
 from episodia.episodes.lists.episode_list import Episodes
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ConnectorStateError

@@ -3,12 +3,9 @@
 from episodia.connectors.learner.add_action_masks_from_episodes import AddActionMasksFromEpisodes
 from episodia.learners.algorithms.a2c import A2CConfig
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.algorithms.coefficients import Adaptive, AdaptiveKL
 from episodia.learners.algorithms.ddpg import DDPGConfig
 from episodia.learners.algorithms.discrete_sac import DiscreteSACConfig
 from episodia.learners.algorithms.dqn import DQNConfig
-from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps
-from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.ppo import PPOConfig
 from episodia.learners.algorithms.r2d2 import R2D2Config
@@ -23,6 +20,9 @@ from episodia.learners.gradients.gradient_function import GradientFunction
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue, GradientProcessor
 from episodia.learners.hooks import LearnerHook, WarnAboutBadRewardScales
 from episodia.learners.learner import Learner
+from episodia.learners.losses.coefficients import Adaptive, AdaptiveKL
+from episodia.learners.losses.evaluated_steps import EvaluatedSteps
+from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.minibatches import Minibatch, minibatches
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.learners.replay_updates import ReplayUpdates

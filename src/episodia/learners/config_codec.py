@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import AdaptiveKL
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, ClipByNorm, ClipByValue
+from episodia.learners.losses.coefficients import AdaptiveKL
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.schedules import SCHEDULE_KEY, Schedule, decoded_schedule, encoded_schedule
 

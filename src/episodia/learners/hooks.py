@@ -12,9 +12,9 @@ from torch import Tensor
 from episodia.arguments import checked_each
 from episodia.columns import Columns
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import check_positive
-from episodia.learners.algorithms.loss import LossInputs, LossOutputs
 from episodia.learners.gradients.backward_pass import Gradients
+from episodia.learners.losses.coefficients import check_positive
+from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.types import Batch
 
 

@@ -15,7 +15,6 @@ from episodia.connectors import LearnerConnectorPipeline
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
-from episodia.learners.algorithms.coefficients import Coefficients
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.learners.gradients.backward_pass import Gradients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
@@ -30,6 +29,7 @@ from episodia.learners.gradients.gradient_averages import (
 from episodia.learners.gradients.gradient_steps import GradientSteps
 from episodia.learners.hooks import Hooks, LearnerHook
 from episodia.learners.learner_modules import LearnerModules
+from episodia.learners.losses.coefficients import Coefficients
 from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.row_results import RowResults

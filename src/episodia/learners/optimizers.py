@@ -14,8 +14,8 @@ from torch.nn import Parameter
 from episodia.arguments import checked_whole
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import check_within
-from episodia.learners.algorithms.loss import LOSS
+from episodia.learners.losses.coefficients import check_within
+from episodia.learners.losses.loss import LOSS
 from episodia.schedules import Schedule, as_schedule
 from episodia.trees import map_batch
 

@@ -11,17 +11,17 @@ from gymnasium import Space
 
 from episodia.connectors.connector_v2 import ConnectorV2
 from episodia.connectors.kinds import Kind
-from episodia.connectors.pipelines import build_checks as checking
 from episodia.connectors.pipelines import piece_lookup as places
 from episodia.connectors.pipelines import pipeline_display as display
 from episodia.connectors.pipelines import pipeline_state as state_keeping
+from episodia.connectors.pipelines.checks import build_checks as checking
+from episodia.connectors.pipelines.checks.space_flow import MaybeSpace
 from episodia.connectors.pipelines.current_run import Run, copied, unwrapped
 from episodia.connectors.pipelines.editing import set_own_spaces, set_pieces
 from episodia.connectors.pipelines.explaining import Explanation, Trace, Tracer, explain
 from episodia.connectors.pipelines.piece_lookup import name_clash
 from episodia.connectors.pipelines.pipeline_display import pipeline_html
 from episodia.connectors.pipelines.plan import Layout, Plan
-from episodia.connectors.pipelines.space_flow import MaybeSpace
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import PipelineError

@@ -18,7 +18,7 @@ from episodia.trees import describe
 from episodia.types import AgentID, AnyBatch, ModuleID
 
 if TYPE_CHECKING:
-    from episodia.connectors.pipelines.lost_writes import Writes
+    from episodia.connectors.pipelines.checks.lost_writes import Writes
     from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from episodia.connectors.connector_v2 import ConnectorV2
-from episodia.connectors.pipelines.build_checks import check_pipeline
+from episodia.connectors.pipelines.checks.build_checks import check_pipeline
 from episodia.connectors.pipelines.piece_lookup import checked_name, names_for, walk, with_inner
 from episodia.errors import PipelineError
 

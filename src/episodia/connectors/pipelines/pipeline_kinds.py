@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from episodia.connectors.pipelines.checks.lost_writes import Writes
+from episodia.connectors.pipelines.checks.row_counts import check_row_counts
 from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
-from episodia.connectors.pipelines.lost_writes import Writes
-from episodia.connectors.pipelines.row_counts import check_row_counts
 from episodia.connectors.plugins.saved_pipeline import SavedPipeline
 from episodia.episodes.columns.watched_columns import noted_writes
 from episodia.episodes.lists.episode_list import EpisodeList, Episodes

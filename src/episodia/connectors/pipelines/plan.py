@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from episodia.connectors.batches.items_by_episode import with_items, without_items
 from episodia.connectors.batches.rows_by_key import KeyedBatch, without_keys
-from episodia.connectors.pipelines.current_run import RUNNING, Run
-from episodia.connectors.pipelines.forbidden_changes import (
+from episodia.connectors.pipelines.checks.forbidden_changes import (
     check_changed_episodes,
     check_late_actions,
     derived_actions,
     num_edits_of,
 )
+from episodia.connectors.pipelines.current_run import RUNNING, Run
 from episodia.connectors.pipelines.piece_failures import cause_of, failure
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import torch
 from episodia.arguments import checked_choice, checked_each, checked_whole
 from episodia.connectors import ConnectorV2, Schedule
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import Coefficient, check_within
-from episodia.learners.algorithms.loss import LossInputs, LossOutputs
 from episodia.learners.algorithms.target import Target
 from episodia.learners.gradients.gradient_processing import GradientProcessor
+from episodia.learners.losses.coefficients import Coefficient, check_within
+from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
 
 ON_NON_FINITE = ("skip", "raise")

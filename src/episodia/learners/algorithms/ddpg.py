@@ -12,10 +12,10 @@ from torch import Tensor
 from episodia.arguments import checked_whole
 from episodia.connectors import Schedule
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import Coefficient, check_positive, check_within
-from episodia.learners.algorithms.loss import LossInputs, LossOutputs
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.target import Target
+from episodia.learners.losses.coefficients import Coefficient, check_positive, check_within
+from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.learners.optimizers import OptimizerConfig
 from episodia.types import Batch
 

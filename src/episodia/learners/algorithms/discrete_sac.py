@@ -9,10 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from episodia.columns import Columns
-from episodia.learners.algorithms.coefficients import check_within
 from episodia.learners.algorithms.off_policy import distribution_of
-from episodia.learners.algorithms.q_targets import chosen
 from episodia.learners.algorithms.sac import SACConfig
+from episodia.learners.losses.coefficients import check_within
+from episodia.learners.losses.q_targets import chosen
 from episodia.types import Batch
 
 

@@ -14,10 +14,12 @@ from episodia.arguments import checked_choice, checked_flag, checked_whole
 from episodia.columns import Columns
 from episodia.connectors import Schedule
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import Coefficient, check_positive, check_within
-from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
-from episodia.learners.algorithms.q_targets import (
+from episodia.learners.algorithms.target import UNITS, Target
+from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.learners.losses.coefficients import Coefficient, check_positive, check_within
+from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
+from episodia.learners.losses.q_targets import (
     best_actions,
     chosen,
     projected,
@@ -25,8 +27,6 @@ from episodia.learners.algorithms.q_targets import (
     squashed,
     unsquashed,
 )
-from episodia.learners.algorithms.target import UNITS, Target
-from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
 from episodia.types import Batch
 
 TARGET = "target"

@@ -18,7 +18,7 @@ from episodia.connectors.learner.add_next_observations_from_episodes_to_train_ba
 )
 from episodia.errors import LearnerError, ModuleError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.algorithms.loss import LossInputs
+from episodia.learners.losses.loss import LossInputs
 from episodia.replay import Draw, Sequences, Transitions
 from episodia.trees import map_batch
 from episodia.types import Batch, Item

@@ -15,10 +15,10 @@ from episodia.columns import Columns
 from episodia.connectors import ConnectorV2, GeneralAdvantageEstimation, Schedule, Standardize
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.algorithms.coefficients import AdaptiveKL, Coefficient, check_positive, check_within
-from episodia.learners.algorithms.evaluated_steps import EvaluatedSteps, explained_variance
-from episodia.learners.algorithms.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.gradients.gradient_processing import ClipByGlobalNorm, GradientProcessor
+from episodia.learners.losses.coefficients import AdaptiveKL, Coefficient, check_positive, check_within
+from episodia.learners.losses.evaluated_steps import EvaluatedSteps, explained_variance
+from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
 
 
 @final

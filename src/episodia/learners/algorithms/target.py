@@ -7,7 +7,7 @@ from typing import final
 
 from episodia.arguments import checked_choice, checked_whole
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import check_positive, check_within
+from episodia.learners.losses.coefficients import check_positive, check_within
 
 UNITS = ("gradient_steps", "env_steps")
 

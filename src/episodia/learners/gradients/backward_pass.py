@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.algorithms.loss import LossInputs, LossOutputs
+from episodia.learners.losses.loss import LossInputs, LossOutputs
 from episodia.trees import leaves
 
 # By parameter name, without parameters that the loss does not depend on.

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.algorithms.loss import LossInputs
 from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, LossHook, compute, gradients_of
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
 from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
+from episodia.learners.losses.loss import LossInputs
 from episodia.learners.minibatches import check_batch, on_device
 from episodia.learners.optimizers import due_losses, names_by_loss
 from episodia.learners.target_networks import TargetNetworks

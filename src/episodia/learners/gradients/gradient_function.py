@@ -9,11 +9,11 @@ from typing import Any, final
 from episodia.arguments import checked_whole
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig, check_algorithm
-from episodia.learners.algorithms.coefficients import Coefficients
 from episodia.learners.gradients.differentiation import Differentiation, check_can_learn
 from episodia.learners.gradients.gradient_averages import MeasuredGradients
 from episodia.learners.hooks import LearnerHook
 from episodia.learners.learner_modules import LearnerModules
+from episodia.learners.losses.coefficients import Coefficients
 from episodia.learners.state_checks import check_part
 from episodia.modules import Module
 from episodia.modules.devices import device_of

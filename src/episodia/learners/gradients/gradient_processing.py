@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from episodia.errors import LearnerError
-from episodia.learners.algorithms.coefficients import check_positive
+from episodia.learners.losses.coefficients import check_positive
 
 ModuleGradients: TypeAlias = dict[str, list[Tensor]]
 GradientProcessor: TypeAlias = Callable[[ModuleGradients], ModuleGradients]

@@ -19,7 +19,7 @@ from episodia.connectors.batches.tracked_batch import TrackedBatch, fingerprint
 from episodia.episodes import MultiAgentEpisode
 from episodia.errors import NonFiniteError
 from episodia.learners import AlgorithmConfig
-from episodia.learners.algorithms.loss import LossInputs
+from episodia.learners.losses.loss import LossInputs
 from episodia.learners.minibatches import taken
 from episodia.testing.comparing import assert_same_episode, assert_same_multi_agent_episode
 from episodia.testing.law_checking import CheckResult, Family, Law, NotApplicableError, described, results_in, shorter

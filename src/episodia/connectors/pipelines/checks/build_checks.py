@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from episodia.columns import Columns
 from episodia.connectors.batches.module_outputs import is_container, is_stateful, members
 from episodia.connectors.kinds import Kind
-from episodia.connectors.pipelines.forbidden_changes import check_places_of_changes
+from episodia.connectors.pipelines.checks.forbidden_changes import check_places_of_changes
 from episodia.connectors.pipelines.piece_lookup import Place, leaves
 from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
