@@ -99,6 +99,28 @@ def test_some_modules_are_sampled_alone():
         two_modules().sample(8, modules=["net green"])
 
 
+def test_modules_without_steps_are_left_out():
+    buffer = two_modules()
+    buffer.clear()
+    buffer.add([walks_of_agents(7, 4, ["red"])])
+
+    sampled = buffer.sample(8)
+
+    assert list(sampled.groups()) == ["net red"]
+    assert buffer.update_priorities(sampled.keys, {"net red": np.ones(8)}) == 0
+    with pytest.raises(ReplayError, match="found 0 steps in the buffer"):
+        buffer.sample(8, modules=["net blue"])
+
+
+def test_priorities_of_a_sample_of_one_of_several_modules_are_updated_by_its_module():
+    buffer = two_modules()
+    sampled = buffer.sample(8, modules=["net blue"])
+
+    assert buffer.update_priorities({sampled.module_id: sampled.keys}, {sampled.module_id: np.ones(8)}) == 0
+    with pytest.raises(ReplayError, match=r"Pass .* `{sampled.module_id: sampled.keys}`"):
+        buffer.update_priorities(sampled.keys, np.ones(8))
+
+
 def test_priorities_are_updated_by_module():
     buffer = two_modules()
     sampled = buffer.sample(8)

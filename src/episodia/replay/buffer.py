@@ -163,7 +163,7 @@ class ReplayBuffer:
             draw: What each of them is: a transition, a sequence, an episode.
             lookback: How many steps before each stretch can be looked back to, for frame stacks, previous actions, and states
                 of recurrent modules: the lookback of the learner pipeline. Steps whose lookback was evicted are not drawn.
-            modules: The modules to sample for; None for all.
+            modules: The modules to sample for; None for all that have steps.
 
         Returns:
             A list of episodes; with several modules, `groups()` of it has that of each module.
@@ -202,7 +202,8 @@ class ReplayBuffer:
         ):
             raise ReplayError(
                 f"ReplayBuffer.update_priorities: found keys of {_modules_text(keys)} and values of {_modules_text(values)}, "
-                f"expected dicts by module, with modules from {list(self._tables)}. Pass `sampled.keys`, and values for it."
+                f"expected dicts by module, with modules from {list(self._tables)}. Pass `sampled.keys`, and values for it; "
+                "of a sample of one of several modules `{sampled.module_id: sampled.keys}`, and a dict of values."
             )
         found = []
         for module_id, part in keys.items():

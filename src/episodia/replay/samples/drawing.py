@@ -41,14 +41,17 @@ def draw_sample(  # those of `ReplayBuffer.sample`, and what they draw from
     asked = _asked(where, tables, modules)
     drawn = draw.draw(asked, num, lookback, rng)
     parts = {module_id: Sampled(SampleSource(asked[module_id]), part) for module_id, part in drawn.items()}
-    return next(iter(parts.values())) if len(parts) == 1 else SampledModules(parts)
+    # Modules without steps count, so that the kind of sample does not change with what is evicted.
+    has_one = len(tables if modules is None else asked) == 1
+    return next(iter(parts.values())) if has_one else SampledModules(parts)
 
 
 def _asked(where: str, tables: Mapping[Any, Table], modules: Collection[ModuleID] | None) -> Mapping[Any, Table]:
     if not tables:
         raise ReplayError(f"{where}: found an empty buffer, expected steps. Call `add` first.")
     if modules is None:
-        return tables
+        filled = {name: table for name, table in tables.items() if table.writer.index.num_steps or table.is_torn}
+        return filled or tables  # where no module has steps, the draw says so
     given: object = modules
     asked = list(given) if isinstance(given, (Sequence, Set, Mapping)) and not isinstance(given, str) else []
     if not asked or not all(isinstance(module_id, Hashable) and module_id in tables for module_id in asked):
