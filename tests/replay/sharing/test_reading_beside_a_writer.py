@@ -215,3 +215,19 @@ def test_what_a_reader_cannot_do_is_said(tmp_path):
         ReplayReader(tmp_path).sample(1, JointSteps())
     with pytest.raises(ReplayError, match="expected some of"):
         ReplayReader(tmp_path).sample(1, modules=["other"])
+
+
+def test_a_reader_is_closed_at_the_end_of_its_with_block_and_the_writer_goes_on_inside(tmp_path):
+    buffer, plain = shared(tmp_path), PlainBuffer()
+    buffer.add([plain.chunk(0, 3)])
+
+    with ReplayReader(tmp_path) as reader:
+        assert len(reader) == 3
+        buffer.add([plain.chunk(0, 4)])
+        assert len(reader) == 7
+        sampled, loaded = reader.sample(2), reader.sample(2).load()
+
+    for read in (lambda: reader.sample(1), lambda: len(reader), lambda: sampled.flat("obs")):
+        with pytest.raises(ReplayError, match="found a closed reader"):
+            read()
+    assert len(loaded.flat("obs").values) == 2

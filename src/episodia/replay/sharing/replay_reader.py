@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, final
@@ -65,6 +66,7 @@ class ReplayReader:
         self._lock = FileLock(self.path / LOCK_NAME)
         self._threads = RLock()
         self._depth = 0
+        self._is_closed = False
 
     def sample(
         self,
@@ -84,27 +86,43 @@ class ReplayReader:
                 f"ReplayReader.sample: found `draw={describe(draw)}`, expected a draw that takes each module apart, such as "
                 "`Transitions()` or `Sequences(20)`. Draw joint steps in the process that writes."
             )
-        with self:
+        with self._reading():
             return draw_sample("ReplayReader.sample", self._tables, num, draw, lookback, modules, self._rng)
 
     @property
     def num_steps(self) -> int:
         """How many steps are stored, those of all modules together."""
-        with self:
+        with self._reading():
             return sum(table.writer.index.num_steps for table in self._tables.values())
 
     def __len__(self) -> int:
         return self.num_steps
 
     def close(self) -> None:
-        """Close the files; samples that are not loaded cannot be read any more."""
-        self._lock.close()
-        self._tables, self._numbers, self._counters = {}, {}, None
+        """Close the files; nothing can be read any more but samples that are loaded."""
+        with self._threads:
+            self._is_closed = True
+            self._lock.close()
+            self._tables, self._numbers, self._counters = {}, {}, None
+
+    def __enter__(self) -> ReplayReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     # --- Reading while nobody writes --------------------------------------------------------------------------------
 
-    def __enter__(self) -> ReplayReader:
-        """Hold the lock, and see what is stored now."""
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Hold the lock until `end`, and see what is stored now; calls may be nested."""
         self._threads.acquire()
         try:
             if not self._depth:
@@ -113,15 +131,17 @@ class ReplayReader:
         except BaseException:
             self._threads.release()
             raise
-        return self
 
-    def __exit__(self, *error: object) -> None:
+    def end(self) -> None:
+        """Let the writer write again."""
         self._depth -= 1
         if not self._depth:
             self._lock.release()
         self._threads.release()
 
     def _see(self) -> None:
+        if self._is_closed:
+            raise ReplayError(f"{self.path}: found a closed reader, expected an open one. Make another one.")
         counters = self._opened()
         for _ in range(_MOST_PAUSES):
             if counters[Counter.ASKED] == counters[Counter.COMMITTED]:
@@ -216,15 +236,15 @@ class _TableLock:
         self._reader, self._module_id, self._number = reader, module_id, number
 
     def __enter__(self) -> None:
-        self._reader.__enter__()
+        self._reader.begin()
         try:
             self._reader.check_serial(self._module_id, self._number)
         except BaseException:
-            self._reader.__exit__()
+            self._reader.end()
             raise
 
     def __exit__(self, *error: object) -> None:
-        self._reader.__exit__(*error)
+        self._reader.end()
 
 
 @final
