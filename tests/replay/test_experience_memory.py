@@ -1,5 +1,8 @@
 """A memory returns the steps that a registered sampler asks for, and no others."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +10,14 @@ from hypothesis import strategies as st
 
 from episodia.errors import ReplayError
 from episodia.replay import ExperienceMemory
-from plain_buffer import HISTORIES, PlainBuffer, check_steps, located
+from plain_buffer import HISTORIES, PlainBuffer, check_steps, located, played
+
+
+class _Memory:
+    """A memory with the method that buffers have."""
+
+    def __init__(self, memory):
+        self.add = memory.put
 
 
 class Remembering:
@@ -17,9 +27,7 @@ class Remembering:
         self.memory, self.num, self.steps = memory, num, {}
 
     def on_put(self, experiences, positions):
-        steps = located(experiences.flat("actions").values)
-        # Of a call that brings more than fits, the first steps are not stored.
-        self.steps |= dict(zip(positions.tolist(), steps[len(steps) - len(positions) :], strict=True))
+        self.steps |= dict(zip(positions.tolist(), located(experiences.flat("actions").values), strict=True))
 
     def get(self):
         self.asked = self.memory.positions[:: max(1, len(self.memory.positions) // self.num)]
@@ -27,14 +35,11 @@ class Remembering:
 
 
 @settings(max_examples=60)
-@given(history=HISTORIES, capacity=st.integers(60, 160))
-def test_a_sampler_gets_the_steps_whose_positions_it_was_told(history, capacity):
-    memory, plain, walk = ExperienceMemory(capacity), PlainBuffer(), 0
+@given(history=HISTORIES, capacity=st.integers(24, 160), overwrite_type=st.sampled_from(["rolling", "random"]))
+def test_a_sampler_gets_the_steps_whose_positions_it_was_told(history, capacity, overwrite_type):
+    memory = ExperienceMemory(capacity, overwrite_type, seed=0)
     memory.register_sampler(Remembering, num=5)
-    for chunks in history:
-        for _, length, end in chunks:
-            memory.put([plain.chunk(walk, length, end)])
-            walk += bool(end)
+    plain = played(_Memory(memory), history)
     if not memory.size:
         return
 
@@ -90,3 +95,9 @@ def test_wrong_arguments_are_rejected():
         ExperienceMemory(100, "sometimes")
     with pytest.raises(ReplayError, match="on_put"):
         ExperienceMemory(100).register_sampler(np.array)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_memory_is_not_copied_because_its_sampler_knows_its_positions(copied):
+    with pytest.raises(ReplayError, match="Make another one"):
+        copied(ExperienceMemory(100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, NoReturn, Protocol, final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class ExperienceSampler(Protocol):
         """Return the positions of the next sample: whole numbers."""
 
     def on_put(self, experiences: EpisodeList, positions: np.ndarray) -> None:
-        """Take notice of new steps: the episodes that were put, and the positions of their steps."""
+        """Take notice of steps that were put and are stored: one item and one position for each of them, in the same order."""
 
 
 @final
@@ -75,7 +75,8 @@ class ExperienceMemory:
         Raises:
             ReplayError: If it has no `get` and `on_put`.
         """
-        made: object = sampler_class(self, **settings)
+        given: object = sampler_class
+        made: object = sampler_class(self, **settings) if callable(given) else given
         if not callable(getattr(made, "get", None)) or not callable(getattr(made, "on_put", None)):
             raise ReplayError(
                 f"ExperienceMemory.register_sampler: found {describe(made)}, expected an object with `get()` and "
@@ -103,11 +104,15 @@ class ExperienceMemory:
 
     def put(self, experiences: Iterable[Episode]) -> None:
         """Store episodes, or chunks of them, of one module; see `ReplayBuffer.add`."""
-        listed = EpisodeList.of(experiences)
         self._positions.added = []
-        self._buffer.add(listed)
-        if self._sampler is not None:
-            self._sampler.on_put(listed, np.concatenate([np.empty(0, np.int64), *self._positions.added]))
+        self._buffer.add(experiences)
+        positions = self._positions.newest()
+        if self._sampler is not None and len(positions):
+            self._sampler.on_put(self._at(positions), positions)
+
+    def _at(self, positions: np.ndarray) -> EpisodeList:
+        self._positions.asked = positions
+        return self._buffer.sample(len(positions))
 
     def get(self) -> EpisodeList:
         """Return the steps that the sampler asks for; without a sampler, all that is stored.
@@ -123,12 +128,17 @@ class ExperienceMemory:
                 f"ExperienceMemory.get: found {describe(asked)} from `{type(self._sampler).__name__}.get`, expected at least "
                 "one position. Let it return positions that it was told by `on_put`."
             )
-        self._positions.asked = asked.astype(np.int64)
-        return self._buffer.sample(len(asked))
+        return self._at(asked.astype(np.int64))
 
     def clear(self) -> None:
         """Forget all steps; the sampler stays."""
         self._buffer.clear()
+
+    def __reduce__(self) -> NoReturn:
+        raise ReplayError(
+            "ExperienceMemory: found a memory to copy or pickle, expected none: its sampler knows positions of this memory "
+            "alone. Make another one, and `put` the episodes into it."
+        )
 
     def __repr__(self) -> str:
         return f"ExperienceMemory({self.size} steps, capacity={self.capacity}, overwrite_type={self.overwrite_type!r})"
@@ -145,6 +155,14 @@ class _AskedPositions:
 
     def __deepcopy__(self, _: Any) -> _AskedPositions:
         return self
+
+    def newest(self) -> np.ndarray:
+        """Return the positions that were added since `added` was emptied, each once, without those that have left again."""
+        added = np.concatenate([np.empty(0, np.int64), *self.added])[::-1]
+        _, last = np.unique(added, return_index=True)
+        positions = added[np.sort(last)][::-1]
+        found: np.ndarray = positions[self.stored[positions]]
+        return found
 
     def on_add(self, rows: np.ndarray, added: AddedSteps) -> None:
         self.added.append(rows)

@@ -193,6 +193,9 @@ class EpisodeReplayBuffer:
         self._num_added, self._num_sampled, self._num_evicted = (int(count) for count in state["counts"])
         self._rng.bit_generator.state = state["generator"]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._buffer!r})"
+
 
 def _first(*values: Any) -> Any:
     """Return the first value that is not None, None if there is no such value."""
