@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ from episodia.learners import (
     OptimizerConfig,
     PPOConfig,
     ReinforceConfig,
+    SACConfig,
     default_pipeline,
     minibatches,
 )
@@ -254,3 +256,9 @@ def test_a_gradient_processor_that_fails_leaves_the_learner_as_it_was(processor)
     with pytest.raises(LearnerError, match="gradient processor"):
         target.update([drive(4)])
     assert same(snapshot(target), before)
+
+
+@pytest.mark.parametrize("optimizers", [np.zeros(2), torch.zeros(2), np.array(["a", "b"]), 0, None])
+def test_arrays_are_no_optimizers_of_actor_and_critics(optimizers):
+    with pytest.raises(LearnerError, match="optimizers"):
+        SACConfig(optimizers=optimizers)

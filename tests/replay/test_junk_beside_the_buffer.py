@@ -1,6 +1,7 @@
 """What lies around the buffer answers junk with errors of the library."""
 
 import contextlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from episodia import SingleAgentEpisode
 from episodia.connectors import BatchView
 from episodia.episodes import EpisodeStore
 from episodia.errors import EpisodiaError
-from episodia.replay import MixedReplay, RateLimiter, ReplayBuffer, minari_episodes
+from episodia.replay import AtMost, MixedReplay, RateLimiter, ReplayBuffer, Sequences, minari_episodes
 from episodia.rllib import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 
 JUNK = [
@@ -98,3 +99,47 @@ def test_values_that_are_no_array_are_no_priorities(values):
 def test_modules_that_are_not_stored_are_not_sampled(modules):
     with pytest.raises(EpisodiaError, match="expected some of"):
         buffer().sample(1, modules=modules)
+
+
+HUGE = [2**31, 2**62, 2**64, 10**30]
+
+
+@pytest.mark.parametrize("huge", HUGE)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda huge: buffer().sample(2, Sequences(huge)),
+        lambda huge: buffer().sample(2, Sequences(2, burn_in=huge)),
+        lambda huge: buffer().sample(2, Sequences(2, every=huge)),
+        lambda huge: filled(ReplayBuffer(100, selector=AtMost(huge), seed=0)).sample(2),
+        lambda huge: rllib_buffer().sample(2, batch_length_T=huge),
+        lambda huge: rllib_buffer().sample(2, n_step=huge),
+        lambda huge: rllib_buffer().sample(2, n_step=(1, huge)),
+    ],
+)
+def test_huge_numbers_fit_or_are_errors_of_the_library(call, huge):
+    with contextlib.suppress(EpisodiaError):
+        call(huge)
+
+
+def test_a_step_that_may_be_drawn_very_often_costs_no_memory_for_each_draw():
+    made = filled(ReplayBuffer(100, selector=AtMost(10**9), seed=0))
+
+    tracemalloc.start()
+    made.sample(50)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 10_000_000
+
+
+@pytest.mark.parametrize("flag", [np.zeros(2), torch.zeros(2), 1, None])
+def test_sampling_episodes_is_true_or_false(flag):
+    with pytest.raises(EpisodiaError, match="sample_episodes"):
+        rllib_buffer().sample(2, sample_episodes=flag)
+
+
+@pytest.mark.parametrize("add", [lambda junk: buffer().add(junk), lambda junk: rllib_buffer().add(junk)])
+def test_a_number_of_torch_is_not_a_list_of_episodes(add):
+    with pytest.raises(EpisodiaError, match="expected a list of episodes"):
+        add(torch.tensor(3))

@@ -284,7 +284,7 @@ class ReplayBuffer:
             tables = {module_id: self._new_table(module_id) for module_id in state["modules"]}
             for table, part in zip(tables.values(), state["tables"], strict=True):
                 table.set_state(part)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as error:
             raise ReplayError(
                 f"ReplayBuffer.set_state: found a state that does not fit ({error!r}), expected what `get_state()` of a buffer "
                 "with the same arguments returned. Make the buffer with the same selector."

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from episodia.arguments import check_known, checked_each, checked_seed, checked_whole, is_whole
+from episodia.arguments import check_known, checked_each, checked_flag, checked_seed, checked_whole, is_whole
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import ReplayError
 from episodia.replay import (
@@ -117,7 +117,7 @@ class EpisodeReplayBuffer:
         """
         where = f"{type(self).__name__}.sample"
         check_known(where, kwargs, _ALWAYS)
-        if not sample_episodes:
+        if not checked_flag(ReplayError, where, "sample_episodes", sample_episodes):
             raise ReplayError(
                 f"{where}: found `sample_episodes=False`, expected True: a learner pipeline makes batches of episodes. "
                 "Pass the sample to it."
@@ -140,6 +140,7 @@ class EpisodeReplayBuffer:
         if isinstance(n_step, tuple) and len(n_step) == 2:
             low, high = checked_each(ReplayError, where, "n_step", n_step, is_whole, "two numbers of steps")
             checked_whole(ReplayError, where, "n_step", high, checked_whole(ReplayError, where, "n_step", low, 1))
+            Transitions(high, gamma)  # checks the longest one, whichever is drawn
             return Transitions(int(self._rng.integers(low, high + 1)), gamma), num
         return Transitions(_first(n_step, 1), gamma), num
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
-from episodia.errors import EpisodiaError, TrainingError
+from episodia.errors import CheckpointError, EpisodiaError, TrainingError
 from episodia.policies import Policy
 from episodia.policies import saved_policy as policy_codec
 from episodia.training.training import Training
@@ -76,12 +76,20 @@ def load_training(
             f"{directory}: found no `setup`, expected one. Another program wrote it; use another checkpoint."
         )
     found = _setup_of(directory, state["setup"], setup)
-    training = Training.of(found if device is None else replace(found, device=device), torch_threads=torch_threads)
     try:
-        training.set_state(state)
-    except BaseException:
-        training.close()
+        training = Training.of(found if device is None else replace(found, device=device), torch_threads=torch_threads)
+        try:
+            training.set_state(state)
+        except BaseException:
+            training.close()
+            raise
+    except EpisodiaError:
         raise
+    except Exception as error:  # a damaged state can fail anywhere
+        raise CheckpointError(
+            f"{directory}: found a training that cannot be continued ({type(error).__name__}: {error}), expected what `save` "
+            "of a training has written. Use another checkpoint."
+        ) from error
     return training
 
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,3 +218,15 @@ def test_asynchronous_rollouts_replace_runners_that_hang():
 def test_wrong_arguments_are_rejected(make):
     with pytest.raises(FlowError):
         make()
+
+
+@pytest.mark.parametrize("junk", [None, 3, np.array(1.5), np.zeros(2), object(), [None], "a"])
+def test_what_is_no_flow_is_rejected(junk):
+    for call in (concurrently, duplicate):
+        with pytest.raises(FlowError, match="found"):
+            call(junk)
+
+
+def test_a_number_in_an_array_is_no_source():
+    with pytest.raises(FlowError, match="expected an iterable"):
+        Flow(np.array(1.5))

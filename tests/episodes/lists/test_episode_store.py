@@ -1,5 +1,7 @@
 """Episodes on disk: whatever is appended comes back the same, lazily and without copies."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -300,3 +302,14 @@ def test_an_interrupted_append_is_warned_of_and_the_next_one_goes_on(tmp_path):
     for number, episode in enumerate(found):
         assert_same_episode(episode, numbered(number), ignore=("times",))
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda store: pickle.loads(pickle.dumps(store))])
+def test_a_copy_of_a_store_reads_the_same_directory(copied, tmp_path):
+    walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
+    with EpisodeStore(tmp_path / "walks") as store:
+        store.append([walk])
+
+        assert [episode.id_ for episode in copied(store).episodes()] == ["walk"]
+        with pytest.raises(StoreError, match="is writing to it"):
+            copied(store).append([walk])

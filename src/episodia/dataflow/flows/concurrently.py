@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
 
-from episodia.arguments import checked_choice, is_number
+from episodia.arguments import checked_choice, checked_each, is_number
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.pictures import Drawn
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
@@ -18,6 +18,10 @@ Weight: TypeAlias = float | str
 
 # At most so many items of a flow with the weight "all" in one turn.
 _MOST_IN_A_TURN = 100
+
+
+def _is_flow(value: object) -> bool:
+    return isinstance(value, Flow)
 
 
 def concurrently(
@@ -46,6 +50,7 @@ def concurrently(
     >>> both.take(10)
     ['a', 0, 'b', 1, 2, 'c', 3, 'd', 4, 5]
     """
+    checked_each(FlowError, "concurrently", "flows", flows, _is_flow, "flows")
     checked_choice(FlowError, "concurrently", "mode", mode, ("round_robin", "async"))
     given = [1] * len(flows) if weights is None else list(weights)
     are_weights = all(weight == ALL or (is_number(weight) and 0 < weight < float("inf")) for weight in given)

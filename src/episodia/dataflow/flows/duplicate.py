@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, cast, final
 
 from episodia.arguments import checked_whole
 from episodia.dataflow.flows.flow import Flow
@@ -28,6 +28,8 @@ def duplicate(flow: Flow, count: int = 2, *, max_skew: int = 16) -> list[Flow]:
     >>> left.take(2), right.take(1)
     ([0, 1], [0])
     """
+    if not isinstance(cast("object", flow), Flow):
+        raise FlowError(f"duplicate: found {flow!r}, expected a `Flow`. Make one of it first.")
     checked_whole(FlowError, "duplicate", "count", count, 1)
     trunk = _Trunk(flow, count, checked_whole(FlowError, "duplicate", "max_skew", max_skew, 1))
     return [Flow(_Branch(trunk, number), name=f"{flow.name}[{number}]") for number in range(count)]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 
 from episodia.dataflow.engines.engine import Call, Engine
 from episodia.dataflow.flows.pictures import Drawn
-from episodia.errors import FlowStalledError
+from episodia.errors import FlowError, FlowStalledError
 
 # How long to look at one of several engines before the next.
 _GLANCE_S = 0.002
@@ -69,7 +69,10 @@ class Items(Source):
     """A source of the items of an iterable."""
 
     def __init__(self, items: Iterable[Any]) -> None:
-        self._items: Iterator[Any] = iter(items)
+        try:
+            self._items: Iterator[Any] = iter(items)
+        except TypeError as error:
+            raise FlowError(f"Items: found {items!r} ({error}), expected an iterable. Pass one.") from error
 
     def poll(self) -> Any:
         """Return the next item."""

@@ -648,9 +648,9 @@ def listed(episodes: Iterable[Any]) -> list[Any]:
     try:
         return list(episodes)
     except TypeError as error:
-        # An array without axes claims to be iterable, too.
+        # Arrays and tensors without axes claim to be iterable, too.
         given: Any = episodes
-        if isinstance(given, Iterable) and not isinstance(given, np.ndarray):  # the iterator itself has failed
+        if isinstance(given, Iterable) and getattr(given, "ndim", None) != 0:  # the iterator itself has failed
             raise
         raise EpisodeError(
             f"found {_short(episodes)}, expected a list of episodes. Pass `[episode]` for one."

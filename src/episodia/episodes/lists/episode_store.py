@@ -47,6 +47,10 @@ class EpisodeStore:
         # Files are closed and the lock is released when the store is no longer used.
         self._closing = weakref.finalize(self, self._rows.close)
 
+    def __reduce__(self) -> Any:
+        # A copy, in another process as well, reads the same directory; files and locks stay here.
+        return EpisodeStore, (self.path,)
+
     @property
     def path(self) -> Path:
         """The directory."""

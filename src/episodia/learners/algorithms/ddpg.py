@@ -45,7 +45,8 @@ class DDPGConfig(OffPolicyConfig):
     def __post_init__(self) -> None:
         where = type(self).__name__
         checked_whole(LearnerError, where, "policy_every", self.policy_every, 1)
-        if not self.optimizers:
+        given: object = self.optimizers
+        if isinstance(given, (tuple, list)) and not given:
             usual = (
                 OptimizerConfig(components=("critics",), loss=CRITIC),
                 OptimizerConfig(components=("actor",), loss=ACTOR, every=self.policy_every),

@@ -41,7 +41,8 @@ class SACConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         where = type(self).__name__
-        if not self.optimizers:
+        given: object = self.optimizers
+        if isinstance(given, (tuple, list)) and not given:
             parts = {"critics": CRITIC, "actor": ACTOR, "log_temperature": TEMPERATURE}
             usual = tuple(OptimizerConfig(components=(part,), loss=loss) for part, loss in parts.items())
             object.__setattr__(self, "optimizers", usual if self.temperature is None else usual[:-1])

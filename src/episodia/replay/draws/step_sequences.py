@@ -14,6 +14,7 @@ from episodia.errors import ReplayError
 from episodia.replay.draws.draw import DrawByModule
 from episodia.replay.draws.drawn import Drawn
 from episodia.replay.draws.stretches import Allowed, stretches
+from episodia.replay.rows.keys import MOST_ROWS
 from episodia.replay.table import Table
 
 
@@ -46,9 +47,9 @@ class Sequences(DrawByModule):
     end: Literal["pad", "full"] = "pad"
 
     def __post_init__(self) -> None:
-        checked_whole(ReplayError, "Sequences", "length", self.length, 1)
-        checked_whole(ReplayError, "Sequences", "burn_in", self.burn_in, 0)
-        checked_whole(ReplayError, "Sequences", "every", self.every, 1)
+        checked_whole(ReplayError, "Sequences", "length", self.length, 1, below=MOST_ROWS)
+        checked_whole(ReplayError, "Sequences", "burn_in", self.burn_in, 0, below=MOST_ROWS)
+        checked_whole(ReplayError, "Sequences", "every", self.every, 1, below=MOST_ROWS)
         checked_choice(ReplayError, "Sequences", "start", self.start, ("anywhere", "episode"))
         checked_choice(ReplayError, "Sequences", "end", self.end, ("pad", "full"))
 

@@ -11,6 +11,9 @@ from episodia.errors import ReplayError
 from episodia.replay.selectors.selector import AddedSteps, Selection, StoredSteps
 from episodia.types import State
 
+# So that all draws of all rows can be counted.
+_MOST_TIMES = 2**31
+
 
 @final
 class InOrder:
@@ -90,7 +93,7 @@ class AtMost:
     __slots__ = ("_counts", "_times")
 
     def __init__(self, times: int) -> None:
-        self._times = checked_whole(ReplayError, "AtMost", "times", times, 1)
+        self._times = checked_whole(ReplayError, "AtMost", "times", times, 1, below=_MOST_TIMES)
         self._counts = np.zeros(0, np.int64)
 
     def on_add(self, rows: np.ndarray, added: AddedSteps) -> None:
@@ -108,12 +111,14 @@ class AtMost:
             ReplayError: If there are fewer than `num` draws left.
         """
         rows = steps.rows()
-        left = np.repeat(rows, np.maximum(0, self._times - self._counts.take(rows)))
-        if len(left) < num:
+        # Which of all draws that are left each row has: up to these numbers. The draws themselves may be too many.
+        ends = np.cumsum(np.maximum(0, self._times - self._counts.take(rows)))
+        left = int(ends[-1]) if len(ends) else 0
+        if left < num:
             raise ReplayError(
-                f"{self!r}: found {len(left)} draws that are left, expected {num}. Add episodes, or sample fewer steps."
+                f"{self!r}: found {left} draws that are left, expected {num}. Add episodes, or sample fewer steps."
             )
-        chosen: np.ndarray = rng.choice(left, num, replace=False)
+        chosen: np.ndarray = rows[np.searchsorted(ends, rng.choice(left, num, replace=False), side="right")]
         np.add.at(self._counts, chosen, 1)
         return Selection(chosen)
 
