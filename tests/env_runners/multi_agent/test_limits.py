@@ -1,9 +1,13 @@
 """Soft horizons, which cut an episode and let its environment go on, and terminations that are ignored."""
 
+from types import MappingProxyType
+
 import pytest
+from gymnasium.spaces import Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from episodia.env_runners import MultiAgentEnv
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
 from scripted_agents import KINDS, Echo, makers
 
@@ -101,3 +105,35 @@ def test_ignored_terminations_are_truncations_and_all_else_stays(kind):
         for agent, single in other.agent_episodes.items():
             assert not single.is_terminated
             assert single.is_truncated == mine.agent_episodes[agent].is_done
+
+
+class Own(MultiAgentEnv):
+    """Truncates after 4 steps, in its own code."""
+
+    possible_agents = agents = ("one",)
+    observation_spaces = action_spaces = MappingProxyType({"one": Discrete(2)})
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 4
+        return {"one": 0}, {}
+
+    def step(self, actions):
+        self.left -= 1
+        return {"one": 0}, {"one": 0.0}, {"__all__": False}, {"__all__": self.left == 0}, {}
+
+
+def test_a_limit_in_the_code_of_an_environment_is_told_once():
+    with (
+        MultiAgentEnvRunner(Own, seed=0, horizon=9) as runner,
+        pytest.warns(UserWarning, match=r"truncated an episode after 4 steps, before `horizon=9`") as told,
+    ):
+        lengths = list(map(len, runner.sample(num_episodes=3)))
+
+    assert lengths == [4, 4, 4]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("limit", [{"horizon": 3}, {"horizon": 4}, {"soft_horizon": 3, "horizon": 4}, {}])
+def test_a_limit_that_is_no_lower_than_the_horizon_is_not_told(limit):
+    with MultiAgentEnvRunner(Own, seed=0, **limit) as runner:
+        assert max(map(len, runner.sample(num_episodes=3))) <= 4

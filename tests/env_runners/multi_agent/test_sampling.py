@@ -95,6 +95,7 @@ def test_the_horizon_truncates_and_never_terminates(kind):
         assert all(single.is_done for single in episode.agent_episodes.values())
 
 
+@pytest.mark.filterwarnings("ignore:.* truncated an episode after .* before `horizon")
 def test_an_episode_that_ends_at_the_horizon_by_itself_is_as_the_environment_says():
     runner, envs = runner_of(1, kind="simultaneous", longest=3, horizon=3)
     episodes = runner.sample(num_episodes=30)

@@ -49,6 +49,38 @@ def test_a_horizon_truncates_and_resets(kind):
         assert episode.is_terminated != episode.is_truncated or len(episode) == 4
 
 
+class Own(gym.Env):
+    """Truncates after 4 steps, in its own code."""
+
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 4
+        return self.observation_space.low, {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.observation_space.low, 0.0, False, self.left == 0, {}
+
+
+def test_a_limit_in_the_code_of_an_environment_is_told_once():
+    with (
+        SingleAgentEnvRunner(Own, num_envs=1, seed=0, horizon=9) as runner,
+        pytest.warns(UserWarning, match=r"Own.* truncated an episode after 4 steps, before `horizon=9`") as told,
+    ):
+        lengths = list(map(len, runner.sample(num_episodes=3)))
+
+    assert lengths == [4, 4, 4]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("horizon", [3, 4, None])
+def test_a_limit_that_is_no_lower_than_the_horizon_is_not_told(horizon):
+    with SingleAgentEnvRunner(Own, num_envs=2, seed=0, horizon=horizon) as runner:
+        assert max(map(len, runner.sample(num_episodes=3))) == (horizon or 4)
+
+
 @pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
 def test_a_soft_horizon_truncates_and_the_environment_goes_on(kind):
     make = partial(ScriptedEnv, 9)
@@ -66,6 +98,7 @@ def test_a_soft_horizon_truncates_and_the_environment_goes_on(kind):
         assert steps[0] - episode.t_started in (0, 2, 4, 6, 8)
 
 
+@pytest.mark.filterwarnings("ignore:.* truncated an episode after .* before `horizon")
 @pytest.mark.parametrize("soft", [2, 3, 5, 7])
 @pytest.mark.parametrize("kind", ["ours", *gym.vector.AutoresetMode])
 def test_both_horizons_count_apart(kind, soft):

@@ -84,6 +84,7 @@ def same(left, right):
     return np.array_equal(left, right)
 
 
+@pytest.mark.filterwarnings("ignore:.* truncated an episode after .* before `horizon")
 @pytest.mark.parametrize("name", ENVS)
 @pytest.mark.parametrize("kind", [None, MLPActorCritic, LSTMActorCritic])
 def test_a_loop_with_the_same_actions_sees_the_same(name, kind):

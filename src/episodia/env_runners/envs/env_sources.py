@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time
 from episodia.env_runners.envs.env_crashes import RAISED_IN_WORKER, CheckedEnv, GuardedEnv, first_env
+from episodia.env_runners.envs.env_horizons import with_horizon
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
 from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
@@ -170,19 +170,7 @@ class _FirstOf:
 
 
 def _limited(make: Make, horizon: int | None) -> gym.Env[Any, Any]:
-    env = make()
-    if horizon is None:
-        return env
-    _lift_limits(env)
-    return gym.wrappers.TimeLimit(env, horizon)
-
-
-def _lift_limits(env: gym.Env[Any, Any]) -> None:
-    """Take the limits out of the wrappers of `env`: they may count other steps than the runner, such as skipped frames."""
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            env._max_episode_steps = sys.maxsize
-        env = env.env
+    return make() if horizon is None else with_horizon(make(), horizon)
 
 
 def _checked(make: Make, lane: int) -> gym.Env[Any, Any]:

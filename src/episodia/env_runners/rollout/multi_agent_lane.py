@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 from episodia.env_runners.envs.async_lanes import is_lost_worker
 from episodia.env_runners.envs.env_crashes import RAISED, check_action
+from episodia.env_runners.envs.env_horizons import OwnLimit
 from episodia.env_runners.envs.env_sources import AgentEnvSource
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.envs.remote_agents import RemoteEnv
@@ -84,6 +85,7 @@ class Lane:
         horizon, soft_horizon = settings.playing.horizon, settings.playing.soft_horizon
         self._horizon = math.inf if horizon is None else horizon
         self._soft_horizon = math.inf if soft_horizon is None else soft_horizon
+        self._own_limit = OwnLimit(0 if horizon is None else horizon)
         self.env = settings.source.build(index)
         self.episode: MultiAgentEpisode | None = None
         self.number = 0
@@ -195,7 +197,8 @@ class Lane:
         if self._settings.playing.ignore_terminations:
             terminateds, truncateds = {}, _either(terminateds or {}, truncateds or {})
         shown: _First | None = None
-        if self.is_last(episode.env_t + 1):
+        is_cut = self.is_last(episode.env_t + 1)
+        if is_cut:
             given = terminateds or {}, truncateds or {}
             truncateds = _truncated(episode, observations, *given)
             if not self._is_over(episode.env_t + 1, *given, truncateds):
@@ -216,6 +219,8 @@ class Lane:
         self.is_recording = False
         if episode.is_done:
             self._in_a_row = 0
+            if episode.is_truncated and not is_cut and not self._settings.playing.ignore_terminations:
+                self._own_limit.truncated(self.env, self._steps_before + episode.env_t)
             if shown:
                 self._shown, self._steps_before = shown, self._steps_before + episode.env_t
 
