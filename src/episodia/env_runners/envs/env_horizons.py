@@ -34,8 +34,8 @@ class OwnLimit:
             self._is_known = True
             warnings.warn(
                 f"environment: found that {env} truncated an episode after {steps} steps, before `horizon={self._horizon}`. A "
-                "runner raises limits of `TimeLimit`, and cannot raise those in an environment's own code. Raise the limit in the "
-                "environment, if it has one. This is said once for each environment.",
+                "runner raises limits of `TimeLimit`, and cannot raise those in an environment's own code. Raise the limit "
+                "there, if it is one. This is said once for each environment.",
                 stacklevel=2,
             )
 
