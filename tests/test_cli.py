@@ -433,6 +433,33 @@ def test_a_file_of_settings_says_what_the_command_line_leaves_open(folder):
         assert loaded.learner.config.gradient_processors == (ClipByNorm(1.0),)
 
 
+SAME_IN_TOML = """
+algorithm = "a2c"
+env = "CartPole-v1"
+steps = 40
+out = "mine"
+gamma = 0.9
+num_envs = 2
+hidden = [8]
+
+[[gradient_processors]]
+part = "ClipByNorm"
+limit = 1.0
+"""
+
+
+def test_a_file_of_settings_may_be_toml(folder, capsys):
+    (folder / "a2c.toml").write_text(SAME_IN_TOML)
+    (folder / "wrong.toml").write_text("gamma: 0.9")
+
+    assert cli.main(["train", "--config", "a2c.toml"]) == 0
+    assert cli.main(["train", "--config", "wrong.toml"]) == 2
+    assert "cannot be read as TOML" in capsys.readouterr().err
+    with load_training(folder / "mine") as loaded:
+        assert (loaded.learner.config.gamma, loaded.setup.recipe.num_envs) == (0.9, 2)
+        assert loaded.learner.config.gradient_processors == (ClipByNorm(1.0),)
+
+
 def test_algorithm_and_environment_of_the_command_line_come_before_those_of_the_file(folder, capsys):
     (folder / "settings.json").write_text(json.dumps({"env": "NoSuchEnv-v0", "gamma": 0.9}))
     config = ["--config", "settings.json", "--steps", "40", *SMALL]

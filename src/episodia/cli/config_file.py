@@ -1,16 +1,20 @@
-"""The file of `train --config`: a JSON object with the settings of a training."""
+"""The file of `train --config`: the settings of a training as a JSON object, or as TOML."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from episodia.errors import TrainingError
 
+_JSON = '{"algorithm": "ppo", "env": "CartPole-v1", "num_envs": 4}'
+_TOML = 'algorithm = "ppo", env = "CartPole-v1" and num_envs = 4, each in a line'
+
 
 def read_config(path: str) -> dict[str, Any]:
-    """Return the settings in a JSON file.
+    """Return the settings in a file: TOML if its name ends in `.toml`, otherwise JSON.
 
     Raises:
         TrainingError: If the file cannot be read, or holds something else than one object with each name once.
@@ -21,13 +25,16 @@ def read_config(path: str) -> dict[str, Any]:
     ...     read_config(f"{folder}/ppo.json")
     {'gamma': 0.98, 'hidden': [32, 32]}
     """
+    is_toml = Path(path).suffix.lower() == ".toml"
     try:
-        found: object = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
+        text = Path(path).read_text(encoding="utf-8")
+        found: object = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_without_repeats)
     except (OSError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
+        kind, example = ("TOML", _TOML) if is_toml else ("JSON", _JSON)
         raise TrainingError(
-            f"--config: found {path!r}, which cannot be read as JSON ({reason}), expected a file such as "
-            '{"algorithm": "ppo", "env": "CartPole-v1", "num_envs": 4}. Correct it.'
+            f"--config: found {path!r}, which cannot be read as {kind} ({reason}), expected a file such as {example}. Correct "
+            "it."
         ) from error
     if not isinstance(found, dict):
         raise TrainingError(

@@ -73,7 +73,7 @@ def add_verbs_to(verbs: Verbs) -> None:
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
     help_on_config = (
-        "JSON file with settings, also algorithm, env, steps and others; what the command line says comes first"
+        "JSON or TOML file with settings, also algorithm, env, steps and others; what the command line says comes first"
     )
     train.add_argument("--config", metavar="FILE", help=help_on_config)
     help_on_connector = "add a connector in front of the network by its name, see `connectors`; may be repeated"
