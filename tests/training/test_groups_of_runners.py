@@ -38,7 +38,7 @@ def new_training(runner):
 def records(training, updates):
     found = [training.step() for _ in range(updates)]
     return [
-        {name: value for name, value in record.items() if not name.startswith(("time", "steps_per"))}
+        {name: value for name, value in record.items() if not name.startswith(("time", "steps_per", "runners/"))}
         for record in found
     ]
 

@@ -69,9 +69,9 @@ PATHS = [
 CALLS = {
     "run(steps)": lambda it, junk: it.run(steps=1 if junk is JUNK["a large number"] else junk),
     "run(target)": lambda it, junk: it.run(steps=24, target=junk),
-    "run(watchers)": lambda it, junk: it.run(steps=24, watchers=junk),
+    "run(callbacks)": lambda it, junk: it.run(steps=24, callbacks=junk),
     # What a function of someone else raises is not ours to change.
-    "run(watcher)": lambda it, junk: it.run(steps=24, watchers=[print if callable(junk) else junk]),
+    "run(callback)": lambda it, junk: it.run(steps=24, callbacks=[print if callable(junk) else junk]),
     "evaluate": lambda it, junk: it.evaluate(2 if junk is JUNK["a large number"] else junk),
     "policy(explore)": lambda it, junk: it.policy(explore=junk),
     **{
@@ -121,7 +121,7 @@ MAKING_CALLS = {
         f"Training({name})": lambda junk, name=name: Training(
             **{"runner": TRAINING.runner, "learner": TRAINING.learner, "recipe": TRAINING.recipe, name: junk}
         ).step()
-        for name in ("runner", "learner", "recipe", "setup", "torch_threads")
+        for name in ("runner", "learner", "recipe", "setup", "torch_threads", "flow")
     },
     "Training.of": Training.of,
     "Training.of(torch_threads)": lambda junk: Training.of(SETUP, torch_threads=junk).close(),

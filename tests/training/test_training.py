@@ -98,7 +98,7 @@ def test_a_target_stops_only_when_enough_episodes_were_finished():
 
 def test_an_interrupt_stops_after_the_update_that_is_going_on():
     with small() as training:
-        stopped = training.run(steps=5_000, watchers=[lambda _: signal.raise_signal(signal.SIGINT)])
+        stopped = training.run(steps=5_000, callbacks=[lambda _: signal.raise_signal(signal.SIGINT)])
 
         assert stopped is training.stopped_by is StoppedBy.INTERRUPT
         assert training.iteration == 1
@@ -114,19 +114,19 @@ def test_a_second_interrupt_does_not_wait(monkeypatch):
     monkeypatch.setattr(interrupts, "PAUSE_S", 0.0)
 
     with small() as training, pytest.raises(KeyboardInterrupt):
-        training.run(steps=5_000, watchers=[twice])
+        training.run(steps=5_000, callbacks=[twice])
 
 
 def test_two_interrupts_at_once_are_one():
     with small() as training:
-        assert training.run(steps=5_000, watchers=[twice]) is StoppedBy.INTERRUPT
+        assert training.run(steps=5_000, callbacks=[twice]) is StoppedBy.INTERRUPT
 
 
 def test_who_ignores_interrupts_is_not_interrupted():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with small() as training:
-            assert training.run(steps=80, watchers=[twice]) is StoppedBy.STEPS
+            assert training.run(steps=80, callbacks=[twice]) is StoppedBy.STEPS
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -208,7 +208,7 @@ def test_torch_gets_its_threads_back():
     inside = []
     with small() as training:
         training.torch_threads = before + 1
-        training.run(steps=40, watchers=[lambda _: inside.append(torch.get_num_threads())])
+        training.run(steps=40, callbacks=[lambda _: inside.append(torch.get_num_threads())])
 
     assert inside == [before + 1]
     assert torch.get_num_threads() == before

@@ -234,7 +234,7 @@ def test_half_an_update_is_not_saved(tmp_path, monkeypatch):
 
     with train("ppo", "CartPole-v1", steps=80, out=tmp_path, **SMALL):
         before = load_state(tmp_path / "checkpoint")
-    monkeypatch.setattr(Training, "_copy_weights", fail)
+    monkeypatch.setattr("episodia.training.training.send_weights", fail)
 
     with pytest.raises(KeyError):
         resume(tmp_path, steps=200, progress=False)
@@ -354,7 +354,7 @@ def test_a_second_interrupt_leaves_the_last_checkpoint_and_says_so(tmp_path, mon
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(interrupts, "PAUSE_S", 0.0)
-    monkeypatch.setattr(Training, "_copy_weights", twice)
+    monkeypatch.setattr("episodia.training.training.send_weights", twice)
 
     with pytest.raises(KeyboardInterrupt):
         train("ppo", "CartPole-v1", steps=200, out=tmp_path, **SMALL)

@@ -160,6 +160,11 @@ class RunnerGroup:
         return len(self._seats)
 
     @property
+    def num_steps(self) -> int:
+        """How many steps have arrived in episodes, those of agents in multi-agent episodes."""
+        return self._ledger.num_steps
+
+    @property
     def in_flight(self) -> int:
         """How many requests are on the way."""
         return self._seats.in_flight

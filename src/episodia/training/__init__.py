@@ -1,5 +1,7 @@
 """Training from Python: `train`, `resume`, and the `Training` that both return."""
 
+from episodia.training.events.eval_every import EarlyStopping, EvalEvery
+from episodia.training.events.training_callback import TrainingCallback
 from episodia.training.recipes.named_algorithms import ALGORITHMS
 from episodia.training.recipes.recipe import Recipe
 from episodia.training.recipes.replay_recipe import ReplayRecipe
@@ -10,12 +12,15 @@ from episodia.training.training_setup import Setup
 
 __all__ = [
     "ALGORITHMS",
+    "EarlyStopping",
+    "EvalEvery",
     "Recipe",
     "Record",
     "ReplayRecipe",
     "Setup",
     "StoppedBy",
     "Training",
+    "TrainingCallback",
     "load_training",
     "resume",
     "save_training",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from episodia.arguments import checked_flag, checked_path
 from episodia.errors import TrainingError
 from episodia.learners import AlgorithmConfig
+from episodia.training.events.training_callback import Callback, checked_callbacks
 from episodia.training.interrupts import deferred_interrupts
 from episodia.training.progress import Progress, say
 from episodia.training.run_directory import RunDirectory
@@ -30,6 +32,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     checkpoint_every: int | None = CHECKPOINT_EVERY,
     tensorboard: bool = False,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
     torch_threads: int | None = 1,
     **options: Any,
 ) -> Training:
@@ -47,6 +50,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
             writes none. New episodes begin after each.
         tensorboard: Whether to write metrics for TensorBoard, to `tensorboard` in `out`.
         progress: Whether to show progress on stderr.
+        callbacks: See `Training.run`; they are called before the record is written, and may add to it.
         torch_threads: See `Training`.
         **options: See `Setup.of`.
 
@@ -61,6 +65,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     """
     limits = Limits(steps=steps, target=target, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
     checked_flag(TrainingError, "train", "progress", progress)
+    callbacks = checked_callbacks("train", callbacks)
     if tensorboard and out is None:
         raise TrainingError(
             "train: found `tensorboard=True` and no `out`, expected a directory for its files. Pass `out=`."
@@ -75,7 +80,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
             run = None if directory is None else RunDirectory.new(directory)
             if run is not None:
                 stack.callback(run.release)
-            _run(training, run, limits, progress)
+            _run(training, run, limits, progress, callbacks)
     except BaseException:
         training.close()
         raise
@@ -90,6 +95,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
     checkpoint_every: int | None = None,
     tensorboard: bool | None = None,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
     setup: Setup | None = None,
     device: str | None = None,
     torch_threads: int | None = 1,
@@ -106,6 +112,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         checkpoint_every: See `train`.
         tensorboard: See `train`.
         progress: See `train`.
+        callbacks: See `train`.
         setup: The setup of the run, if the checkpoint cannot hold it; see `load_training`.
         device: The device of the learner.
         torch_threads: See `Training`.
@@ -116,6 +123,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
             an argument is invalid.
     """
     checked_flag(TrainingError, "resume", "progress", progress)
+    callbacks = checked_callbacks("resume", callbacks)
     run = RunDirectory.existing(checked_path(TrainingError, "resume", "out", out))
     with ExitStack() as stack:
         stack.callback(run.release)
@@ -126,21 +134,23 @@ def resume(  # noqa: PLR0913  # each is an independent choice
             check_installed()
         training = load_training(run.path, setup=setup, device=device, torch_threads=torch_threads)
         try:
-            _continue(training, run, limits, progress)
+            _continue(training, run, limits, progress, callbacks)
         except BaseException:
             training.close()
             raise
     return training
 
 
-def _continue(training: Training, run: RunDirectory, limits: Limits, shows_progress: bool) -> None:
+def _continue(
+    training: Training, run: RunDirectory, limits: Limits, shows_progress: bool, callbacks: Sequence[Callback]
+) -> None:
     training.history = run.metrics.keep_until(training.iteration)
     if training.updating.note:
         say(f"{run.path}: {training.updating.note}")
     before = training.iteration
     if len(training.history) < before:
         say(f"{run.metrics.path}: {before - len(training.history)} of {before} updates are missing.")
-    _run(training, run, limits, shows_progress)
+    _run(training, run, limits, shows_progress, callbacks)
     if training.iteration == before and training.stopped_by is not StoppedBy.INTERRUPT:
         say(
             f"{run.path}: the run is finished after {training.steps:,} steps, with a limit of {limits.steps:,} and a "
@@ -148,7 +158,9 @@ def _continue(training: Training, run: RunDirectory, limits: Limits, shows_progr
         )
 
 
-def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool) -> None:
+def _run(
+    training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool, callbacks: Sequence[Callback]
+) -> None:
     """Train with progress, metrics and checkpoints, and save the result."""
     reason = unsaved_policy(training)
     if reason:
@@ -156,10 +168,11 @@ def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_pro
     # Interrupts also wait while files are written.
     with deferred_interrupts() as interrupted, ExitStack() as stack:
         if run is not None:
+            training.directory = run.path
             run.begin(training, limits)
         try:
-            watchers = _watchers(training, run, limits, shows_progress, stack)
-            training.run(steps=limits.steps, target=limits.target, watchers=watchers)
+            written = _written(training, run, limits, shows_progress, stack)
+            training.run(steps=limits.steps, target=limits.target, callbacks=[*callbacks, *written])
         except BaseException as error:
             if run is not None:
                 run.rescue(training, error)
@@ -174,20 +187,20 @@ def _run(training: Training, run: RunDirectory | None, limits: Limits, shows_pro
             training.stopped_by = StoppedBy.INTERRUPT
 
 
-def _watchers(
+def _written(
     training: Training, run: RunDirectory | None, limits: Limits, shows_progress: bool, stack: ExitStack
 ) -> list[Any]:
-    watchers: list[Any] = []
+    written: list[Any] = []
     if shows_progress:
-        watchers.append(stack.enter_context(Progress(steps=limits.steps, done=training.steps)))
+        written.append(stack.enter_context(Progress(steps=limits.steps, done=training.steps)))
     if run is None:
-        return watchers
-    watchers.append(run.metrics)
+        return written
+    written.append(run.metrics)
     if limits.tensorboard:
-        watchers.append(stack.enter_context(TensorBoardLog(run.tensorboard, steps=training.steps)))
+        written.append(stack.enter_context(TensorBoardLog(run.tensorboard, steps=training.steps)))
     if limits.checkpoint_every is not None:
-        watchers.append(_Saving(training, run, limits.checkpoint_every))
-    return watchers
+        written.append(_Saving(training, run, limits.checkpoint_every))
+    return written
 
 
 class _Saving:

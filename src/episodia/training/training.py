@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from threading import Event
 from time import perf_counter
 from typing import Any, Self, TypeAlias, final
 
 import torch
 
-from episodia.arguments import checked_each
 from episodia.connectors import ConnectorPipelineV2
 from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.dataflow import RunnerGroup
+from episodia.dataflow import Flow, Pulled, RunnerGroup, counters_of, send_weights
 from episodia.dataflow.statistics import collecting
+from episodia.dataflow.updates.reporting import flat_metrics
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
-from episodia.errors import TrainingError
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
+from episodia.training.events.training_callback import Callback, Callbacks
 from episodia.training.interrupts import deferred_interrupts
 from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.recipes.updating import Updating
@@ -53,11 +54,12 @@ class StoppedBy(Enum):
     STEPS = "steps"
     TARGET = "target"
     INTERRUPT = "interrupt"
+    CALLBACK = "callback"
 
 
 @final
 class Training:
-    """A runner and a learner in a loop, and the history of their metrics.
+    """A runner and a learner in a loop, and the history of their metrics: an iterator of records, one for each update.
 
     Args:
         runner: Collects episodes: a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner` or a `RunnerGroup`.
@@ -66,6 +68,11 @@ class Training:
         setup: The setup that runner and learner were built from, if there is one.
         torch_threads: The number of threads that torch uses in `run` and `evaluate`. One is the fastest for small networks,
             above all if other programs use the cores too. None changes nothing.
+        flow: A flow of metrics over runner and learner, which takes the place of the loop, such as those of
+            `episodia.dataflow.plans`. By default, the loop collects episodes, learns from them, and copies the weights.
+
+    Attributes:
+        directory: The directory of the run; None without files.
 
     Raises:
         TrainingError: If an argument has the wrong type.
@@ -85,8 +92,9 @@ class Training:
         *,
         setup: Setup | None = None,
         torch_threads: int | None = 1,
+        flow: Flow | None = None,
     ) -> None:
-        check_parts(runner, learner, recipe, setup)
+        check_parts(runner, learner, recipe, setup, flow)
         check_threads(torch_threads)
         self.runner: Any = runner  # which has one module, or several
         self.learner = learner
@@ -99,9 +107,13 @@ class Training:
         self.time_s = 0.0
         self.stopped_by: StoppedBy | None = None
         self._recent: deque[float] = deque(maxlen=WINDOW)
+        self.directory: Path | None = None
+        self._told = Callbacks(self)
+        self._flow = Flow(Pulled(self._collect_and_learn), name="training") if flow is None else flow
         self._reset_next = False
         self._is_whole = True
         self._is_counting = False  # whether an error left steps of the runner uncounted
+        self._played: list[RunnerMetrics] = []  # what was counted since the last record
 
     @classmethod
     def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
@@ -126,7 +138,7 @@ class Training:
         *,
         steps: int,
         target: float | None = None,
-        watchers: Sequence[Callable[[Record], object]] = (),
+        callbacks: Sequence[Callback] = (),
     ) -> StoppedBy:
         """Train until there is a reason to stop, and return that reason.
 
@@ -136,20 +148,42 @@ class Training:
             steps: Stop after this many steps, those of earlier calls included: of environments, or of agents if the runner was
                 made with `count_steps_by="agent_steps"`.
             target: Stop earlier if the mean return of the last `WINDOW` finished episodes reaches this value.
-            watchers: Functions that are called with the record of each update.
+            callbacks: Functions that are called with the record of each update, and stop the run by returning True; or
+                `TrainingCallback`s.
 
         Raises:
-            TrainingError: If `steps` or `target` is not a number, or if a watcher is not callable.
+            TrainingError: If `steps` or `target` is not a number, or if a callback is not callable.
+            Exception: What a callback has raised, when the update is complete and all other callbacks were called.
         """
         check_limits("run", steps, target)
-        checked_each(TrainingError, "run", "watchers", watchers, callable, "functions")
-        with deferred_interrupts() as interrupted, _torch_threads(self.torch_threads):
+        with deferred_interrupts() as interrupted, _torch_threads(self.torch_threads), self._telling(callbacks) as told:
+            told.tell("on_begin")
+            told.raise_errors()
             while (reason := self._reason_to_stop(steps, target, interrupted)) is None:
-                record = self.step()
-                for watcher in watchers:
-                    watcher(record)
-        self.stopped_by = reason
+                wants_stop = told.tell("on_record", self.step())
+                told.raise_errors()
+                if wants_stop:
+                    reason = self._reason_to_stop(steps, target, interrupted) or StoppedBy.CALLBACK
+                    break
+            self.stopped_by = reason
+            told.tell("on_end")
+            told.raise_errors()
         return reason
+
+    @contextmanager
+    def _telling(self, callbacks: Sequence[Callback]) -> Iterator[Callbacks]:
+        before, self._told = self._told, Callbacks(self, callbacks)
+        try:
+            yield self._told
+        finally:
+            self._told = before
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        with _torch_threads(self.torch_threads):
+            return self.step()
 
     def _reason_to_stop(self, steps: int, target: float | None, interrupted: Event) -> StoppedBy | None:
         if target is not None and len(self._recent) == WINDOW and self.return_mean >= target:
@@ -159,7 +193,7 @@ class Training:
         return StoppedBy.STEPS if self.steps >= steps else None
 
     def step(self) -> Record:
-        """Collect episodes, learn, copy the weights to the runner, and return the record of this."""
+        """Go on until the next update is complete, with the weights at the runner, and return the record of this."""
         started = perf_counter()
         if not self._is_counting:
             # Steps that other code took with the runner are not part of the training.
@@ -167,45 +201,52 @@ class Training:
         self._is_counting = True
         # Before the sample, which uses the statistics as they are now.
         share_statistics(self.runner.env_to_module, self.learner.pipeline)
-        continue_schedules(self.runner.module_to_env, self.steps)
         # Views may have been added since the last sample.
         self.runner.require_lookback(self.learner.pipeline.lookback)
+        self._is_whole = False
+        metrics: Metrics = next(self._flow)
+        self._count(self.runner.get_metrics())
+        self.iteration += 1
+        self._is_counting = self._reset_next = False
+        record = self._noted(metrics, perf_counter() - started)
+        self._is_whole = True
+        return record
+
+    def _collect_and_learn(self) -> Metrics:
+        """Collect episodes, learn, and copy the weights to the runner."""
+        self._is_whole = True  # until there is something to learn from
+        continue_schedules(self.runner.module_to_env, self.steps)
         episodes = self.runner.sample(
             **self.recipe.wanted, random_actions=self.updating.acts_at_random, force_reset=self._reset_next
         )
         self._is_whole = False
-        played: RunnerMetrics = self.runner.get_metrics()
-        counted = self._count(played)
+        counted = self._count(self.runner.get_metrics())
         self._is_counting = False
+        self._told.tell("on_collected", episodes)
         metrics = self.updating.learn(episodes, steps=self.steps, num_new=counted)
-        self.iteration += 1
-        self._copy_weights()
-        self._reset_next = False
-        record = self._noted(played, counted, metrics, perf_counter() - started)
-        self._is_whole = True
-        return record
+        send_weights(self.learner, self.runner, self.iteration + 1)
+        return metrics
 
     @property
     def is_whole(self) -> bool:
         """Whether the last update is complete; False after an error in an update."""
         return self._is_whole
 
-    def _copy_weights(self) -> None:
-        weights: Any = self.learner.get_weights()
-        if not self.runner.is_multi_agent:
-            weights = next(iter(weights.values()))
-        self.runner.set_weights(weights, version=self.iteration)
-
     def _count(self, played: RunnerMetrics) -> int:
         """Count what was played, and return the number of its steps."""
-        counted = played.num_agent_steps if self.runner.count_steps_by == "agent_steps" else played.num_env_steps
+        counted = self._steps_of(played)
         self.steps += counted
         self.episodes += played.num_episodes
         self._recent.extend(played.episode_returns)
+        self._played.append(played)
         return counted
 
-    def _noted(self, played: RunnerMetrics, counted: int, metrics: Metrics, took_s: float) -> Record:
+    def _steps_of(self, played: RunnerMetrics) -> int:
+        return played.num_agent_steps if self.runner.count_steps_by == "agent_steps" else played.num_env_steps
+
+    def _noted(self, metrics: Metrics, took_s: float) -> Record:
         self.time_s += took_s
+        played, self._played = RunnerMetrics.merged(self._played), []
         lengths = played.episode_lengths
         record: Record = {
             "iteration": self.iteration,
@@ -213,10 +254,11 @@ class Training:
             "episodes": self.episodes,
             "return_mean": self.return_mean,
             **({"episode_length_mean": sum(lengths) / len(lengths)} if lengths else {}),
-            "steps_per_s": counted / took_s,
+            "steps_per_s": self._steps_of(played) / took_s,
             "time_s": self.time_s,
             "num_env_restarts": played.num_env_restarts,
             **_flat(metrics, many=len(self.learner.trained_modules) > 1),
+            **(counters_of(self.runner) if isinstance(self.runner, RunnerGroup) else {}),
         }
         self.history.append(record)
         return record
@@ -225,7 +267,9 @@ class Training:
         """Return the returns of `num_episodes` whole episodes, played without exploration; training is not affected."""
         with _torch_threads(self.torch_threads):
             episodes = self.runner.evaluate(num_episodes)
-        return [_total_return(episode) for episode in episodes]
+        returns = [_total_return(episode) for episode in episodes]
+        self._told.tell("on_evaluated", returns)
+        return returns
 
     def policy(self, *, explore: bool = False) -> Policy | MultiAgentPolicy:
         """Return the current policy: the module of the runner with its pipelines.
@@ -319,13 +363,7 @@ def _total_return(episode: SingleAgentEpisode | MultiAgentEpisode) -> float:
 def _flat(metrics: Metrics, *, many: bool) -> Record:
     """Return rates, counts, and the metrics of all modules; names begin with the module id if `many` modules learn."""
     rates = {name: value for name, value in metrics[ALL_MODULES].items() if name.startswith(_OF_ALL_MODULES)}
-    return rates | {
-        f"{module_id}/{name}" if many else name: value
-        for module_id, measured in metrics.items()
-        if module_id != ALL_MODULES
-        for name, value in measured.items()
-        if name != "num_steps"
-    }
+    return rates | flat_metrics(metrics, many=many)
 
 
 def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -> None:

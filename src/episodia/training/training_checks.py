@@ -8,7 +8,7 @@ from typing import Any
 from episodia.arguments import checked_whole, is_number
 from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.dataflow import RunnerGroup
+from episodia.dataflow import Flow, RunnerGroup
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
@@ -51,7 +51,7 @@ def check_setup(setup: object) -> None:
         raise TrainingError(f"training: found `setup={setup!r}`, expected a `Setup`. Make one with `Setup.of`.")
 
 
-def check_parts(runner: object, learner: object, recipe: object, setup: object) -> None:
+def check_parts(runner: object, learner: object, recipe: object, setup: object, flow: object) -> None:
     """Check the types of the parts of a training.
 
     Raises:
@@ -71,6 +71,10 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object) 
         )
     if setup is not None:
         check_setup(setup)
+    if flow is not None and not isinstance(flow, Flow):
+        raise TrainingError(
+            f"training: found `flow={flow!r}`, expected a `Flow` of metrics, or None for the loop. Pass one of these."
+        )
 
 
 def _check_group(group: RunnerGroup) -> None:

@@ -24,7 +24,7 @@ def joined_lists(lists: Iterable[EpisodeList[Any]]) -> EpisodeList[Any]:
     """Return one list of the episodes of several lists; none is made as long as no list has made its own.
 
     >>> joined_lists([EpisodeList([]), EpisodeList([])])
-    EpisodeList([])
+    EpisodeList(no episodes)
     """
     filled = [listed for listed in lists if len(listed)]
     if len(filled) == 1:

@@ -1,0 +1,96 @@
+"""`EvalEvery`: evaluates beside training, and keeps the best checkpoint."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+from episodia.arguments import checked_flag, checked_whole
+from episodia.errors import TrainingError
+from episodia.training.events.training_callback import TrainingCallback
+from episodia.training.training import Record, Training
+from episodia.training.training_checkpoints import save_training
+
+# The metric that records of updates with an evaluation have.
+EVALUATED = "evaluation_return_mean"
+BEST_NAME = "best"
+
+
+@final
+class EvalEvery(TrainingCallback):
+    """Evaluates after every so many steps, and writes `evaluation_return_mean` into the record of that update.
+
+    Args:
+        steps: The number of steps between two evaluations.
+        episodes: The number of episodes of an evaluation.
+        keep_best: Whether to keep the checkpoint with the highest mean return in `best` in the directory of the run, if it has
+            one. New episodes begin after each, as after each checkpoint.
+
+    Attributes:
+        best_return: The highest mean return so far; −∞ before the first evaluation. A run that is resumed goes on from that of
+            its metrics.
+
+    Raises:
+        TrainingError: If an argument is invalid.
+    """
+
+    def __init__(self, steps: int, episodes: int = 20, *, keep_best: bool = True) -> None:
+        self._every = checked_whole(TrainingError, "EvalEvery", "steps", steps, 1)
+        self._episodes = checked_whole(TrainingError, "EvalEvery", "episodes", episodes, 1)
+        self._keeps_best = checked_flag(TrainingError, "EvalEvery", "keep_best", keep_best)
+        self.best_return = -math.inf
+        self._next = self._every
+
+    def on_begin(self, training: Training) -> None:
+        """Go on from the evaluations in the history."""
+        found = [record[EVALUATED] for record in training.history if EVALUATED in record]
+        self.best_return = max((mean for mean in found if not math.isnan(mean)), default=-math.inf)
+        self._next = (training.steps // self._every + 1) * self._every
+
+    def on_record(self, training: Training, record: Record) -> None:
+        """Evaluate if it is time."""
+        if training.steps < self._next:
+            return
+        self._next = (training.steps // self._every + 1) * self._every
+        returns = training.evaluate(self._episodes)
+        record[EVALUATED] = math.fsum(returns) / len(returns)
+        if record[EVALUATED] > self.best_return:
+            self.best_return = record[EVALUATED]
+            if self._keeps_best and training.directory is not None:
+                save_training(training.directory / BEST_NAME, training)
+
+
+@final
+class EarlyStopping(TrainingCallback):
+    """Stops a run in which a metric has not risen for a while.
+
+    Args:
+        metric: The metric; records without it are not counted.
+        patience: How many records may come without a new highest value.
+        least: How much higher a value has to be.
+
+    Raises:
+        TrainingError: If `patience` is invalid.
+    """
+
+    def __init__(self, metric: str = "return_mean", *, patience: int, least: float = 0.0) -> None:
+        self._metric, self._least = metric, least
+        self._patience = checked_whole(TrainingError, "EarlyStopping", "patience", patience, 1)
+
+    def on_begin(self, training: Training) -> None:
+        """Count the records in the history."""
+        self._best, self._num_without = -math.inf, 0
+        for record in training.history:
+            self._count(record)
+
+    def on_record(self, training: Training, record: Record) -> bool:
+        """Count the record."""
+        self._count(record)
+        return self._num_without >= self._patience
+
+    def _count(self, record: Record) -> None:
+        found = record.get(self._metric, math.nan)
+        if found > self._best + self._least:
+            self._best, self._num_without = found, 0
+        elif not math.isnan(found):
+            self._num_without += 1
