@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from episodia import EpisodeList
+from episodia import EpisodeList, SingleAgentEpisode
 from episodia.testing import RecorderSubject
 from list_recorder import ListRecorder
 
@@ -82,6 +82,37 @@ class DropsAllLanes(ListRecorder):
         lost = super().drop(lanes)
         super().drop(self.running_lanes())
         return lost
+
+
+@breaks("all_that_waits_is_here", "number of steps")
+class ListsFinishedEpisodesOnly(ListRecorder):
+    def episodes_here(self):
+        return {episode.id_: episode for episode in self.finished}
+
+
+@breaks("a_reset_keeps_what_was_recorded", "number of steps")
+class ForgetsWhatAResetLeaves(ListRecorder):
+    def reset(self, observations, infos=None, *, lanes=None):
+        finished = list(self.finished)
+        super().reset(observations, infos, lanes=lanes)
+        self.finished = finished
+
+
+@breaks("settings_reach_the_episodes", "class")
+class MakesEpisodesOfItsOwn(ListRecorder):
+    episode_class = SingleAgentEpisode
+
+
+@breaks("settings_reach_the_episodes", "spaces")
+class KnowsNoSpaces(ListRecorder):
+    observation_space = action_space = None
+
+
+@breaks("settings_reach_the_episodes", "version of the weights")
+class CountsNoVersions(ListRecorder):
+    def begin(self, *args):
+        super().begin(*args)
+        self.present[args[0]].weights_version = 0
 
 
 @breaks("arrays_stay_apart", "observations")

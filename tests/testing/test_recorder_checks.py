@@ -27,7 +27,7 @@ def test_there_is_one_for_every_law():
 
 
 def test_a_failure_shows_the_fewest_steps_that_it_happens_on():
-    with pytest.raises(AssertionError, match=r"breaks 2 of 10 laws(?s:.*)truncates: \S{3}\n"):
+    with pytest.raises(AssertionError, match=r"breaks 2 of 13 laws(?s:.*)truncates: \S{3}\n"):
         check_recorder(DropsExtraOutputs)
 
 

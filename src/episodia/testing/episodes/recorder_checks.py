@@ -10,13 +10,16 @@ import numpy as np
 
 from episodia.episodes import EpisodeList, EpisodeRecorder, SingleAgentEpisode
 from episodia.testing.episodes.recorder_subject import (
+    ACTIONS,
     LOOKBACK,
     NUM_LANES,
+    OBSERVATIONS,
     SEED,
     TAG,
     TAKE,
     TICKS,
     Drive,
+    KindOfEpisode,
     RecorderSubject,
     columns_of,
     described_ticks,
@@ -128,6 +131,37 @@ def lanes_are_independent(subject: RecorderSubject, ticks: Ticks) -> None:
         if book in (truncated, other):
             _compare(f"{where}, is_truncated", chunks[-1].is_truncated, book is truncated)
             _compare(f"{where}, observations", columns_of(chunks[-1])["observations"][-1], book.place(book.steps))
+
+
+def all_that_waits_is_here(subject: RecorderSubject, ticks: Ticks) -> None:
+    """After each step, `episodes_here` has all steps that were not returned yet, also those of running episodes."""
+    drive = Drive(subject.new())
+    for tick in ticks:
+        drive.run([tick])
+        given = sum(book.steps for books in drive.books for book in books)
+        found = sum(map(len, drive.recorder.episodes_here().values()))
+        _compare("all that waits is here, number of steps", found, given - sum(map(len, drive.chunks)))
+
+
+def a_reset_keeps_what_was_recorded(subject: RecorderSubject, ticks: Ticks) -> None:
+    """If a lane is reset in the middle of an episode, its steps are returned."""
+    drive = Drive(subject.new()).run([*ticks, "...", "..."])
+    drive.reset(range(NUM_LANES))
+    drive.run(["...", TAKE])
+    for book, chunks in drive.by_book():
+        where = f"a reset keeps what was recorded, lane {book.lane}, episode {book.number}"
+        _compare(f"{where}, number of steps", sum(map(len, chunks)), book.steps)
+
+
+def settings_reach_the_episodes(subject: RecorderSubject, ticks: Ticks) -> None:
+    """Episodes have the class and the spaces that the recorder was given, and the version of the weights that acted."""
+    drive = Drive(subject.new())
+    drive.recorder.weights_version = 4
+    for chunk in drive.run([*ticks, "...", TAKE]).chunks:
+        where = f"settings reach the episodes, {chunk.id_!r}"
+        _compare(f"{where}, class", type(chunk).__name__, KindOfEpisode.__name__)
+        _compare(f"{where}, spaces", (chunk.observation_space, chunk.action_space), (OBSERVATIONS, ACTIONS))
+        _compare(f"{where}, version of the weights", chunk.weights_version, 4)
 
 
 def arrays_stay_apart(subject: RecorderSubject, ticks: Ticks) -> None:
@@ -242,6 +276,9 @@ RECORDER_LAWS: tuple[Law, ...] = (
     chunks_carry_their_lookback,
     running_episodes_are_shown,
     lanes_are_independent,
+    all_that_waits_is_here,
+    a_reset_keeps_what_was_recorded,
+    settings_reach_the_episodes,
     arrays_stay_apart,
     ids_follow_the_seed,
     an_interrupted_take_loses_nothing,

@@ -20,8 +20,12 @@ TAKE = "take"
 #: A step of three lanes, each of which goes on ("."), terminates ("T") or is truncated ("X"); or a call of `take`.
 TICKS = ("...", "T..", TAKE, "...", ".X.", "...", "...", TAKE, "..T", TAKE, "XTX", "...", "...", ".T.")
 
-_OBSERVATIONS = spaces.Box(-1.0, 2.0**20, (3,), np.float32)
-_ACTIONS = spaces.Discrete(1000)
+OBSERVATIONS = spaces.Box(-1.0, 2.0**20, (3,), np.float32)
+ACTIONS = spaces.Discrete(1000)
+
+
+class KindOfEpisode(SingleAgentEpisode):
+    """The class of the episodes that recorders have to make."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +33,7 @@ class RecorderSubject:
     """A kind of recorder with all that its checks need.
 
     Attributes:
-        make: Makes a recorder, called as `make(observation_space, action_space, num_lanes, lookback=, seed=)`.
+        make: Makes a recorder, called as `make(observation_space, action_space, num_lanes, lookback=, seed=, episode_class=)`.
         label: The name of the subject in its checks; the name of `make` by default.
         expected_failures: The reasons why checks are expected to fail, by the names of the checks.
 
@@ -59,7 +63,9 @@ class RecorderSubject:
 
     def new(self, seed: int = SEED) -> EpisodeRecorder:
         """Make a recorder."""
-        made: EpisodeRecorder = self.make(_OBSERVATIONS, _ACTIONS, NUM_LANES, lookback=LOOKBACK, seed=seed)
+        made: EpisodeRecorder = self.make(
+            OBSERVATIONS, ACTIONS, NUM_LANES, lookback=LOOKBACK, seed=seed, episode_class=KindOfEpisode
+        )
         return made
 
 
