@@ -28,7 +28,7 @@ def rejects_all(buffer, chunk, sampled):
     for call in calls:
         with pytest.raises(ReplayError, match=r"exception such as Ctrl-C came during `add` or `clear`"):
             call()
-    return "interrupted while adding" in repr(buffer)
+    return all("interrupted while adding" in text for text in (repr(buffer), buffer._repr_html_()))
 
 
 def test_an_interrupt_at_any_line_of_add_leaves_whole_rows_or_an_error():

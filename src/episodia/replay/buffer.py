@@ -14,6 +14,7 @@ from episodia.arguments import checked_choice, checked_flag, checked_path, check
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
+from episodia.notebook_html import block
 from episodia.replay.adding.env_times import env_times_of, with_env_times
 from episodia.replay.adding.incoming import incoming
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
@@ -338,14 +339,18 @@ class ReplayBuffer:
 
     def __repr__(self) -> str:
         with self._lock:
-            if any(table.is_torn for table in self._tables.values()):
+            if self._is_torn():
                 return f"ReplayBuffer(interrupted while adding, capacity={self.capacity})"
             return buffer_text(self.capacity, [contents_of(table) for table in self._tables.values()])
 
     def _repr_html_(self) -> str:
         with self._lock:
-            self._check_whole()
+            if self._is_torn():
+                return block(repr(self))
             return buffer_html(self.capacity, [contents_of(table) for table in self._tables.values()])
+
+    def _is_torn(self) -> bool:
+        return any(table.is_torn for table in self._tables.values())
 
 
 def _continued(arguments: dict[str, Any], state: State) -> ReplayBuffer:
