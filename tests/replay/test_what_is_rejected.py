@@ -28,6 +28,17 @@ def test_a_chunk_before_the_end_of_what_is_stored_is_rejected_with_all_others():
     assert len(buffer) == 8
 
 
+def test_an_end_before_the_end_of_what_is_stored_is_rejected():
+    buffer, plain = ReplayBuffer(100, seed=0), PlainBuffer()
+    end = plain.chunk(0, 0, "terminated")
+    later = PlainBuffer().chunk(0, 4)
+    buffer.add([later])
+
+    with pytest.raises(ReplayError, match="found an end at t=0, expected one at t=4 or later"):
+        buffer.add([end])
+    assert not buffer.episodes().is_terminated.any()
+
+
 def test_a_chunk_of_more_than_half_of_the_buffer_is_rejected():
     buffer = ReplayBuffer(100, seed=0)
 

@@ -127,6 +127,8 @@ class Table:
         """
         self.check_whole()
         self.writer.check(found.chunks)
+        for ending in found.endings:
+            self.writer.check_end(ending.key, ending.t)
         self.columns.check(found.values)
 
     def add(self, found: Incoming) -> Added:

@@ -355,6 +355,19 @@ class RowWriter:
             f"in a buffer of {self.ring.capacity} rows. Add shorter chunks, or make the buffer larger."
         )
 
+    def check_end(self, key: Hashable, t: int) -> None:
+        """Reject a chunk without steps that says that an episode has ended at `t`, if later steps are stored already.
+
+        Raises:
+            ReplayError: If it is such a chunk.
+        """
+        episode = self.growing.get(key, -1)
+        if episode >= 0 and t < self.index.episodes.t_stop[episode]:
+            raise ReplayError(
+                f"episode {key!r}: found an end at t={t}, expected one at t={self.index.episodes.t_stop[episode]} or later, "
+                "because the steps before are stored. Add the chunks of an episode in order."
+            )
+
     def _stops(self, chunks: Chunks) -> np.ndarray:
         """Return the time step before which each chunk must not begin: int64 [B]."""
         episodes = self._growing_of(chunks.keys)
