@@ -8,6 +8,8 @@ import sys
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
+from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
 from episodia.errors import MissingExtraError, TrainingError
 from episodia.training import resume, train
@@ -45,6 +47,16 @@ def test_a_resumed_run_goes_on_with_its_curves_and_hides_what_was_lost(tmp_path)
         expected = [(record["steps"], pytest.approx(record["entropy"])) for record in second.history]
 
     assert curves_in(tmp_path / "tensorboard")["entropy"] == expected
+
+
+def test_parts_of_a_run_that_begin_in_one_second_are_read_in_their_order(tmp_path, monkeypatch):
+    # Names of event files end with a number without leading zeros, so "10" is sorted before "9".
+    monkeypatch.setattr(event_file_writer, "_global_uid", AtomicCounter(9))
+    for steps in range(2):
+        with TensorBoardLog(tmp_path, steps=steps) as log:
+            log({"steps": steps + 1, "loss": float(steps)})
+
+    assert curves_in(tmp_path)["loss"] == [(1, 0.0), (2, 1.0)]
 
 
 def test_numbers_that_are_not_finite_are_left_out(tmp_path):

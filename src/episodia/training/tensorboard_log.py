@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -28,7 +29,9 @@ class TensorBoardLog:
     """
 
     def __init__(self, directory: Path, *, steps: int = 0) -> None:
-        self._writer = check_installed().SummaryWriter(str(directory), purge_step=steps + 1)
+        writer = check_installed().SummaryWriter
+        _await_the_next_second(directory)
+        self._writer = writer(str(directory), purge_step=steps + 1)
 
     def __call__(self, record: Record) -> None:
         """Add a point at `record["steps"]` to the curve of each finite number."""
@@ -58,3 +61,9 @@ def check_installed() -> Any:
             "TensorBoard: found that it is not installed, expected it. Install `episodia[tensorboard]`, or use "
             "`metrics.jsonl`, which has the same numbers."
         ) from error
+
+
+def _await_the_next_second(directory: Path) -> None:
+    """Wait until the newest event file is of an earlier second: TensorBoard orders files by the seconds in their names."""
+    seconds = [int(file.name.split(".")[3]) for file in directory.glob("events.out.tfevents.*")]
+    time.sleep(max(0.0, max(seconds, default=0) + 1 - time.time()))

@@ -107,6 +107,7 @@ def test_agents_that_take_turns_get_what_the_environment_paid(make, fragment):
         assert_paid_in_full(chunks, paid[int(id_.split("-")[-1])])
 
 
+@pytest.mark.filterwarnings("ignore:environment. found that:UserWarning")  # some have limits below the horizon
 @pytest.mark.parametrize("make", PARALLEL.values(), ids=PARALLEL)
 def test_agents_that_act_at_once_get_what_the_environment_paid(make):
     env, paid = make(), []
