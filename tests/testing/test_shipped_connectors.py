@@ -27,6 +27,7 @@ from episodia.connectors import (
     GaussianNoise,
     GeneralAdvantageEstimation,
     GetActions,
+    HindsightGoals,
     IgnoreTerminations,
     MeanStdFilter,
     ModuleToAgentUnmapping,
@@ -46,6 +47,7 @@ from episodia.connectors import (
     UnBatchToIndividualItems,
     UniformNoise,
     View,
+    VTrace,
     WriteObservationsToEpisodes,
 )
 from episodia.modules import MLPActorCritic
@@ -54,6 +56,7 @@ from valued_modules import MemoryModule, SumModule
 
 BOX = spaces.Box(-8.0, 8.0, (2,), np.float32)
 NESTED = spaces.Dict({"seen": BOX, "felt": spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])})
+GOALS = spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), BOX))
 REALS = spaces.Box(-2.0, 5.0, (2,), np.float32)
 CHOICES = spaces.Discrete(3)
 
@@ -91,6 +94,10 @@ class Halves(ActionDecoder):
         return np.float32(action / 2)
 
 
+def is_near(achieved, desired, _):
+    return -np.abs(achieved - desired).sum(-1)
+
+
 def reals(episode):
     """What a module puts out for real-valued actions: numbers that only depend on the episode and its time."""
     return {"actions": np.array([np.sin(episode.t), np.cos(len(episode.id_) + episode.t)], np.float32)}
@@ -102,6 +109,12 @@ def choices(episode):
 
 def logits(episode):
     return {"action_dist_inputs": np.array([episode.t, 1.0, 2.0], np.float32)}
+
+
+# An observation that is reached at a step counts for it, and is where the next step begins, which may be masked.
+TWO_STEPS = {"masked_rows_do_not_count": "an observation belongs to two steps"}
+
+RECORDED = {"columns_are_those_declared": "pipelines cannot know whether a runner recorded `action_logp`"}
 
 
 def of(connector, **options):
@@ -135,6 +148,8 @@ SUBJECTS = [
     of(SignRewards()),
     of(ScaleRewards(factor=3.0)),
     of(GeneralAdvantageEstimation(), rl_module=SumModule()),
+    of(VTrace(BOX, CHOICES), rl_module=MLPActorCritic(BOX, CHOICES, hidden=(4,)), expected_failures=RECORDED),
+    of(HindsightGoals(GOALS, CHOICES, compute_reward=is_near, seed=2), expected_failures=TWO_STEPS),
     of(ComputeReturnsToGo()),
     of(NStepReturns(n=2)),
     of(Standardize(column="rewards")),

@@ -106,7 +106,8 @@ class VTrace(ColumnPiece):
             values, bootstraps = values_and_bootstraps(module, columns, rows, self.max_seq_len, self.device)
             rewards = flat_column(columns, Columns.REWARDS, rows)
             terminated = ends(flat_column(columns, Columns.TERMINATEDS, rows))
-            acted = flat_column(columns, Columns.ACTION_LOGP, rows)
+            # Without rows, there are no recorded outputs either.
+            acted = flat_column(columns, Columns.ACTION_LOGP, rows) if len(rows) else rewards
             ratios = current_logp(module, columns, rows, self.max_seq_len, self.device) - acted.values
             advantages, targets = returns.v_trace(
                 rewards.values,
