@@ -1,5 +1,6 @@
 """Interrupts at a chosen line or byte code of the library, and environments that keep a record of their own."""
 
+import signal
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -14,8 +15,10 @@ from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv
 _LIBRARY = str(Path(episodia.__file__).parent)
 
 
-def interrupted_at(number, call, *, opcodes=False, only=""):
+def interrupted_at(number, call, *, opcodes=False, only="", by_signal=False):
     """Call `call` with a KeyboardInterrupt at the line (or byte code) of the library with this number.
+
+    With `by_signal`, a real SIGINT comes there, which the library may defer.
 
     Return what it returns, and where the interrupt was; None if there are fewer lines.
     """
@@ -28,7 +31,9 @@ def interrupted_at(number, call, *, opcodes=False, only=""):
             if left < 0 and place is None:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                if not by_signal:
+                    raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return local if place is None else None
 
     def trace(frame, *_):

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from episodia import interrupts
 from episodia.errors import EnvError, LearnerError, TrainingError
 from episodia.learners import OptimizerConfig, PPOConfig
 from episodia.schedules import PiecewiseLinearSchedule
-from episodia.training import Recipe, Setup, StoppedBy, Training, interrupts
+from episodia.training import Recipe, Setup, StoppedBy, Training
 
 SMALL = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
 TIMES = ("time_s", "steps_per_s")

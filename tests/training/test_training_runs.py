@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from episodia import interrupts
 from episodia.checkpoints import load_state, save_state
 from episodia.connectors import MeanStdFilter
 from episodia.errors import CheckpointError, EnvError, MissingExtraError, TrainingError
@@ -25,7 +26,6 @@ from episodia.training import (
     Setup,
     StoppedBy,
     Training,
-    interrupts,
     load_training,
     resume,
     run_directory,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 from episodia.arguments import checked_seed, checked_whole
 from episodia.columns import DEFAULT_MODULE_ID
@@ -25,7 +25,10 @@ from episodia.env_runners.rollout.sample_goals import CountStepsBy
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.joined_rows import joined_lists
 from episodia.errors import EngineError
+from episodia.interrupts import uninterrupted
 from episodia.modules import Module
+
+Value = TypeVar("Value")
 
 _EVALUATIONS = 2**32  # a place that no runner has
 
@@ -96,6 +99,7 @@ class RunnerGroup:
         self._weights: Any = None
         self._statistics: Any = None
         self._kept: list[Delivery] = []  # arrived, and not handed over yet
+        self._leaving: list[Delivery] = []  # counted, and about to be returned
         self._errors: list[Exception] = []
         self._metrics: list[RunnerMetrics] = []
         self._is_closed = False
@@ -198,7 +202,8 @@ class RunnerGroup:
             for index, (own_steps, own_episodes) in enumerate(zip(steps, episodes, strict=True))
             if own_steps != 0 and own_episodes != 0
         }
-        return episodes_of(self._round(shares, self._rounds))
+        deliveries = self._round(shares, self._rounds)
+        return self._given(deliveries, episodes_of(deliveries))
 
     def _shares(self, total: int | None) -> list[int | None]:
         if total is None:
@@ -214,7 +219,8 @@ class RunnerGroup:
             rounds: When it is over; by default as the group was made.
             **wanted: Arguments of a runner's `sample`.
         """
-        return self._round(dict.fromkeys(range(self.num_runners), wanted), rounds or self._rounds)
+        deliveries = self._round(dict.fromkeys(range(self.num_runners), wanted), rounds or self._rounds)
+        return self._given(deliveries, deliveries)
 
     def _round(self, wanted: Mapping[int, Wanted], rounds: Rounds) -> list[Delivery]:
         self._check_open("sample")
@@ -240,8 +246,7 @@ class RunnerGroup:
         self.counts["late"] += sum(
             (delivery.runner, delivery.incarnation, delivery.number) not in asked for delivery in found
         )
-        self._kept = []
-        return [self._handed_over(delivery) for delivery in found]
+        return self._hand_over(found)
 
     def _ask_new(self, wanted: Mapping[int, Wanted], sitting: list[int], asked: set[tuple[int, int, int]]) -> None:
         """Ask each runner once in a round, and the successor of one that has died, unless requests wait there."""
@@ -262,15 +267,16 @@ class RunnerGroup:
             timeout_s: How long to wait: 0 only looks, None waits for ever.
         """
         self._check_open("poll")
-        while not self._kept and not self._errors:
+        while not self._kept and not self._leaving and not self._errors:
             self.request(wanted)
             self._receive(timeout_s)
             if timeout_s is not None:
                 break
-        if not self._kept:
+        if not self._kept and not self._leaving:
             self._raise_own_errors()
             return None
-        return self._handed_over(self._kept.pop(0))
+        found = self._hand_over([] if self._leaving else self._kept[:1])[:1]
+        return self._given(found, found[0])
 
     def request(self, wanted: Wanted) -> None:
         """Ask each runner until `in_flight` requests wait there."""
@@ -303,28 +309,41 @@ class RunnerGroup:
         return Request(number, wanted, self._version, self._weights, self._statistics)
 
     def _receive(self, timeout_s: float | None) -> None:
-        delivered, errors = self._seats.settle(timeout_s)
-        self._errors += errors
-        for delivery in delivered:
-            seat = self._seats.seats[delivery.runner]
-            if delivery.incarnation != seat.incarnation:
-                raise EngineError(
-                    f"{type(self.engine).__name__}: found an answer of a runner that was given up, expected none. Check the "
-                    "engine with `episodia.testing.check_engine`."
-                )
-            # On arrival: if the runner dies before the hand-over, its running episodes are broken off.
-            if isinstance(delivery.episodes, EpisodeList):
-                self._ledger.enter(delivery.episodes, delivery.runner)
-            self._kept.append(delivery)
+        self._seats.settle(timeout_s, self._arrived, self._errors.append)
 
-    def _handed_over(self, delivery: Delivery) -> Delivery:
+    def _arrived(self, delivery: Delivery) -> None:
+        seat = self._seats.seats[delivery.runner]
+        if delivery.incarnation != seat.incarnation:
+            raise EngineError(
+                f"{type(self.engine).__name__}: found an answer of a runner that was given up, expected none. Check the "
+                "engine with `episodia.testing.check_engine`."
+            )
+        # On arrival: if the runner dies before the hand-over, its running episodes are broken off.
+        if isinstance(delivery.episodes, EpisodeList):
+            self._ledger.enter(delivery.episodes, delivery.runner)
+        self._kept.append(delivery)
+
+    def _hand_over(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Return kept deliveries that leave now, after those that an interrupt has kept from being returned."""
+        with uninterrupted():
+            for delivery in deliveries:
+                self._kept.remove(delivery)
+                self._count(delivery)
+                self._leaving.append(delivery)
+        return list(self._leaving)
+
+    def _given(self, deliveries: list[Delivery], value: Value) -> Value:
+        """Return `value`, and forget the deliveries behind it: an interrupt before this moment keeps them for the next call."""
+        del self._leaving[: len(deliveries)]
+        return value
+
+    def _count(self, delivery: Delivery) -> None:
         """Count a delivery that leaves: its steps and its statistics are counted together."""
         self.lags[self._version - delivery.version] += 1
         self._metrics.append(delivery.metrics)
         if delivery.statistics:
             add_statistics(self.env_to_module, delivery.statistics)
             self._share_statistics()
-        return delivery
 
     def _share_statistics(self) -> None:
         if collecting(self.env_to_module):

@@ -12,6 +12,7 @@ import numpy as np
 from episodia.dataflow.deliveries import Delivery, Request
 from episodia.dataflow.engines.engine import Call, Engine, Worker
 from episodia.errors import EngineError, WorkerDiedError
+from episodia.interrupts import uninterrupted
 
 
 class Flight(NamedTuple):
@@ -91,11 +92,12 @@ class Seats:
 
     def ask(self, seat: Seat, request: Request) -> None:
         """Send a request."""
-        if not seat.flights:
-            seat.first_since_s = self.engine.now()
-        seat.flights.append(Flight(seat.worker.call("sample", request), request))
-        seat.number += 1
-        self.counts["requested"] += 1
+        with uninterrupted():
+            if not seat.flights:
+                seat.first_since_s = self.engine.now()
+            seat.flights.append(Flight(seat.worker.call("sample", request), request))
+            seat.number += 1
+            self.counts["requested"] += 1
 
     def first_calls(self) -> list[Call]:
         """Return the calls that can end next."""
@@ -109,17 +111,24 @@ class Seats:
         first = min(seat.first_since_s for seat in self.seats if seat.flights)
         return max(0.0, first + self._timeout_s - self.engine.now())
 
-    def settle(self, timeout_s: float | None) -> tuple[list[Delivery], list[Exception]]:
-        """Wait until a request is settled, or for `timeout_s`; return what was delivered, and the runners' own errors.
+    def settle(
+        self, timeout_s: float | None, arrived: Callable[[Delivery], object], failed: Callable[[Exception], object]
+    ) -> None:
+        """Wait until a request is settled, or for `timeout_s`.
+
+        Ctrl-C ends the wait; what is over is settled as a whole.
+
+        Args:
+            timeout_s: How long; None waits for ever.
+            arrived: Called with each delivery.
+            failed: Called with each error of a runner's own.
 
         Raises:
             EngineError: If a place loses one runner after another, or if nothing on the way can ever end.
         """
-        delivered: list[Delivery] = []
-        errors: list[Exception] = []
         waiting = {id(seat.flights[0].call): seat for seat in self.seats if seat.flights}
         if not waiting:
-            return delivered, errors
+            return
         limits = [limit for limit in (timeout_s, self.limit_s) if limit is not None]
         over = self.engine.wait(self.first_calls(), min(limits, default=None))
         if not over and timeout_s is None and self._timeout_s is None:
@@ -127,24 +136,31 @@ class Seats:
                 "runner group: found requests that never end, expected an answer or the death of a runner. Pass "
                 "`call_timeout_s=`, so that runners that hang are replaced."
             )
-        for call in over:
-            seat = waiting[id(call)]
-            try:
-                delivery = call.result()
-            except WorkerDiedError as error:
-                self.replace(seat, "died", error)
-                continue
-            except Exception as error:  # noqa: BLE001  # the runner's own, raised after the deliveries of others are kept
-                self.counts["failed"] += 1
-                errors.append(error)
-            else:
-                self.counts["delivered"] += 1
-                seat.deaths = 0
-                delivered.append(delivery)
-            seat.flights.popleft()
-            seat.first_since_s = self.engine.now()
-        self._give_up_hung()
-        return delivered, errors
+        with uninterrupted():
+            for call in over:
+                self._settle(waiting[id(call)], call, arrived, failed)
+            self._give_up_hung()
+
+    def _settle(
+        self, seat: Seat, call: Call, arrived: Callable[[Delivery], object], failed: Callable[[Exception], object]
+    ) -> None:
+        try:
+            delivery = call.result()
+        except WorkerDiedError as error:
+            self.replace(seat, "died", error)
+            return
+        except Exception as error:  # noqa: BLE001  # the runner's own, raised after the deliveries of others are kept
+            self._land(seat, "failed")
+            failed(error)
+        else:
+            self._land(seat, "delivered")
+            seat.deaths = 0
+            arrived(delivery)
+
+    def _land(self, seat: Seat, how: str) -> None:
+        self.counts[how] += 1
+        seat.flights.popleft()
+        seat.first_since_s = self.engine.now()
 
     def _give_up_hung(self) -> None:
         if self._timeout_s is None:

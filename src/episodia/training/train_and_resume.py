@@ -9,9 +9,9 @@ from typing import Any
 
 from episodia.arguments import checked_flag, checked_path
 from episodia.errors import TrainingError
+from episodia.interrupts import deferred_interrupts
 from episodia.learners import AlgorithmConfig
 from episodia.training.events.training_callback import Callback, checked_callbacks
-from episodia.training.interrupts import deferred_interrupts
 from episodia.training.progress import Progress, say
 from episodia.training.run_directory import RunDirectory
 from episodia.training.run_limits import CHECKPOINT_EVERY, Limits

@@ -22,10 +22,10 @@ from episodia.dataflow.statistics import collecting
 from episodia.dataflow.updates.reporting import flat_metrics
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
+from episodia.interrupts import deferred_interrupts
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.events.training_callback import Callback, Callbacks
-from episodia.training.interrupts import deferred_interrupts
 from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.recipes.updating import Updating
 from episodia.training.training_checks import (

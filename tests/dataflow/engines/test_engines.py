@@ -6,7 +6,7 @@ import time
 import pytest
 
 from episodia.dataflow import LocalEngine, ThreadEngine
-from episodia.errors import EngineError, SubjectError, WorkerDiedError
+from episodia.errors import SubjectError, WorkerDiedError
 from episodia.testing import SimulatedEngine, check_engine
 from faulty_engines import FAULTY_ENGINES
 
@@ -64,7 +64,7 @@ def test_an_interrupt_of_a_local_call_is_raised_and_the_call_does_not_run_again(
     with pytest.raises(KeyboardInterrupt):
         engine.wait([call])
 
-    with pytest.raises(EngineError, match="interrupted"):
+    with pytest.raises(WorkerDiedError, match="interrupted"):
         call.result()
 
 

@@ -39,7 +39,8 @@ class LocalEngine(Engine):
         """Run queued calls until one of `calls` is over; with a limit of 0, none is run."""
         local = [call for call in calls if isinstance(call, _LocalCall)]
         while timeout_s != 0 and self._queue and all(call.outcome is None for call in local):
-            self._queue.popleft().run()
+            self._queue[0].run()
+            self._queue.popleft()
         return [call for call in local if call.outcome is not None]
 
     def now(self) -> float:
@@ -87,8 +88,10 @@ class _LocalCall(Call):
         self.outcome: Outcome | None = None
 
     def run(self) -> None:
-        # What remains if an interrupt ends the method: it does not run a second time.
-        self.outcome = Outcome(error=EngineError("found a call that was interrupted, expected its result. Ask again."))
+        if self.outcome is not None:
+            return  # an interrupt came before it left the queue
+        # What remains if an interrupt ends the method: nobody knows how much of it was done.
+        self.outcome = Outcome.died("was interrupted")
         self.outcome = Outcome.of_method(self.worker.made, *self._asked)
 
     def result(self) -> Any:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that wait for the end of an update."""
+"""Ctrl-C and SIGTERM that wait for the end of an update, or of what may not be torn."""
 
 from __future__ import annotations
 
@@ -85,3 +85,16 @@ def deferred_interrupts() -> Iterator[Interrupted]:
             signal.signal(number, before[number])
     if interrupted.is_terminated:
         raise SystemExit(TERMINATED)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let the first Ctrl-C raise its KeyboardInterrupt at the end of the context, for short pieces of work.
+
+    Inside of `deferred_interrupts`, that context handles it.
+    """
+    is_inner = bool(_active)
+    with deferred_interrupts() as interrupted:
+        yield
+    if interrupted.is_set() and not is_inner:
+        raise KeyboardInterrupt
