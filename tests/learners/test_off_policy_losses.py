@@ -109,18 +109,49 @@ def test_a_mask_in_the_next_observation_rules_out_its_best_action():
     assert found.rows["td_error"][:2].tolist() == pytest.approx(expected, rel=1e-5)
 
 
+def distributions_after(module, target, batch):
+    """Return the target network's distribution of the action that the module finds best, for each next observation."""
+    following = {"obs": batch["new_obs"]}
+    best = module.get_q_values(following).argmax(-1)
+    return target.get_q_value_distributions(following)[range(3), best].tolist()
+
+
 def test_a_categorical_network_learns_the_cross_entropy_to_the_projected_returns():
     module = QNetwork(BOX, TWO, hidden=(8,), atoms=3, value_range=(-1.0, 1.0), generator=seeded())
     batch = rows([3, 4, 3])
+    found, target = outputs_of(DQNConfig(gamma=0.5), module, batch)
 
-    found, _ = outputs_of(DQNConfig(gamma=0.9), module, batch)
+    (first, second, _), errors = distributions_after(module, target, batch), []
+    # Returns 1 + 0.5 · (-1, 0, 1) are 0.5, 1 and above the range; -1 + 0.5 · (-1, 0, 1) the same below; the end gives 2.
+    wanted = [
+        [0.0, 0.5 * first[0], 1.0 - 0.5 * first[0]],
+        [1.0 - 0.5 * second[2], 0.5 * second[2], 0.0],
+        [0.0, 0.0, 1.0],
+    ]
+    logs = module.forward(batch)["q_atoms"].log_softmax(-1)[range(3), [0, 1, 0]].tolist()
+    for shares, own in zip(wanted, logs, strict=True):
+        errors.append(-sum(share * log for share, log in zip(shares, own, strict=True)))
+    assert found.rows["td_error"].tolist() == pytest.approx(errors, rel=1e-5)
+    assert found.losses["loss"].item() == pytest.approx(np.mean(errors), rel=1e-5)
 
-    # The last step ends with reward 2, above the range: all probability is on the largest return.
-    log_probabilities = module.forward(batch)["q_atoms"][2, 0].log_softmax(-1)
-    assert found.rows["td_error"][2].item() == pytest.approx(-log_probabilities[2].item(), rel=1e-5)
+
+def test_a_quantile_network_learns_the_quantiles_of_the_discounted_returns():
+    module = QNetwork(BOX, TWO, hidden=(8,), atoms=2, generator=seeded())
+    batch = rows([3, 4, 3])
+    found, target = outputs_of(DQNConfig(gamma=0.5), module, batch)
+
+    own = module.get_q_value_distributions(batch)[range(3), [0, 1, 0]].tolist()
+    errors = []
+    for values, after, reward, gamma in zip(
+        own, distributions_after(module, target, batch), [1.0, -1.0, 2.0], [0.5, 0.5, 0.0], strict=True
+    ):
+        for value, level in zip(values, [0.25, 0.75], strict=True):
+            gaps = [reward + gamma * later - value for later in after]
+            errors.append(np.mean([abs(level - (gap < 0.0)) * huber(gap) for gap in gaps]))
+    assert found.losses["loss"].item() == pytest.approx(sum(errors) / 3, rel=1e-5)
 
 
-def test_quantile_networks_learn():
+def test_all_extensions_of_q_learning_work_together():
     module = QNetwork(BOX, TWO, hidden=(8,), atoms=4, dueling=True, noisy=True, generator=seeded())
 
     found, _ = outputs_of(DQNConfig(), module, rows([3, 4, 3]))
@@ -144,6 +175,39 @@ def test_ddpg_compares_with_the_value_of_the_target_networks_action():
     assert found.losses["critic"].item() == pytest.approx(np.mean([0.5 * error**2 for error in errors]), rel=1e-5)
     climbed = module.get_q_values(batch, module.get_policy(batch))[0].mean().item()
     assert found.losses["actor"].item() == pytest.approx(-climbed, rel=1e-5)
+
+
+def test_td3_takes_the_smaller_value_of_an_action_with_limited_noise():
+    module = ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,), generator=seeded())
+    batch, config = rows([[0.1], [-0.2], [0.3]]), TD3Config(gamma=0.9, target_noise=2.0, target_noise_limit=0.25)
+    torch.manual_seed(0)
+    found, target = outputs_of(config, module, batch)
+
+    torch.manual_seed(0)
+    following = {"obs": batch["new_obs"]}
+    noise = np.clip(2.0 * torch.randn(3, 1).numpy(), -0.25, 0.25)
+    assert (np.abs(noise) == 0.25).any()
+    actions = torch.as_tensor(np.clip(target.get_policy(following).detach().numpy() + noise, -1.0, 1.0))
+    first, second = target.get_q_values(following, actions).tolist()
+    later = [min(pair) for pair in zip(first, second, strict=True)]
+    targets = [1.0 + 0.9 * later[0], -1.0 + 0.9 * later[1], 2.0]
+    squares = [
+        (value - wanted) ** 2
+        for values in module.get_q_values(batch).tolist()
+        for value, wanted in zip(values, targets, strict=True)
+    ]
+    assert found.losses["critic"].item() == pytest.approx(0.5 * sum(squares) / 3, rel=1e-5)
+
+
+def test_weights_of_a_sample_scale_errors_of_critics_and_not_what_the_actor_climbs():
+    module = ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,), generator=seeded())
+    batch = rows([[0.1], [-0.2], [0.3]])
+    plain, _ = outputs_of(DDPGConfig(), module, batch)
+    first, _ = outputs_of(DDPGConfig(), module, batch, weights=torch.tensor([3.0, 0.0, 0.0]))
+    alone, _ = outputs_of(DDPGConfig(), module, {name: column[:1] for name, column in batch.items()})
+
+    torch.testing.assert_close(first.losses["critic"], alone.losses["critic"])
+    torch.testing.assert_close(first.losses["actor"], plain.losses["actor"])
 
 
 def test_sac_adds_entropy_to_values():
@@ -177,6 +241,28 @@ def test_discrete_sac_takes_means_over_allowed_actions():
     torch.testing.assert_close(found.losses["critic"], 0.5 * (taken - targets).square().sum(0).mean())
 
 
+def test_discrete_sac_never_counts_masked_actions():
+    space = spaces.Dict({"observations": BOX, "action_mask": spaces.MultiBinary(2)})
+    module, batch = ActorWithCritics(space, TWO, hidden=(8,), generator=seeded()), rows([3, 4, 3])
+    masks = torch.tensor([[1, 0], [0, 1], [0, 1]])
+    nested = {
+        **batch,
+        "obs": {"observations": batch["obs"], "action_mask": masks},
+        "new_obs": {"observations": batch["new_obs"], "action_mask": masks},
+    }
+    found, target = outputs_of(DiscreteSACConfig(gamma=1.0), module, nested)
+
+    # One action is allowed: its value is the mean, and there is no entropy.
+    later = target.get_q_values({"obs": nested["new_obs"]}).amin(0)[range(2), [0, 1]]
+    targets = torch.tensor([1.0 + later[0], -1.0 + later[1], 2.0])
+    values = module.get_q_values(nested)
+    torch.testing.assert_close(
+        found.losses["critic"], 0.5 * (values[:, range(3), [0, 1, 0]] - targets).square().sum(0).mean()
+    )
+    torch.testing.assert_close(found.losses["actor"], -values.amin(0)[range(3), [0, 1, 1]].mean())
+    assert found.metrics["entropy"].item() == 0.0
+
+
 CASES = {
     "dqn": (DQNConfig(), lambda: QNetwork(BOX, TWO, hidden=(8,)), [3, 4, 3]),
     "ddpg": (DDPGConfig(), lambda: ActorWithCritics(BOX, REACH, policy="deterministic", hidden=(8,)), [[0.1]] * 3),
@@ -186,22 +272,52 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "dqn"])
-def test_the_gradients_of_critics_are_those_of_their_own_loss_alone(name):
+ACTOR_CRITICS = [name for name in CASES if name != "dqn"]
+
+
+@pytest.mark.parametrize("name", ACTOR_CRITICS)
+def test_gradients_of_critics_actor_and_temperature_are_those_of_their_own_loss_alone(name):
     config, make, actions = CASES[name]
     learner, batch = Learner(make(), config), rows(actions)
     module = learner.modules["default_policy"]
-    inputs = LossInputs(module, batch, {}, learner.target_networks["default_policy"], frozenset({"critic"}))
+    followed = {optimizer.loss: optimizer.components[0] for optimizer in config.optimizers}
+    inputs = LossInputs(module, batch, {}, learner.target_networks["default_policy"], frozenset(followed))
 
     gradients = learner.compute_gradients({"default_policy": batch})
 
     # The learner draws noise from this seed before its first update.
     torch.manual_seed(0)
-    weights = dict(module.critics.named_parameters())
-    expected = torch.autograd.grad(config.loss(inputs).losses["critic"], list(weights.values()))
-    for weight, gradient in zip(weights, expected, strict=True):
-        torch.testing.assert_close(gradients[f"critics.{weight}"], gradient)
-    assert any(key.startswith("actor.") for key in gradients)
+    losses = config.loss(inputs).losses
+    for loss, component in followed.items():
+        weights = {key: weight for key, weight in module.named_parameters() if key.startswith(component)}
+        expected = torch.autograd.grad(losses[loss], list(weights.values()), retain_graph=True)
+        for key, gradient in zip(weights, expected, strict=True):
+            torch.testing.assert_close(gradients[key], gradient)
+
+
+@pytest.mark.parametrize("name", ACTOR_CRITICS)
+def test_the_loss_of_the_actor_reaches_critics_and_that_of_the_critics_no_actor(name):
+    """So the gradients of critics would change if both losses were added, and the test above would fail."""
+    config, make, actions = CASES[name]
+    learner = Learner(make(), config)
+    module = learner.modules["default_policy"]
+    due = frozenset(optimizer.loss for optimizer in config.optimizers)
+    target_networks = learner.target_networks["default_policy"]
+    losses = config.loss(LossInputs(module, rows(actions), {}, target_networks, due)).losses
+
+    weights = {"actor": list(module.actor.parameters()), "critic": list(module.critics.parameters())}
+    reached = {
+        (loss, part)
+        for loss in weights
+        for part in weights
+        if any(
+            found is not None and bool(found.any())
+            for found in torch.autograd.grad(losses[loss], weights[part], retain_graph=True, allow_unused=True)
+        )
+    }
+    # Discrete SAC values all actions without gradients: its actor needs none through them.
+    through = set() if name == "discrete sac" else {("actor", "critic")}
+    assert reached == {("actor", "actor"), ("critic", "critic")} | through
 
 
 @pytest.mark.parametrize("name", CASES)
