@@ -222,6 +222,17 @@ def test_rainbow_writes_priorities_of_a_dueling_noisy_distributional_network():
     assert len(set(np.round(weights_of, 6))) > 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("algorithm", [name for name, env in ENVS.items() if env == "CartPole-v1"])
+def test_a_warm_up_tries_all_actions(algorithm, seed):
+    """A noisy network draws its first noise in an update: until then, it would push the cart to one side only."""
+    with Training.of(Setup.of(algorithm, "CartPole-v1", num_timesteps=100, hidden=(8,), seed=seed)) as training:
+        training.step()
+        actions = np.concatenate([episode.get_actions() for episode in training.updating.buffer.episodes()])
+
+    assert 30 < actions.sum() < 70
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [

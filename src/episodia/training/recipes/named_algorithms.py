@@ -47,7 +47,7 @@ ALGORITHMS: Mapping[str, Named] = MappingProxyType(
         "a2c": Named(A2CConfig, Recipe(num_timesteps=512)),
         "reinforce": Named(ReinforceConfig, Recipe(num_envs=4, num_episodes=4)),
         "dqn": Named(DQNConfig, replace(_CHOICES, epsilon=_FALLING)),
-        "rainbow": Named(RainbowConfig, replace(_CHOICES, priority_exponent=0.5)),
+        "rainbow": Named(RainbowConfig, replace(_CHOICES, priority_exponent=0.5, random_warm_up=True)),
         "r2d2": Named(R2D2Config, replace(_CHOICES, priority_exponent=0.6, epsilon=_FALLING)),
         "ddpg": Named(DDPGConfig, replace(_REALS, noise=0.2)),
         "td3": Named(TD3Config, replace(_REALS, noise=0.2)),
