@@ -19,7 +19,7 @@ from episodia.learners import (
     SACConfig,
     TD3Config,
 )
-from episodia.modules import ActorWithCritics, QNetwork
+from episodia.modules import ActorWithCritics, QNetwork, default_module
 from episodia.replay import ReplayBuffer
 
 BOX, TWO, REACH = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,))
@@ -175,6 +175,11 @@ def test_ddpg_compares_with_the_value_of_the_target_networks_action():
     assert found.losses["critic"].item() == pytest.approx(np.mean([0.5 * error**2 for error in errors]), rel=1e-5)
     climbed = module.get_q_values(batch, module.get_policy(batch))[0].mean().item()
     assert found.losses["actor"].item() == pytest.approx(-climbed, rel=1e-5)
+
+
+@pytest.mark.parametrize(("config", "num_critics"), [(DDPGConfig(), 1), (TD3Config(), 2), (SACConfig(), 2)])
+def test_only_ddpg_has_a_single_critic(config, num_critics):
+    assert default_module(BOX, REACH, **config.network()).num_critics == num_critics
 
 
 def test_td3_takes_the_smaller_value_of_an_action_with_limited_noise():

@@ -59,8 +59,8 @@ class DDPGConfig(OffPolicyConfig):
         check_within(where, "target_noise_limit", self.target_noise_limit, 0.0)
 
     def network(self) -> Mapping[str, Any]:
-        """Return the settings of an actor with critics."""
-        return {"kind": "actor_with_critics", "policy": "deterministic"}
+        """Return the settings of a deterministic actor with one critic."""
+        return {"kind": "actor_with_critics", "policy": "deterministic", "num_critics": 1}
 
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Return no coefficients."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from episodia.learners.algorithms.ddpg import DDPGConfig
 
@@ -17,3 +19,7 @@ class TD3Config(DDPGConfig):
 
     policy_every: int = 2
     target_noise: float = 0.2
+
+    def network(self) -> Mapping[str, Any]:
+        """Return the settings of a deterministic actor with two critics."""
+        return {**super().network(), "num_critics": 2}
