@@ -204,6 +204,21 @@ def with_float32(space: Space[Any], item: Item) -> Any:
     return _with_float32(space, item, "")
 
 
+def each_with_float32(space: Space[Any], items: list[Any]) -> list[Any]:
+    """Return a list of observations, each as `with_float32` returns it."""
+    types = {getattr(item, "dtype", None) for item in items}
+    if not _has_float32(space) or not any(each is None or (each.kind, each.itemsize) == ("f", 8) for each in types):
+        return items
+    return [with_float32(space, item) for item in items]
+
+
+def _has_float32(space: Space[Any]) -> bool:
+    if isinstance(space, spaces.Box):
+        return space.dtype == np.float32
+    parts = space.spaces if isinstance(space, (spaces.Dict, spaces.Tuple)) else ()
+    return any(map(_has_float32, parts.values() if isinstance(parts, dict) else parts))
+
+
 def _with_float32(space: Space[Any], item: Any, path: str) -> Any:
     if isinstance(space, spaces.Dict) and isinstance(item, Mapping):
         parts = space.spaces

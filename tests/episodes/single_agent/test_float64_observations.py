@@ -137,3 +137,19 @@ def test_float32_never_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         played(new_box(), [np.zeros(2, np.float32), np.zeros(2, np.float32)])
+
+
+@pytest.mark.filterwarnings("ignore:observations")
+@pytest.mark.parametrize("as_given", [list, np.array])
+def test_data_of_the_constructor_is_cast_like_steps(as_given):
+    box, rows = new_box(), [np.array([0.1, t]) for t in range(4)]
+    rest = {"actions": [0] * 3, "rewards": [0.0] * 3, "len_lookback_buffer": 0}
+
+    episode = SingleAgentEpisode(observation_space=box, observations=as_given(rows), **rest)
+
+    expected = played(box, rows).finalize().get_observations()
+    found = episode.finalize().get_observations()
+    assert found.dtype == expected.dtype == np.float32
+    assert np.array_equal(found, expected)
+    with pytest.raises(SpaceError, match=r"observations: .*some become infinite"):
+        SingleAgentEpisode(observation_space=box, observations=as_given([np.array([LARGE, 0.0]), *rows[1:]]), **rest)

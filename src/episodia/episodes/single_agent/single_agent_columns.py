@@ -14,7 +14,7 @@ from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_SPACE, check_rewards
 from episodia.episodes.columns.storage import ListStorage, ObjectStorage, Storage
 from episodia.errors import EpisodeError, EpisodiaError, SpaceError
-from episodia.space_rules import with_float32
+from episodia.space_rules import each_with_float32, with_float32
 from episodia.trees import SCALAR_TYPES, describe, own_info
 from episodia.types import Item
 
@@ -52,7 +52,8 @@ def fill_columns(
         except EpisodiaError as error:
             raise_with_place(episode, error, name)
 
-    episode.observations = column("observations", data["observations"], episode.observation_space)
+    observations = _recorded(episode, data["observations"])
+    episode.observations = column("observations", observations, episode.observation_space)
     episode.actions = column("actions", data["actions"], episode.action_space)
     try:
         episode.rewards = _reward_column(data["rewards"], lookback, finalized)
@@ -65,6 +66,19 @@ def fill_columns(
         raise_with_place(episode, error, "infos")
     episode.t = episode.t_started + len(episode.rewards)
     check_lengths(episode)
+
+
+def _recorded(episode: SingleAgentEpisode, observations: Any) -> Any:
+    """Return observations as steps would record them: float64 is cast where the space says float32."""
+    space = episode.observation_space
+    if space is None or observations is None or isinstance(observations, LookbackBuffer):
+        return observations
+    try:
+        if isinstance(observations, list):
+            return each_with_float32(space, observations)
+        return with_float32(space, observations)
+    except SpaceError as error:
+        raise_with_place(episode, error, "observations")
 
 
 def _make_empty(episode: SingleAgentEpisode) -> None:

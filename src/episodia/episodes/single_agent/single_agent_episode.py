@@ -136,7 +136,7 @@ class SingleAgentEpisode:
             observations: T + 1 observations: a list of items, arrays with time as the first axis, or a `LookbackBuffer`.
                 If any column is given as arrays, the episode is finalized.
             observation_space: Checked at each step (structure, shape, dtype) and at `finalize` (bounds); data given here is
-                not checked.
+                not checked, but float64 observations are cast where the space says float32.
             infos: T + 1 dicts; empty ones by default.
             actions: T actions.
             action_space: As `observation_space`, for actions.
