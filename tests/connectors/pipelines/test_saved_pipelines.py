@@ -76,6 +76,14 @@ def test_other_kinds_are_saved_too(kind, made, tmp_path):
     assert (loaded.observation_space, loaded.action_space) == (pipeline.observation_space, pipeline.action_space)
 
 
+def test_a_pipeline_of_another_kind_is_rejected(tmp_path):
+    path = defaults.env_to_module(*SPACES).save_to_path(tmp_path / "saved")
+
+    for load in (ModuleToEnvPipeline.from_checkpoint, defaults.learner(*SPACES).restore_from_path):
+        with pytest.raises(CheckpointError, match="found a pipeline of the kind 'EnvToModulePipeline', expected"):
+            load(path)
+
+
 class Unnamed(ConnectorV2):
     """Is not registered."""
 

@@ -14,6 +14,8 @@ from episodia.errors import CheckpointError, EpisodiaError
 
 # The key of a pipeline in a checkpoint.
 _KEY: Final = "pipeline"
+# The key of the kind of the pipeline, such as "EnvToModulePipeline".
+_KIND: Final = "kind"
 
 
 class SavedPipeline(ConnectorPipelineV2):
@@ -27,28 +29,28 @@ class SavedPipeline(ConnectorPipelineV2):
             CheckpointError: If the directory cannot be written.
             MissingExtraError: If safetensors is not installed.
         """
-        save_state(path, {_KEY: encoded_pipeline(self)})
+        save_state(path, {_KEY: encoded_pipeline(self), _KIND: _kind_of(type(self))})
         return Path(path)
 
     def restore_from_path(self, path: str | Path) -> None:
         """Give the pieces the states that the pipeline in the directory `path` had.
 
         Raises:
-            CheckpointError: If `path` holds no pipeline, or is damaged.
+            CheckpointError: If `path` holds no pipeline of this kind, or is damaged.
             ConnectorStateError: If a state does not fit; nothing is changed then.
         """
-        self.set_state(_saved_in(path)["state"])
+        self.set_state(_saved_in(path, type(self))["state"])
 
     @classmethod
     def from_checkpoint(cls, path: str | Path) -> Self:
         """Return the pipeline that was saved in the directory `path`.
 
         Raises:
-            CheckpointError: If `path` holds no pipeline, or is damaged.
+            CheckpointError: If `path` holds no pipeline of this kind, or is damaged.
             PipelineError: If the class of a piece is not known.
         """
         try:
-            return decoded_pipeline(cls, _saved_in(path), torch.device("cpu"))
+            return decoded_pipeline(cls, _saved_in(path, cls), torch.device("cpu"))
         except EpisodiaError:
             raise
         except Exception as error:  # a damaged state can fail anywhere
@@ -58,12 +60,23 @@ class SavedPipeline(ConnectorPipelineV2):
             ) from error
 
 
-def _saved_in(path: str | Path) -> dict[str, Any]:
+def _kind_of(pipeline: type[SavedPipeline]) -> str:
+    """Return the name of the kind of a pipeline: that of the class just below `SavedPipeline`, also for subclasses."""
+    order = pipeline.__mro__
+    return order[order.index(SavedPipeline) - 1].__name__
+
+
+def _saved_in(path: str | Path, expected: type[SavedPipeline]) -> dict[str, Any]:
     state = load_state(path)
     found = state.get(_KEY)
     if not isinstance(found, dict) or not isinstance(found.get("state"), dict):
         raise CheckpointError(
             f"{path}: found a checkpoint of {sorted(map(str, state))}, expected one of a pipeline. Pass the directory that "
             "`save_to_path` has written."
+        )
+    kind = state.get(_KIND, _kind_of(expected))  # missing in files before 0.2
+    if kind != _kind_of(expected):
+        raise CheckpointError(
+            f"{path}: found a pipeline of the kind {kind!r}, expected {_kind_of(expected)!r}. Load it with its own class."
         )
     return found
