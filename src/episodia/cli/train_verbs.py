@@ -56,7 +56,7 @@ def add_verbs_to(verbs: Verbs) -> None:
     demo.set_defaults(run=_demo)
 
     train = add_verb(verbs, "train", "train a policy; Ctrl-C stops and saves")
-    train.add_argument("algorithm", nargs="?", help="ppo, a2c or reinforce")
+    train.add_argument("algorithm", nargs="?", help="such as ppo, a2c, dqn or sac; an unknown name shows all")
     train.add_argument("env", nargs="?", help="id of a gymnasium environment, such as CartPole-v1")
     # None is not given: a resumed run keeps its own value.
     train.add_argument(

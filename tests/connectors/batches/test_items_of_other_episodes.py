@@ -110,7 +110,8 @@ def test_rows_stand_in_the_order_of_a_dict_of_lists(order):
 def test_columns_with_different_numbers_of_rows_raise_and_name_their_pieces(episodes):
     pipeline = defaults.learner(custom=[adder("x")])
 
-    with pytest.raises(BatchError, match=r"(?s)'x': \d+, by .*'Adder'; 'obs': \d+, by 'AddObs"):
+    expected = r"(?s)'x': \d+, declared by no piece, perhaps by 'Adder'; 'obs': \d+, by 'AddObs"
+    with pytest.raises(BatchError, match=expected):
         run(pipeline, episodes)
 
 
@@ -198,6 +199,13 @@ def test_a_runner_rejects_items_of_an_agent_that_a_listed_episode_does_not_have(
 
 
 # --- Batches made by hand ---------------------------------------------------------------------------------------------
+
+
+def test_keys_made_by_hand_that_name_no_module_are_rejected():
+    batch = {"x": {("match", "red", "policy"): [1], ("match", "blue"): [2]}}
+
+    with pytest.raises(BatchError, match=r"found the key \('match', 'blue'\).*Name the module in the key"):
+        AgentToModuleMapping()(rl_module=None, batch=batch, episodes=[], shared_data={})
 
 
 def test_items_made_by_hand_become_arrays_without_episodes():

@@ -144,3 +144,9 @@ def test_a_run_whose_metric_does_not_rise_is_stopped_early():
 def test_numbers_out_of_range_are_rejected(make):
     with pytest.raises(TrainingError):
         make()
+
+
+@pytest.mark.parametrize("given", [Diary, TrainingCallback])
+def test_a_class_is_no_callback(given):
+    with pytest.raises(TrainingError, match="not classes"):
+        started(steps=40, callbacks=[given])

@@ -14,6 +14,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.episodes import EpisodeList
 from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.errors import BatchError
 from episodia.types import AgentID, ModuleID
 
 # Key in `shared_data`, which both pipelines of a runner share; `ModuleToAgentUnmapping` reads the owners of rows there.
@@ -72,11 +73,7 @@ class AgentToModuleMapping(ColumnPiece):
         batch, episodes = run.batch, EpisodeList.of(run.episodes)
         if episodes.is_current and run.shared_data is not None:
             run.shared_data[ROW_OWNERS] = row_owners(episodes)
-        if (
-            not len(episodes)
-            and batch
-            and all(is_collected(column) and _names_modules(column) for column in batch.values())
-        ):
+        if not len(episodes) and batch and all(map(is_collected, batch.values())) and _names_modules(batch):
             run.replace(_items_by_module(batch))
             return
         if not episodes.is_grouped:
@@ -89,8 +86,21 @@ class AgentToModuleMapping(ColumnPiece):
         run.replace(switch_batch_from_column_to_module_ids(by_module))
 
 
-def _names_modules(column: dict[tuple[Any, ...], list[Any]]) -> bool:
-    return all(len(key) == _LEN_AGENT_KEY for key in column)
+def _names_modules(batch: Batch) -> bool:
+    """Return whether the keys of a batch that was made by hand name modules; keys of single agents, `(id,)`, do not.
+
+    Raises:
+        BatchError: If a key has another form.
+    """
+    keys = [key for column in batch.values() for key in column]
+    lengths = set(map(len, keys))
+    if not lengths <= {1} and lengths != {_LEN_AGENT_KEY}:
+        wrong = next(key for key in keys if len(key) != _LEN_AGENT_KEY)
+        raise BatchError(
+            f"found the key {wrong!r} in a batch without episodes, expected keys of the form (id of the multi-agent episode, "
+            "agent id, module id), or (id,) for single agents alone. Name the module in the key."
+        )
+    return lengths == {_LEN_AGENT_KEY}
 
 
 def _items_by_module(batch: Batch) -> Batch:

@@ -108,7 +108,8 @@ class VectorEnvSource(EnvSource):
         if not isinstance(made, gym.Env):
             raise EnvRunnerError(
                 f"found {type(made).__name__} from the function that makes the environment, expected a gymnasium.Env or a "
-                "VectorEnv. Wrap it into one."
+                "VectorEnv. Wrap it into one; for several agents, use `MultiAgentEnvRunner`, with `Training(runner, learner, "
+                "recipe)` to train."
             )
         return self._lanes(_FirstOf(made, self.env))
 

@@ -85,9 +85,11 @@ def checked_callbacks(where: str, callbacks: object) -> list[Callback]:
     Raises:
         TrainingError: If one is neither a function nor a `TrainingCallback`.
     """
-    expected = "functions or `TrainingCallback`s"
+    expected = (
+        "functions or `TrainingCallback`s, not classes; callbacks that are told about episodes belong to a runner"
+    )
     return list(checked_each(TrainingError, where, "callbacks", callbacks, _is_callback, expected))
 
 
 def _is_callback(value: object) -> bool:
-    return callable(value) or isinstance(value, TrainingCallback)
+    return not isinstance(value, type) and (callable(value) or isinstance(value, TrainingCallback))

@@ -62,10 +62,10 @@ def _num_rows(column: Any) -> int | None:
 
 
 def _written_by(pipeline: ConnectorPipelineV2, column: str) -> str:
-    """Return the names of the pieces that declare to write `column`; or else of those that declare nothing."""
+    """Return the names of the pieces that declare to write `column`, or else of those that declare nothing."""
     pieces = [place.piece for place in leaves_of(pipeline)]
     declared = [piece.name for piece in pieces if column in (piece.writes or ())]
     if declared:
         return "by " + " or ".join(map(repr, declared))
     silent = [piece.name for piece in pieces if piece.writes is None]
-    return "by a piece that does not declare it" + (f": {' or '.join(map(repr, silent))}" if silent else "")
+    return "declared by no piece" + (f", perhaps by {' or '.join(map(repr, silent))}" if silent else "")
