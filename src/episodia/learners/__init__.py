@@ -6,6 +6,7 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.algorithms.ddpg import DDPGConfig
 from episodia.learners.algorithms.discrete_sac import DiscreteSACConfig
 from episodia.learners.algorithms.dqn import DQNConfig
+from episodia.learners.algorithms.impala import IMPALAConfig
 from episodia.learners.algorithms.off_policy import OffPolicyConfig, ReplayedSteps
 from episodia.learners.algorithms.ppo import PPOConfig
 from episodia.learners.algorithms.r2d2 import R2D2Config
@@ -45,6 +46,7 @@ __all__ = [
     "EvaluatedSteps",
     "GradientFunction",
     "GradientProcessor",
+    "IMPALAConfig",
     "Learner",
     "LearnerHook",
     "LossInputs",

@@ -64,17 +64,23 @@ class A2CConfig(AlgorithmConfig):
 
     def loss(self, inputs: LossInputs) -> LossOutputs:
         """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H."""
-        steps, coefficients = EvaluatedSteps(inputs.module, inputs.batch), inputs.coefficients
-        advantages = steps.numbers(
-            Columns.ADVANTAGES, "`GeneralAdvantageEstimation`, for modules with `compute_values`"
-        )
-        policy_loss = -(steps.logp() * advantages).mean()
-        value_targets = steps.numbers(Columns.VALUE_TARGETS, "`GeneralAdvantageEstimation`")
-        value_loss = mse_loss(steps.values, value_targets)
-        entropy = steps.entropy().mean()
-        loss = (
-            policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
-        )
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        explained = explained_variance(steps.values, value_targets)
-        return LossOutputs({LOSS: loss}, {**metrics, "explained_variance": explained})
+        return actor_critic_loss(inputs, "GeneralAdvantageEstimation")
+
+
+def actor_critic_loss(inputs: LossInputs, estimator: str) -> LossOutputs:
+    """Return the mean of −log π(a|s) · A + c₁ · (V − target)² − c₂ · H.
+
+    Args:
+        inputs: The inputs, with the coefficients `value_coefficient` (c₁) and `entropy_coefficient` (c₂).
+        estimator: The piece that adds advantages and value targets.
+    """
+    steps, coefficients = EvaluatedSteps(inputs.module, inputs.batch), inputs.coefficients
+    advantages = steps.numbers(Columns.ADVANTAGES, f"`{estimator}`, for modules with `compute_values`")
+    policy_loss = -(steps.logp() * advantages).mean()
+    value_targets = steps.numbers(Columns.VALUE_TARGETS, f"`{estimator}`")
+    value_loss = mse_loss(steps.values, value_targets)
+    entropy = steps.entropy().mean()
+    loss = policy_loss + coefficients["value_coefficient"] * value_loss - coefficients["entropy_coefficient"] * entropy
+    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+    explained = explained_variance(steps.values, value_targets)
+    return LossOutputs({LOSS: loss}, {**metrics, "explained_variance": explained})
