@@ -207,7 +207,7 @@ class LedgerError(EpisodiaError, RuntimeError):
 
 
 class FlowError(EpisodiaError, ValueError):
-    """A flow cannot be built, saved or resumed, or a stage failed; `__cause__` is the original exception."""
+    """A flow cannot be built, saved or resumed, or a stage raised a StopIteration."""
 
 
 class FlowStalledError(FlowError):

@@ -212,7 +212,7 @@ def test_what_has_arrived_is_saved_and_handed_over_after_resuming():
 
 
 def test_then_is_applied_where_the_runner_lives():
-    with RunnerGroup(cartpole, 2, then=lambda runner: lambda episodes: (runner.seed, len(episodes))) as group:
+    with RunnerGroup(cartpole, 2, then=lambda runner: lambda episodes, _: (runner.seed, len(episodes))) as group:
         deliveries = group.sample_round(num_timesteps=10)
 
     assert [delivery.episodes for delivery in deliveries] == [(seed_of(0, index, 0), 2) for index in range(2)]

@@ -26,6 +26,7 @@ class Request:
         version: The version of the weights.
         weights: A handle of the engine with them; None if the runner keeps its own.
         statistics: A handle with the statistics that all runners have in common; None if there are none.
+        clock: How many steps the training has taken, which schedules of exploration follow; None if nobody has said it.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Request:
     version: int
     weights: Any = None
     statistics: Any = None
+    clock: int | None = None
 
 
 @final
@@ -48,6 +50,7 @@ class Delivery:
         episodes: An `EpisodeList`, or what `then` has made of it.
         metrics: What has happened in the runner since its last delivery.
         statistics: What its pieces have collected with this delivery.
+        acted_with: The statistics that its pieces acted with: those of the request.
     """
 
     runner: int
@@ -57,6 +60,7 @@ class Delivery:
     episodes: Any
     metrics: RunnerMetrics = field(default_factory=RunnerMetrics)
     statistics: Statistics = field(default_factory=dict)
+    acted_with: Statistics = field(default_factory=dict)
 
     @property
     def num_steps(self) -> int:

@@ -19,6 +19,9 @@ class Ledger:
     Chunks say of themselves what is needed: the id of the episode, their first time step, their length, and whether the
     episode has ended. No episode is made for it.
 
+    Args:
+        num_steps: How many steps were counted before.
+
     >>> from episodia import SingleAgentEpisode
     >>> walk = SingleAgentEpisode("walk", observations=[0, 1], actions=[5], rewards=[0.5], len_lookback_buffer=0)
     >>> ledger = Ledger()
@@ -29,10 +32,10 @@ class Ledger:
     episodia.errors.LedgerError: episode 'walk': found a chunk from t=0, expected t=1. ...
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_steps: int = 0) -> None:
         self._next: dict[Any, tuple[int, Any]] = {}
         self._ended: OrderedDict[Any, None] = OrderedDict()
-        self.num_steps = 0
+        self.num_steps = num_steps
 
     def enter(self, episodes: EpisodeList, owner: Any = None) -> None:
         """Enter the chunks of a list.

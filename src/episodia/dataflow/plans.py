@@ -9,12 +9,13 @@ from typing import Any
 from episodia.dataflow.flows.concurrently import concurrently
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.rollouts import rollouts
-from episodia.dataflow.runner_group import RunnerGroup
+from episodia.dataflow.runner_group import RunnerGroup, episodes_of
 from episodia.dataflow.updates.concat_steps import ConcatSteps
 from episodia.dataflow.updates.delivery_stages import DropStale
-from episodia.dataflow.updates.learner_stages import apply_gradients, train_one_step
+from episodia.dataflow.updates.learner_stages import GradientsThere, apply_gradients, train_one_step
 from episodia.dataflow.updates.learner_worker import Updated, Updates
 from episodia.dataflow.updates.replaying import replay, store
+from episodia.episodes import EpisodeList
 from episodia.learners import Learner, Metrics, ReplayUpdates
 from episodia.learners.update_metrics import mean_of_updates
 
@@ -24,47 +25,85 @@ def share_of(group: RunnerGroup, num_timesteps: int) -> int:
     return ceil(num_timesteps / group.num_runners)
 
 
-def in_rounds(group: RunnerGroup, learner: Learner, *, num_timesteps: int, **how: Any) -> Flow:
+def shared(group: RunnerGroup, num_timesteps: int | None, num_episodes: int | None) -> dict[str, Any]:
+    """Return what each runner plays so that all together play so many steps, or episodes."""
+    if num_episodes is not None:
+        return {"num_episodes": share_of(group, num_episodes)}
+    return {"num_timesteps": share_of(group, 0 if num_timesteps is None else num_timesteps)}
+
+
+def in_rounds(
+    group: RunnerGroup,
+    learner: Learner,
+    *,
+    num_timesteps: int | None = None,
+    num_episodes: int | None = None,
+    **how: Any,
+) -> Flow:
     """Return A2C, or PPO with several epochs: all runners play, and the learner learns from what they have played together.
 
     Args:
         group: The group.
         learner: The learner.
         num_timesteps: How many steps an update learns from.
+        num_episodes: How many episodes instead.
         **how: Arguments of `Learner.update`.
     """
-    played = rollouts(group, num_timesteps=share_of(group, num_timesteps)).flatten()
-    return played.combine(ConcatSteps(num_timesteps)).for_each(train_one_step(learner, group, **how))
+    played = rollouts(group, **shared(group, num_timesteps, num_episodes))
+    in_steps = num_episodes is None
+    lists = played.flatten().combine(ConcatSteps(num_timesteps or 1)) if in_steps else played.for_each(episodes_of)
+    return lists.for_each(train_one_step(learner, group, **how))
 
 
-def a3c(group: RunnerGroup, learner: Learner, *, num_timesteps: int) -> Flow:
+def a3c(
+    group: RunnerGroup,
+    learner: Learner,
+    *,
+    then: GradientsThere | None = None,
+    num_timesteps: int | None = None,
+    num_episodes: int | None = None,
+) -> Flow:
     """Return A3C: runners compute gradients where they are, which are applied as they come.
 
     Args:
-        group: The group, made with `then=GradientsThere(make_learner)`.
+        group: The group.
         learner: Applies the gradients.
+        then: What computes the gradients; None if the group was made with it.
         num_timesteps: How many steps all runners together play for their next gradients.
+        num_episodes: How many episodes instead.
     """
-    arrived = rollouts(group, "async", num_timesteps=share_of(group, num_timesteps))
-    gradients = arrived.for_each(lambda delivery: delivery.episodes)
+    gradients = rollouts(group, "raw", then=then, **shared(group, num_timesteps, num_episodes))
     return gradients.batch(1).for_each(apply_gradients(learner, group))
 
 
 def impala(
-    group: RunnerGroup, updates: Updates, *, num_timesteps: int, min_steps: int, max_lag: int | None = None
+    group: RunnerGroup,
+    updates: Updates,
+    *,
+    num_timesteps: int | None = None,
+    num_episodes: int | None = None,
+    max_lag: int | None = None,
 ) -> Flow:
     """Return IMPALA, or asynchronous PPO: runners play while a learner learns, and neither waits longer than room allows.
 
     Args:
         group: The group.
         updates: The learner in its worker. Losses have to cope with steps of older weights, as V-trace or clipped ratios do.
-        num_timesteps: How many steps all runners together play for one delivery of each.
-        min_steps: How many steps an update learns from.
+        num_timesteps: How many steps an update learns from; a delivery of each runner has as many together.
+        num_episodes: How many episodes instead.
         max_lag: See `DropStale`; None drops nothing.
     """
-    played = rollouts(group, "async", num_timesteps=share_of(group, num_timesteps))
+    played = rollouts(group, "async", **shared(group, num_timesteps, num_episodes))
     fresh = played if max_lag is None else played.combine(DropStale(group, max_lag))
-    feed = fresh.combine(ConcatSteps(min_steps)).tap(updates.put).gated(updates.has_room)
+    if num_episodes is None:
+        lists = fresh.combine(ConcatSteps(num_timesteps or 1))
+    else:
+        lists = fresh.batch(group.num_runners).for_each(episodes_of)
+
+    def put(episodes: EpisodeList[Any]) -> None:
+        updates.put(episodes, group.acted_with)
+
+    feed = lists.tap(put).gated(updates.has_room, "feed")
 
     def take_over(updated: Updated) -> Metrics:
         weights = updated.weights
@@ -82,6 +121,7 @@ def from_replay(
     warm_up: int,
     updates_per_step: float,
     mode: str = "async",
+    **wanted: Any,
 ) -> Flow:
     """Return DQN, SAC and their kin, and Ape-X with several shards: what is played is stored, and learned from in proportion.
 
@@ -89,13 +129,14 @@ def from_replay(
         group: The group.
         shards: The updates from a buffer, or from each of several shards.
         num_timesteps: How many steps all runners together play for one delivery of each.
-        warm_up: How many rows there have to be in each shard before the first update.
+        warm_up: How many rows there have to be in all shards together before the first update.
         updates_per_step: The number of updates for each step; it may be a fraction.
         mode: `"async"`: as deliveries come. `"bulk_sync"`: in rounds.
+        **wanted: Other arguments of a runner's `sample`.
     """
     share = share_of(group, num_timesteps)
-    played = rollouts(group, mode, num_timesteps=share)
+    played = rollouts(group, mode, num_timesteps=share, **wanted)
     stored = (played if mode == "async" else played.flatten()).tap(store(*(own.buffer for own in shards)))
-    learned = replay(shards, group, warm_up=warm_up, steps=lambda: group.num_steps)
+    learned = replay(shards, group, warm_up=ceil(warm_up / len(shards)), steps=lambda: group.num_steps)
     both = concurrently([stored, learned], weights=[1, updates_per_step * share], output=[1])
     return both.batch(max(1, round(updates_per_step * share))).for_each(mean_of_updates)

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, final
 from episodia.arguments import checked_seed, checked_whole
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.dataflow.deliveries import Delivery, Request, Wanted
+from episodia.dataflow.deliveries import Delivery, Request, Statistics, Wanted
 from episodia.dataflow.engines.engine import Call, Engine
 from episodia.dataflow.engines.local_engine import LocalEngine
 from episodia.dataflow.kept_deliveries import kept_from, kept_state
@@ -51,17 +51,21 @@ class RunnerGroup:
         make_runner: Makes the runner of a seed, where the runner will live. In this process, each needs a module of its own.
         num_runners: How many.
         seed: What the seeds of all runners follow from.
-        engine: Where they live; by default in this thread.
+        engine: Where they live: an engine, or a function that makes one, which the group then closes. By default, they live in
+            this thread.
         rounds: How long `sample` waits.
         in_flight: How many requests may wait at each runner in asynchronous mode: 1 has the freshest weights, 2 hides the way.
         call_timeout_s: A request that takes longer is given up, and its runner replaced. None waits for ever.
         max_restarts: How many runners in a row may die in one place without a delivery.
-        then: Makes, of a runner, a function that is applied to each list of episodes where the runner lives.
+        then: Makes, of a runner, a function that is applied where the runner lives: to each list of episodes, and the
+            statistics of filters that it was played with.
 
     Attributes:
         counts: Requests: requested, delivered, failed, lost. Runners: died, hung. Deliveries: late, stale (dropped). Episodes:
             broken_off.
         lags: How many deliveries were handed over so many versions of the weights after they were requested.
+        on_delivery: Called with each delivery that is handed over.
+        acted_with: The statistics of filters that the last delivery was played with, for the pipeline of a learner.
 
     Raises:
         EngineError: If an argument is invalid.
@@ -78,7 +82,7 @@ class RunnerGroup:
         num_runners: int,
         *,
         seed: int = 0,
-        engine: Engine | None = None,
+        engine: Engine | Callable[[], Engine] = LocalEngine,
         rounds: Rounds | None = None,
         in_flight: int = 1,
         call_timeout_s: float | None = None,
@@ -91,11 +95,15 @@ class RunnerGroup:
         self._in_flight = checked_whole(EngineError, where, "in_flight", in_flight, 1)
         self._rounds = Rounds() if rounds is None else rounds
         self._make_runner, self._then = make_runner, then
-        self._owns_engine = engine is None
-        self.engine: Engine = LocalEngine() if engine is None else engine
+        self._owns_engine = not isinstance(engine, Engine)
+        self.engine: Engine = engine if isinstance(engine, Engine) else engine()
         self.lags: Counter[int] = Counter()
+        self.on_delivery: Callable[[Delivery], object] = bool
+        self.acted_with: Statistics = {}
         self._ledger = Ledger()
         self._lookback = self._num_evaluations = self._version = 0
+        self._clock: int | None = None
+        self._resetting: set[int] = set()  # places whose next request begins new episodes
         self._weights: Any = None
         self._statistics: Any = None
         self._kept: list[Delivery] = []  # arrived, and not handed over yet
@@ -217,7 +225,7 @@ class RunnerGroup:
 
         Args:
             rounds: When it is over; by default as the group was made.
-            **wanted: Arguments of a runner's `sample`.
+            **wanted: Arguments of a runner's `sample`, or functions that return them, which are called for each request.
         """
         deliveries = self._round(dict.fromkeys(range(self.num_runners), wanted), rounds or self._rounds)
         return self._given(deliveries, deliveries)
@@ -263,7 +271,7 @@ class RunnerGroup:
         """Keep all runners busy, and return a delivery as soon as there is one; None if there is none in time.
 
         Args:
-            wanted: Arguments of a runner's `sample`, for new requests.
+            wanted: As for `sample_round`, for new requests.
             timeout_s: How long to wait: 0 only looks, None waits for ever.
         """
         self._check_open("poll")
@@ -303,10 +311,14 @@ class RunnerGroup:
     # --- Requests and deliveries ------------------------------------------------------------------------------------
 
     def _ask(self, seat: Seat, wanted: Wanted) -> None:
-        self._seats.ask(seat, self._request(seat.number, wanted))
+        own = {name: value() if callable(value) else value for name, value in wanted.items()}
+        if seat.index in self._resetting:
+            self._resetting.remove(seat.index)
+            own["force_reset"] = True
+        self._seats.ask(seat, self._request(seat.number, own))
 
     def _request(self, number: int, wanted: Wanted) -> Request:
-        return Request(number, wanted, self._version, self._weights, self._statistics)
+        return Request(number, wanted, self._version, self._weights, self._statistics, self._clock)
 
     def _receive(self, timeout_s: float | None) -> None:
         self._seats.settle(timeout_s, self._arrived, self._errors.append)
@@ -330,6 +342,7 @@ class RunnerGroup:
                 self._kept.remove(delivery)
                 self._count(delivery)
                 self._leaving.append(delivery)
+                self.on_delivery(delivery)
         return list(self._leaving)
 
     def _given(self, deliveries: list[Delivery], value: Value) -> Value:
@@ -341,6 +354,7 @@ class RunnerGroup:
         """Count a delivery that leaves: its steps and its statistics are counted together."""
         self.lags[self._version - delivery.version] += 1
         self._metrics.append(delivery.metrics)
+        self.acted_with = delivery.acted_with
         if delivery.statistics:
             add_statistics(self.env_to_module, delivery.statistics)
             self._share_statistics()
@@ -367,6 +381,15 @@ class RunnerGroup:
     def foreach_runner(self, function: Callable[[EnvRunner[Any]], Any]) -> list[Any]:
         """Return what `function` returns of each runner, called where the runner lives, after the requests on the way."""
         return self._each("apply", [(function,)] * self.num_runners)
+
+    def apply_there(self, then: Then) -> None:
+        """Let all runners apply `then` to each list of episodes from now on, see `RunnerGroup`."""
+        self._then = then
+        self._each("set_then", [(then,)] * self.num_runners)
+
+    def continue_at(self, steps: int) -> None:
+        """Let schedules of exploration go on at a number of steps, with the next requests."""
+        self._clock = checked_whole(EngineError, "continue_at", "steps", steps, 0)
 
     def evaluate(self, num_episodes: int = 10, *, explore: bool = False, seed: int | None = None) -> EpisodeList[Any]:
         """Play whole episodes on all runners, beside all sampling, and return them; see `EnvRunner.evaluate`."""
@@ -430,9 +453,12 @@ class RunnerGroup:
     def get_state(self) -> dict[str, Any]:
         """Return the states of all runners, and what has arrived from them; what is on the way is waited for first.
 
-        Environments are not part of it: both sides go on with `sample(..., force_reset=True)`.
+        Environments are not part of it: here and there, each runner begins new episodes with its next request.
         """
         self.settle()
+        self._resetting = set(range(self.num_runners))
+        for seat in self._seats:
+            self._broken_off(seat)
         return {
             "runners": self._each("get_state", [()] * self.num_runners),
             "incarnations": [seat.incarnation for seat in self._seats],
@@ -441,7 +467,10 @@ class RunnerGroup:
             "weights_version": self._version,
             "statistics": dict(statistics_of(self.env_to_module)),
             "num_evaluations": self._num_evaluations,
+            "num_steps": self.num_steps,
+            "acted_with": dict(self.acted_with),
             "counts": dict(self.counts),
+            "lags": [[lag, count] for lag, count in sorted(self.lags.items())],
             "kept": [kept_state(delivery) for delivery in self._kept],
         }
 
@@ -471,7 +500,11 @@ class RunnerGroup:
         self._share_statistics()
         self.counts.clear()
         self.counts.update(state["counts"])
-        self._kept, self._errors, self._ledger = [kept_from(own) for own in state["kept"]], [], Ledger()
+        self.lags = Counter(dict(state["lags"]))
+        self.acted_with = state["acted_with"]
+        self._kept, self._errors = [kept_from(own) for own in state["kept"]], []
+        self._ledger = Ledger(state["num_steps"])
+        self._resetting = set(range(self.num_runners))
 
     # --- The end ----------------------------------------------------------------------------------------------------
 

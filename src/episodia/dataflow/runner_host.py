@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-from episodia.connectors import EnvToModulePipeline, ModuleToEnvPipeline
-from episodia.dataflow.deliveries import Delivery, Request
+from episodia.connectors import ConnectorPipelineV2, EnvToModulePipeline, ModuleToEnvPipeline
+from episodia.connectors.module_to_env.exploration import Exploration
+from episodia.connectors.pipelines.piece_lookup import leaves
+from episodia.dataflow.deliveries import Delivery, Request, Statistics
 from episodia.dataflow.engines.engine import Handle
 from episodia.dataflow.statistics import statistics_of, take_common
 from episodia.env_runners import EnvRunner
@@ -17,8 +19,9 @@ from episodia.modules import Module
 
 # Makes a runner of a seed.
 MakeRunner: TypeAlias = Callable[[int], EnvRunner[Any]]
-# Makes, of a runner, a function that is applied to each list of episodes where the runner lives.
-Then: TypeAlias = Callable[[EnvRunner[Any]], Callable[[Any], Any]]
+# Makes, of a runner, a function that is applied where the runner lives: to each list of episodes, and the statistics of filters
+# that it was played with.
+Then: TypeAlias = Callable[[EnvRunner[Any]], Callable[[Any, Statistics], Any]]
 
 
 @final
@@ -73,26 +76,32 @@ class RunnerHost:
 
     def sample(self, request: Request) -> Delivery:
         """Play what `request` wants, with its weights and statistics."""
-        self._take_over(request)
+        acted_with = self._take_over(request)
         runner = self._runner
+        if request.clock is not None:
+            continue_schedules(runner.module_to_env, request.clock)
         episodes = runner.sample(**request.wanted)
         statistics = {} if request.statistics is None else statistics_of(runner.env_to_module)
-        made = episodes if self._then is None else self._then(episodes)
-        return Delivery(*self._place, request.number, request.version, made, runner.get_metrics(), statistics)
+        made = episodes if self._then is None else self._then(episodes, acted_with)
+        metrics = runner.get_metrics()
+        return Delivery(*self._place, request.number, request.version, made, metrics, statistics, acted_with)
 
     def evaluate(self, request: Request) -> Any:
         """Play whole episodes beside all sampling, with the weights and statistics of `request`."""
         self._take_over(request)
         return self._runner.evaluate(**request.wanted)
 
-    def _take_over(self, request: Request) -> None:
+    def _take_over(self, request: Request) -> Statistics:
         weights: Handle | None = request.weights
         statistics: Handle | None = request.statistics
         if weights is not None and request.version != self._version:
             self._runner.set_weights(weights.fetch(), version=request.version)
         self._version = request.version
-        if statistics is not None:
-            take_common(self._runner.env_to_module, statistics.fetch())
+        if statistics is None:
+            return {}
+        common: Statistics = statistics.fetch()
+        take_common(self._runner.env_to_module, common)
+        return common
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the runner."""
@@ -103,6 +112,10 @@ class RunnerHost:
         self._runner.set_state(state)
         self._version = int(state["weights_version"])
 
+    def set_then(self, then: Then) -> None:
+        """Apply `then` to each list of episodes from now on."""
+        self._then = then(self._runner)
+
     def apply(self, function: Callable[[EnvRunner[Any]], Any]) -> Any:
         """Return what `function` returns of the runner."""
         return function(self._runner)
@@ -110,3 +123,17 @@ class RunnerHost:
     def close(self) -> None:
         """Close the runner."""
         self._runner.close()
+
+
+def continue_schedules(pipeline: ConnectorPipelineV2, steps: int) -> None:
+    """Let the pieces of `pipeline` that explore go on at a number of steps, which their schedules follow.
+
+    >>> from episodia.connectors import EpsilonGreedy, defaults
+    >>> pipeline = defaults.module_to_env(custom=[EpsilonGreedy(epsilon=0.1)])
+    >>> continue_schedules(pipeline, 500)
+    >>> pipeline["EpsilonGreedy"].steps
+    500
+    """
+    for place in leaves(pipeline):
+        if isinstance(place.piece, Exploration):
+            place.piece.continue_at(steps)

@@ -10,6 +10,7 @@ from episodia.arguments import checked_whole
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.pictures import Drawn
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
+from episodia.dataflow.kept_deliveries import held_from, held_state
 from episodia.errors import FlowError
 
 
@@ -78,9 +79,9 @@ class _Branch(Source):
     def get_state(self) -> Any:
         # The flow before the branches is saved with the first one.
         flow = self._trunk.flow.get_state() if not self._number else None
-        return {"held": list(self._trunk.queues[self._number]), "flow": flow}
+        return {"held": [held_state(item) for item in self._trunk.queues[self._number]], "flow": flow}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        self._trunk.queues[self._number] = deque(state["held"])
+        self._trunk.queues[self._number] = deque(map(held_from, state["held"]))
         if not self._number:
             self._trunk.flow.set_state(state["flow"])

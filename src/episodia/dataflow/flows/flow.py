@@ -23,6 +23,7 @@ from episodia.dataflow.flows.stages import (
     tapped,
     zip_with_source,
 )
+from episodia.dataflow.kept_deliveries import held_from, held_state
 from episodia.errors import FlowError
 
 
@@ -32,7 +33,8 @@ class Flow(Source):
 
     A flow is an iterator, and nothing runs unless somebody pulls. So between two items everything stands still, and can be
     saved. Stages are functions of an item that return the items that come out: none, one or several. A flow with more stages
-    takes the place of the one before.
+    takes the place of the one before. An error in a stage drops the item, and has a note that names the stage, the number of
+    the item, and the runner that it came from.
 
     Args:
         source: Where items come from: a `Source`, or any iterable.
@@ -93,8 +95,13 @@ class Flow(Source):
             try:
                 made = stage(items[0]) if len(items) == 1 else [new for old in items for new in stage(old)]
                 items = made if type(made) is tuple or type(made) is list else list(made)
+            except StopIteration as error:  # it would end the flow without a word
+                raise FlowError(
+                    f"{self._place(at, item)}: found a StopIteration, expected items. Correct the stage; the item is dropped."
+                ) from error
             except Exception as error:
-                raise error if isinstance(error, FlowError) else self._failed(at, item, error) from error
+                error.add_note(f"Raised in {self._place(at, item)}, which is dropped.")
+                raise
             now = perf_counter()
             times[at] += now - begun
             counts[at] += len(items)
@@ -102,14 +109,11 @@ class Flow(Source):
                 return
         self._out += items
 
-    def _failed(self, at: int, item: Any, error: Exception) -> FlowError:
+    def _place(self, at: int, item: Any) -> str:
         runner = getattr(item, "runner", None)
         origin = "" if runner is None else f" of runner {runner}"
-        return FlowError(
-            f"flow {self.name!r}, stage {at} of {len(self._stages)} ({name_of(self._stages[at - 1])}), item "
-            f"{self.num_items[0] - 1} of the source{origin}: found {type(error).__name__} ({error}), expected items. Correct "
-            "the stage; the item is dropped."
-        )
+        stage = f"stage {at} of {len(self._stages)} ({name_of(self._stages[at - 1])})"
+        return f"flow {self.name!r}, {stage}, item {self.num_items[0] - 1} of the source{origin}"
 
     def pending(self) -> list[Pending]:
         """Return what is on the way to the source, if the gate is open."""
@@ -170,19 +174,25 @@ class Flow(Source):
         """Return the flow with `function` called with each item, such as one that prints."""
         return self.through(tapped(function))
 
-    def gated(self, gate: Gate) -> Flow:
-        """Return the flow, pulled only while `gate` and the gates before it are open."""
-        return Flow(self, gate=gate, name=self.name)
+    def gated(self, gate: Gate, name: str = "") -> Flow:
+        """Return the flow, pulled only while `gate` and the gates before it are open; `name` is how pictures call it."""
+        return Flow(self, gate=gate, name=name or self.name)
 
     # --- State ------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Return what the flow holds between two items: items, counts, and the states of source and stages."""
+        """Return what the flow holds between two items: items, counts, and the states of source, stages and gate.
+
+        The state is plain data if items are made of deliveries, episodes, metrics and plain data. Groups, learners and buffers
+        are saved by whoever owns them.
+        """
+        gate = memory_of(self._gate)
         return {
-            "out": list(self._out),
+            "source": self._source.get_state(),  # first: it may wait for what is on the way
+            "out": [held_state(item) for item in self._out],
             "num_items": list(self.num_items),
-            "source": self._source.get_state(),
             "stages": [memory and memory.get_state() for memory in map(memory_of, self._stages)],
+            "gate": gate and gate.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -196,10 +206,10 @@ class Flow(Source):
                 f"set_state: found the state of {len(state['stages'])} stages, expected {len(self._stages)}. Make the flow "
                 "like that one."
             )
-        self._out = deque(state["out"])
+        self._out = deque(map(held_from, state["out"]))
         self.num_items = list(state["num_items"])
         self._source.set_state(state["source"])
-        for stage, own in zip(self._stages, state["stages"], strict=True):
+        for stage, own in zip([*self._stages, self._gate], [*state["stages"], state["gate"]], strict=True):
             memory = memory_of(stage)
             if memory is not None:
                 memory.set_state(own)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, final
 
 from episodia.arguments import checked_number
+from episodia.dataflow.flows.stages import Memory
 from episodia.errors import FlowError
 
 # True if the flow may be pulled; else why not.
@@ -35,7 +36,7 @@ def at_least(count: Callable[[], float], least: float, what: str = "items") -> G
 
 
 @final
-class RatioGates:
+class RatioGates(Memory):
     """Two gates that keep a ratio between what is learned from and what is inserted, within a tolerance.
 
     The flow that stores is `flow.gated(ratio.inserts).tap(ratio.inserted)`, the one that samples
@@ -83,3 +84,11 @@ class RatioGates:
         """Tell whether more may be learned from."""
         is_open = self.num_learned - self._ratio * self.num_inserted < self._tolerance
         return is_open or f"has learned from {self.num_learned:g} for {self.num_inserted:g} inserted"
+
+    def get_state(self) -> dict[str, float]:
+        """Return what was counted."""
+        return {"num_inserted": self.num_inserted, "num_learned": self.num_learned}
+
+    def set_state(self, state: Mapping[str, float]) -> None:
+        """Go on from these counts."""
+        self.num_inserted, self.num_learned = state["num_inserted"], state["num_learned"]

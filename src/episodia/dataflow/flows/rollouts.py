@@ -9,23 +9,35 @@ from episodia.dataflow.deliveries import Wanted
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
 from episodia.dataflow.runner_group import RunnerGroup
+from episodia.dataflow.runner_host import Then
 from episodia.errors import FlowError
 
 
-def rollouts(group: RunnerGroup, mode: str = "bulk_sync", **wanted: Any) -> Flow:
+def rollouts(group: RunnerGroup, mode: str = "bulk_sync", *, then: Then | None = None, **wanted: Any) -> Flow:
     """Return a flow of what a group plays.
 
     Args:
         group: The group.
-        mode: `"bulk_sync"`: a list of deliveries for each round. `"async"`: deliveries as they come.
-        **wanted: Arguments of a runner's `sample`, for each runner.
+        mode: `"bulk_sync"`: a list of deliveries for each round. `"async"`: deliveries as they come. `"raw"`: as they come
+            too, but only what `then` has made of the episodes.
+        then: Makes, of a runner, a function that is applied to each list of episodes where the runner lives; None keeps that of
+            the group.
+        **wanted: Arguments of a runner's `sample`, for each runner, or functions that return them.
 
     Raises:
         FlowError: If there is no such mode.
     """
-    checked_choice(FlowError, "rollouts", "mode", mode, ("bulk_sync", "async"))
+    checked_choice(FlowError, "rollouts", "mode", mode, ("bulk_sync", "async", "raw"))
+    if then is not None:
+        group.apply_there(then)
     source = _InRounds(group, wanted) if mode == "bulk_sync" else _AsTheyCome(group, wanted)
-    return Flow(source, name=f"rollouts({mode})")
+    flow = Flow(source, name=f"rollouts({mode})")
+    return flow.for_each(made_there) if mode == "raw" else flow
+
+
+def made_there(delivery: Any) -> Any:
+    """Return the episodes of a delivery, or what was made of them where the runner lives."""
+    return delivery.episodes
 
 
 @final

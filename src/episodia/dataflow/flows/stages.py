@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 from episodia.arguments import checked_whole
+from episodia.dataflow.kept_deliveries import held_from, held_state
 from episodia.errors import FlowError
 
 # Of an item, all items that come out.
@@ -23,13 +25,30 @@ class Remembers(Protocol):
         """Go on from `state`."""
 
 
+class Memory(ABC):
+    """What several stages or gates have in common, as their methods; it is saved with their flows."""
+
+    @abstractmethod
+    def get_state(self) -> Any:
+        """Return the memory."""
+
+    @abstractmethod
+    def set_state(self, state: Any) -> None:
+        """Go on from `state`."""
+
+
 def memory_of(stage: object) -> Remembers | None:
-    """Return a stage if it has a memory."""
-    return stage if isinstance(stage, Remembers) else None
+    """Return what remembers: a stage or the function that it calls, or the `Memory` whose method that is."""
+    function = getattr(stage, "__wrapped__", stage)
+    if isinstance(function, Remembers):
+        return function
+    owner = getattr(function, "__self__", None)
+    return owner if isinstance(owner, Memory) else None
 
 
-def _named(stage: Stage, verb: str, function: Callable[..., Any] | None = None) -> Stage:
-    stage.__name__ = verb if function is None else f"{verb} {name_of(function)}"
+def _named(stage: Stage, verb: str, function: Callable[..., Any]) -> Stage:
+    stage.__name__ = f"{verb} {name_of(function)}"
+    stage.__dict__["__wrapped__"] = function
     return stage
 
 
@@ -90,8 +109,8 @@ class Batch:
 
     def get_state(self) -> list[Any]:
         """Return the items that are held."""
-        return list(self._held)
+        return [held_state(item) for item in self._held]
 
     def set_state(self, state: list[Any]) -> None:
         """Hold these items."""
-        self._held = list(state)
+        self._held = [held_from(item) for item in state]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
+from episodia.dataflow.deliveries import Statistics
 from episodia.dataflow.runner_group import RunnerGroup
-from episodia.dataflow.statistics import set_statistics, statistics_of
+from episodia.dataflow.statistics import set_statistics
 from episodia.env_runners import EnvRunner
 from episodia.episodes import EpisodeList
 from episodia.learners import Learner, MeasuredGradients, Metrics
@@ -36,7 +37,7 @@ def train_one_step(
 
     def train(episodes: EpisodeList[Any]) -> Metrics:
         if group is not None:
-            set_statistics(learner.pipeline, statistics_of(group.env_to_module))
+            set_statistics(learner.pipeline, group.acted_with)
         metrics = learner.update(episodes, **how)
         if group is not None:
             send_weights(learner, group)
@@ -85,16 +86,16 @@ class GradientsThere:
     def __init__(self, make_learner: Callable[[], Learner]) -> None:
         self._make_learner = make_learner
 
-    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any]], Weighted]:
+    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any], Statistics], Weighted]:
         """Return what is made of the samples of `runner`: gradients for the weights that it has played with."""
         learner = self._make_learner()
         compute = compute_gradients(learner)
         runner.require_lookback(learner.pipeline.lookback)
 
-        def gradients(episodes: EpisodeList[Any]) -> Weighted:
+        def gradients(episodes: EpisodeList[Any], acted_with: Statistics) -> Weighted:
             networks: Mapping[str, Any] = runner.modules
             learner.set_weights({id_: networks[id_].state_dict() for id_ in learner.modules})
-            set_statistics(learner.pipeline, statistics_of(runner.env_to_module))
+            set_statistics(learner.pipeline, acted_with)
             return compute(episodes)
 
         return gradients

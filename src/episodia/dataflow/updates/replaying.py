@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import cycle
-from typing import Any
+from typing import Any, final
 
 from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.gates import at_least
-from episodia.dataflow.flows.sources import Pulled
+from episodia.dataflow.flows.sources import Pulled, Source
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.dataflow.updates.learner_stages import send_weights
 from episodia.learners import Metrics, ReplayUpdates
@@ -41,17 +40,30 @@ def replay(
         steps: Returns how many steps were played, which schedules then follow.
     """
     shards = [updates] if isinstance(updates, ReplayUpdates) else list(updates)
-    turns = cycle(shards)
+    gate = at_least(lambda: min(len(own.buffer) for own in shards), warm_up, "rows")
+    return Flow(_InTurns(shards, group, steps), gate=gate, name="replay")
 
-    def update() -> Metrics:
-        own = next(turns)
-        metrics = own.update(env_steps=None if steps is None else steps())
-        if group is not None:
-            send_weights(own.learner, group)
+
+@final
+class _InTurns(Source):
+    def __init__(
+        self, shards: Sequence[ReplayUpdates], group: RunnerGroup | None, steps: Callable[[], int] | None
+    ) -> None:
+        self._shards, self._group, self._steps = shards, group, steps
+        self._turn = 0
+
+    def poll(self) -> Metrics:
+        own, self._turn = self._shards[self._turn], (self._turn + 1) % len(self._shards)
+        metrics = own.update(env_steps=None if self._steps is None else self._steps())
+        if self._group is not None:
+            send_weights(own.learner, self._group)
         return metrics
 
-    gate = at_least(lambda: min(len(own.buffer) for own in shards), warm_up, "rows")
-    return Flow(Pulled(update), gate=gate, name="replay")
+    def get_state(self) -> int:
+        return self._turn
+
+    def set_state(self, state: int) -> None:
+        self._turn = state
 
 
 def replayed_lists(buffer: ReplayBuffer, num: int, draw: Any, *, warm_up: int = 1, lookback: int = 0) -> Flow:

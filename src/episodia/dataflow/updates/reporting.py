@@ -72,6 +72,14 @@ class Report:
             record |= collector()
         return record
 
+    def get_state(self) -> list[int]:
+        """Return what was counted."""
+        return [self.iteration, self.num_steps, self.num_episodes]
+
+    def set_state(self, state: Sequence[int]) -> None:
+        """Go on from these counts."""
+        self.iteration, self.num_steps, self.num_episodes = state
+
 
 @final
 class Every:
@@ -94,3 +102,11 @@ class Every:
         self._num_seen += 1
         if self._num_seen % self._count == 0:
             self._function(item)
+
+    def get_state(self) -> int:
+        """Return how many items were seen."""
+        return self._num_seen
+
+    def set_state(self, state: int) -> None:
+        """Go on from this number."""
+        self._num_seen = state
