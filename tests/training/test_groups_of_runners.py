@@ -8,10 +8,10 @@ from episodia import SingleAgentEnvRunner
 from episodia.connectors import EpsilonGreedy, MeanStdFilter
 from episodia.dataflow import RunnerGroup, ThreadEngine
 from episodia.dataflow.seats import seed_of
-from episodia.errors import TrainingError
 from episodia.learners import Learner, PPOConfig
 from episodia.learners.default_learner_pipeline import default_pipeline
 from episodia.modules import MLPActorCritic
+from episodia.schedules import PiecewiseLinearSchedule
 from episodia.training import Training
 from episodia.training.recipes.recipe import Recipe
 
@@ -66,8 +66,11 @@ def test_a_training_with_threads_has_a_policy_and_evaluates():
         assert training.policy()(SPACES.observation_space.sample()) in (0, 1)
 
 
-def test_a_group_with_exploration_that_follows_a_schedule_is_rejected():
-    group = RunnerGroup(lambda seed: make_runner(seed, module_to_env=[EpsilonGreedy(epsilon=0.1)]), 1)
+def test_schedules_of_exploration_reach_all_runners():
+    falling = PiecewiseLinearSchedule([(0, 1.0), (1000, 0.0)])
+    group = RunnerGroup(lambda seed: make_runner(seed, module_to_env=[EpsilonGreedy(epsilon=falling)]), 2)
+    with new_training(group) as training:
+        steps = [training.step()["steps"] for _ in range(2)]
+        found = group.foreach_runner(lambda runner: runner.module_to_env["EpsilonGreedy"].steps)
 
-    with group, pytest.raises(TrainingError, match="EpsilonGreedy"):
-        new_training(group)
+    assert all(clock >= steps[0] for clock in found)

@@ -26,7 +26,7 @@ from episodia.errors import EnvRunnerError, EpisodiaError, LearnerError, Trainin
 from episodia.learners import AdaptiveKL, ClipByGlobalNorm, ClipByNorm, ClipByValue, OptimizerConfig, PPOConfig
 from episodia.learners.config_codec import decoded
 from episodia.training import Recipe, Setup, load_training, resume, train
-from episodia.training.training_setup import RUNNER_OPTIONS, module_options
+from episodia.training.training_setup import RUNNER_OPTIONS, WORKER_OPTIONS, module_options
 
 NETWORK = {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)}
 SMALL = {**NETWORK, "progress": False}
@@ -48,7 +48,7 @@ def test_what_is_as_usual_is_saved_too():
     options = Setup.of("ppo", "CartPole-v1").to_dict()["options"]
 
     fields_of = {each.name for kind in (PPOConfig, Recipe) for each in fields(kind)}
-    assert set(options) == fields_of | {*module_options(PPOConfig()), *RUNNER_OPTIONS}
+    assert set(options) == fields_of | {*module_options(PPOConfig()), *RUNNER_OPTIONS, *WORKER_OPTIONS}
     assert (options["gamma"], options["num_envs"], options["hidden"], options["max_restarts"]) == (
         0.99,
         8,

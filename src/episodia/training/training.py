@@ -15,17 +15,17 @@ from typing import Any, Self, TypeAlias, final
 import torch
 
 from episodia.connectors import ConnectorPipelineV2
-from episodia.connectors.module_to_env.exploration import Exploration
-from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.dataflow import Flow, Pulled, RunnerGroup, counters_of, send_weights
+from episodia.dataflow import Delivery, Flow, RunnerGroup, counters_of, send_weights
+from episodia.dataflow.runner_host import continue_schedules
 from episodia.dataflow.statistics import collecting
 from episodia.dataflow.updates.reporting import flat_metrics
 from episodia.env_runners import EnvRunner, RunnerMetrics
-from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
+from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.interrupts import deferred_interrupts
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.events.training_callback import Callback, Callbacks
+from episodia.training.recipes.plans import flow_of
 from episodia.training.recipes.recipe import BaseRecipe
 from episodia.training.recipes.updating import Updating
 from episodia.training.training_checks import (
@@ -69,10 +69,13 @@ class Training:
         torch_threads: The number of threads that torch uses in `run` and `evaluate`. One is the fastest for small networks,
             above all if other programs use the cores too. None changes nothing.
         flow: A flow of metrics over runner and learner, which takes the place of the loop, such as those of
-            `episodia.dataflow.plans`. By default, the loop collects episodes, learns from them, and copies the weights.
+            `episodia.dataflow.plans`. By default, it is the plan of the recipe.
+        others: What the flow changes beside runner and learner, by name: objects with `get_state` and `set_state`, such as a
+            second learner or a buffer, which are then saved and resumed with the training.
 
     Attributes:
         directory: The directory of the run; None without files.
+        flow: The flow of metrics; printed, it shows its stages with counts and times.
 
     Raises:
         TrainingError: If an argument has the wrong type.
@@ -93,6 +96,7 @@ class Training:
         setup: Setup | None = None,
         torch_threads: int | None = 1,
         flow: Flow | None = None,
+        others: Mapping[str, Any] | None = None,
     ) -> None:
         check_parts(runner, learner, recipe, setup, flow)
         check_threads(torch_threads)
@@ -109,11 +113,14 @@ class Training:
         self._recent: deque[float] = deque(maxlen=WINDOW)
         self.directory: Path | None = None
         self._told = Callbacks(self)
-        self._flow = Flow(Pulled(self._collect_and_learn), name="training") if flow is None else flow
+        self._others = dict(others or {})
         self._reset_next = False
         self._is_whole = True
         self._is_counting = False  # whether an error left steps of the runner uncounted
         self._played: list[RunnerMetrics] = []  # what was counted since the last record
+        if isinstance(runner, RunnerGroup):
+            runner.on_delivery = self._note_delivery
+        self.flow = flow_of(recipe.plan, self) if flow is None else flow
 
     @classmethod
     def of(cls, setup: Setup, *, torch_threads: int | None = 1) -> Self:
@@ -199,12 +206,11 @@ class Training:
             # Steps that other code took with the runner are not part of the training.
             self.runner.get_metrics()
         self._is_counting = True
-        # Before the sample, which uses the statistics as they are now.
-        share_statistics(self.runner.env_to_module, self.learner.pipeline)
         # Views may have been added since the last sample.
         self.runner.require_lookback(self.learner.pipeline.lookback)
         self._is_whole = False
-        metrics: Metrics = next(self._flow)
+        self._continue_schedules()
+        metrics: Metrics = next(self.flow)
         self._count(self.runner.get_metrics())
         self.iteration += 1
         self._is_counting = self._reset_next = False
@@ -212,34 +218,55 @@ class Training:
         self._is_whole = True
         return record
 
-    def _collect_and_learn(self) -> Metrics:
-        """Collect episodes, learn, and copy the weights to the runner."""
+    def _continue_schedules(self) -> None:
+        if isinstance(self.runner, RunnerGroup):
+            self.runner.continue_at(self.steps)
+        else:
+            continue_schedules(self.runner.module_to_env, self.steps)
+
+    def _note_delivery(self, delivery: Delivery) -> None:
+        """Count what a runner of the group has delivered, unless other code has asked for it."""
+        if self._is_counting:
+            self._count(self.runner.get_metrics())
+            self._continue_schedules()
+            self._told.tell("on_collected", delivery.episodes)
+
+    def collect(self) -> tuple[EpisodeList[Any], int]:
+        """Collect what the recipe wants, and return the episodes and the number of their steps: the first stage of the loop."""
         self._is_whole = True  # until there is something to learn from
-        continue_schedules(self.runner.module_to_env, self.steps)
+        # Before the sample, which uses the statistics as they are now.
+        share_statistics(self.runner.env_to_module, self.learner.pipeline)
+        before = self.steps
         episodes = self.runner.sample(
             **self.recipe.wanted, random_actions=self.updating.acts_at_random, force_reset=self._reset_next
         )
         self._is_whole = False
-        counted = self._count(self.runner.get_metrics())
+        self._count(self.runner.get_metrics())
         self._is_counting = False
-        self._told.tell("on_collected", episodes)
-        metrics = self.updating.learn(episodes, steps=self.steps, num_new=counted)
+        if not isinstance(self.runner, RunnerGroup):
+            self._told.tell("on_collected", episodes)
+        return episodes, self.steps - before
+
+    def learn(self, collected: tuple[EpisodeList[Any], int]) -> Metrics:
+        """Learn from what was collected, as the recipe says: the second stage of the loop."""
+        episodes, num_new = collected
+        return self.updating.learn(episodes, steps=self.steps, num_new=num_new)
+
+    def send_weights(self, _: Metrics) -> None:
+        """Copy the weights to the runner: the third stage of the loop."""
         send_weights(self.learner, self.runner, self.iteration + 1)
-        return metrics
 
     @property
     def is_whole(self) -> bool:
         """Whether the last update is complete; False after an error in an update."""
         return self._is_whole
 
-    def _count(self, played: RunnerMetrics) -> int:
-        """Count what was played, and return the number of its steps."""
-        counted = self._steps_of(played)
-        self.steps += counted
+    def _count(self, played: RunnerMetrics) -> None:
+        """Count what was played."""
+        self.steps += self._steps_of(played)
         self.episodes += played.num_episodes
         self._recent.extend(played.episode_returns)
         self._played.append(played)
-        return counted
 
     def _steps_of(self, played: RunnerMetrics) -> int:
         return played.num_agent_steps if self.runner.count_steps_by == "agent_steps" else played.num_env_steps
@@ -302,7 +329,10 @@ class Training:
         """
         self._reset_next = True
         progress = {name: getattr(self, name) for name in (*COUNTERS, "time_s")}
+        flow = self.flow.get_state()  # first: a learner in a worker may have to come back
         return {
+            "flow": flow,
+            "others": {name: other.get_state() for name, other in self._others.items()},
             "runner": self.runner.get_state(),
             "learner": self.learner.get_state(),
             "updating": self.updating.get_state(),
@@ -324,14 +354,16 @@ class Training:
             (self.learner, state["learner"]),
             (self.updating, state.get("updating", {})),
             (self.runner, state["runner"]),
+            *((other, state.get("others", {})[name]) for name, other in self._others.items()),
+            *([(self.flow, state["flow"])] if "flow" in state else []),
         ]
-        before: list[tuple[Any, Any]] = []
+        # The flow first: a learner in a worker may have to come back.
+        before = [(part, part.get_state()) for part, _ in reversed(parts)]
         try:
             for part, own in parts:
-                before.append((part, part.get_state()))
                 part.set_state(own)
         except BaseException:
-            for part, own in before:
+            for part, own in reversed(before):
                 part.set_state(own)
             raise
         progress = state["progress"]
@@ -386,20 +418,6 @@ def share_statistics(source: ConnectorPipelineV2, target: ConnectorPipelineV2) -
     for name, piece in collecting(target).items():
         if name in sources and type(sources[name]) is type(piece):
             piece.set_state(sources[name].get_state())
-
-
-def continue_schedules(pipeline: ConnectorPipelineV2, steps: int) -> None:
-    """Let the pieces of `pipeline` that explore go on at a number of steps, which their schedules follow.
-
-    >>> from episodia.connectors import EpsilonGreedy, defaults
-    >>> pipeline = defaults.module_to_env(custom=[EpsilonGreedy(epsilon=0.1)])
-    >>> continue_schedules(pipeline, 500)
-    >>> pipeline["EpsilonGreedy"].steps
-    500
-    """
-    for place in leaves(pipeline):
-        if isinstance(place.piece, Exploration):
-            place.piece.continue_at(steps)
 
 
 @contextmanager

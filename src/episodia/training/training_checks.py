@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from episodia.arguments import checked_whole, is_number
-from episodia.connectors.module_to_env.exploration import Exploration
-from episodia.connectors.pipelines.piece_lookup import leaves
 from episodia.dataflow import Flow, RunnerGroup
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
@@ -62,8 +60,6 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object, 
             f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, an "
             "object of another subclass of `EnvRunner`, or a `RunnerGroup`. Pass one."
         )
-    if isinstance(runner, RunnerGroup):
-        _check_group(runner)
     if not isinstance(learner, Learner) or not isinstance(recipe, BaseRecipe):
         raise TrainingError(
             f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe` or "
@@ -74,15 +70,6 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object, 
     if flow is not None and not isinstance(flow, Flow):
         raise TrainingError(
             f"training: found `flow={flow!r}`, expected a `Flow` of metrics, or None for the loop. Pass one of these."
-        )
-
-
-def _check_group(group: RunnerGroup) -> None:
-    exploring = [place.path for place in leaves(group.module_to_env) if isinstance(place.piece, Exploration)]
-    if exploring:
-        raise TrainingError(
-            f"training: found a group of runners with the pieces {exploring}, whose schedules follow the steps of the training "
-            "and do not reach the runners of a group. Expected modules that explore by themselves. Use one runner."
         )
 
 

@@ -6,7 +6,8 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import Any, TypeAlias, cast, final
 
 import gymnasium as gym
@@ -14,6 +15,7 @@ import torch
 from gymnasium import Space
 
 from episodia.arguments import checked_each, checked_whole
+from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
 from episodia.env_runners import SingleAgentEnvRunner
@@ -26,6 +28,7 @@ from episodia.modules.devices import usable_device
 from episodia.modules.networks.default_module import settings_of
 from episodia.training.recipes.named_algorithms import chosen, config_options, name_of, named
 from episodia.training.recipes.recipe import BaseRecipe
+from episodia.training.recipes.workers import Workers
 from episodia.trees import describe
 
 # The keys of a setup as plain data, and of a part in it that has no name.
@@ -38,6 +41,10 @@ _KIND = "kind"
 _MAX_ENVS_OF_FILES = 4096
 
 MakeEnv: TypeAlias = Callable[[], Any]
+Spaces: TypeAlias = tuple[Space[Any], Space[Any]]
+
+# Options of a training that are fields of `Workers`; a training may go on with other ones.
+WORKER_OPTIONS = tuple(each.name for each in fields(Workers))
 
 # Options of a training that are arguments of `SingleAgentEnvRunner`.
 RUNNER_OPTIONS = (
@@ -66,6 +73,7 @@ class Setup:
         connectors: Connectors that process observations in front of the network, in the runner and in the learner.
         seed: The seed of all randomness.
         device: The device of the learner.
+        workers: How many runners there are, and where they live.
 
     Raises:
         TrainingError: If an argument is invalid.
@@ -84,6 +92,7 @@ class Setup:
     connectors: Sequence[ConnectorV2] = ()
     seed: int = 0
     device: str = "cpu"
+    workers: Workers = field(default_factory=Workers)
 
     def __post_init__(self) -> None:
         check_algorithm(self.algorithm)
@@ -98,6 +107,10 @@ class Setup:
             raise TrainingError(
                 f"training: found `recipe={self.recipe!r}`, expected a `Recipe` or a `ReplayRecipe`. Use `Setup.of`, "
                 "which makes one."
+            )
+        if not isinstance(cast("object", self.workers), Workers):
+            raise TrainingError(
+                f"training: found `workers={self.workers!r}`, expected `Workers`. Use `Setup.of`, which makes them."
             )
         object.__setattr__(self, "network", _plain_options("network", self.network, module_options(self.algorithm)))
         object.__setattr__(self, "runner", _plain_options("runner", self.runner, RUNNER_OPTIONS))
@@ -121,8 +134,8 @@ class Setup:
             connectors: Connectors in front of the network, such as `MeanStdFilter()`; they are copied.
             seed: The seed of all randomness.
             device: The device of the learner.
-            **options: Fields of the config if `algorithm` is a name, fields of the recipe, arguments of `default_module`, and
-                arguments of the runner that are in `RUNNER_OPTIONS`.
+            **options: Fields of the config if `algorithm` is a name, fields of the recipe, arguments of `default_module`,
+                arguments of the runner that are in `RUNNER_OPTIONS`, and fields of `Workers`, such as `num_runners=2`.
 
         Raises:
             TrainingError: If there is no such algorithm or option.
@@ -130,10 +143,11 @@ class Setup:
         """
         config, recipe, others = chosen(algorithm, options)
         of_module = module_options(config)
+        workers = Workers(**{name: others.pop(name) for name in WORKER_OPTIONS if name in others})
         unknown = sorted(set(others) - {*of_module, *RUNNER_OPTIONS})
         if unknown:
             own = {*config_options(algorithm), *(each.name for each in fields(recipe))}
-            known = sorted({*own, *of_module, *RUNNER_OPTIONS})
+            known = sorted({*own, *of_module, *RUNNER_OPTIONS, *WORKER_OPTIONS})
             raise TrainingError(
                 f"training: found the options {unknown}, expected some of {known}. Correct the names; settings of the "
                 "algorithm belong into the config if you pass one."
@@ -147,53 +161,58 @@ class Setup:
             connectors=connectors,
             seed=seed,
             device=device,
+            workers=workers,
         )
 
-    def build(self) -> tuple[SingleAgentEnvRunner, Learner]:
-        """Return a runner and a learner, each with its own network; both networks have the same weights.
+    def build(self) -> tuple[Any, Learner]:
+        """Return a runner, or a group of runners, and a learner, each with its own network; all have the same weights.
 
         Raises:
             TrainingError: If the environment cannot be made.
             LearnerError: If the device does not exist.
         """
         spaces = _spaces(self.env)
-        shown = defaults.env_to_module(*spaces, custom=self._pieces()).observation_space
-        networks = [
-            default_module(
-                spaces[0] if shown is None else shown,
-                spaces[1],
-                **self._network(),
-                generator=torch.Generator().manual_seed(self.seed),
-            )
-            for _ in range(2)
-        ]
-        networks[1].views = networks[0].views  # a view that is added to one network is a view of both
+        learner = self._new_learner(spaces)
+        learning: Any = learner.modules[DEFAULT_MODULE_ID]
+        make = partial(_new_runner, self, spaces, learner.pipeline.lookback)
+        runner = self.workers.runner(make, self.seed, needs_group=self.recipe.plan != "loop")
+        if isinstance(runner, SingleAgentEnvRunner):
+            acting: Any = runner.module
+            acting.views = learning.views  # a view that is added to one network is a view of both
+        return runner, learner
+
+    def new_learner(self) -> Learner:
+        """Return another learner, such as one beside each runner, which computes gradients there."""
+        return self._new_learner(_spaces(self.env))
+
+    def _new_learner(self, spaces: Spaces) -> Learner:
+        network = self.new_network(spaces)
         device = usable_device(LearnerError, self.device)
         pipeline = default_pipeline(
             self.algorithm,
             *spaces,
-            custom=self._pieces(),
-            stateful=networks[0].is_stateful(),
+            custom=self.new_pieces(),
+            stateful=network.is_stateful(),
             device=device,
-            module=networks[0],
+            module=network,
         )
-        learner = Learner(networks[0], self.algorithm, learner_pipeline=pipeline, seed=self.seed, device=device)
-        runner = SingleAgentEnvRunner(
-            self.env,
-            networks[1],
-            num_envs=self.recipe.num_envs,
-            seed=self.seed,
-            env_to_module=self._pieces(),
-            module_to_env=self.recipe.connectors(self.seed),
-            lookback=learner.pipeline.lookback,
-            **self.runner,
+        return Learner(network, self.algorithm, learner_pipeline=pipeline, seed=self.seed, device=device)
+
+    def new_network(self, spaces: Spaces) -> Any:
+        """Return another network for an environment with these spaces, with the same weights as all others."""
+        shown = defaults.env_to_module(*spaces, custom=self.new_pieces()).observation_space
+        return default_module(
+            spaces[0] if shown is None else shown,
+            spaces[1],
+            **self._network(),
+            generator=torch.Generator().manual_seed(self.seed),
         )
-        return runner, learner
 
     def _network(self) -> dict[str, Any]:
         return {**self.algorithm.network(), **self.network}
 
-    def _pieces(self) -> list[ConnectorV2]:
+    def new_pieces(self) -> list[ConnectorV2]:
+        """Return copies of the connectors."""
         return [copy.deepcopy(piece) for piece in self.connectors]
 
     # --- As plain data ----------------------------------------------------------------------------------------------
@@ -208,7 +227,7 @@ class Setup:
         config = {each.name: encoded(getattr(self.algorithm, each.name), _unnamed) for each in fields(self.algorithm)}
         network = {**module_options(self.algorithm), **self._network()}
         network.pop(_KIND, None)
-        runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner}
+        runner = {**_usual(SingleAgentEnvRunner.__init__, RUNNER_OPTIONS), **self.runner, **asdict(self.workers)}
         return {
             "algorithm": name_of(self.algorithm) or _unnamed(type(self.algorithm)),
             "env": self.env if isinstance(self.env, str) else _unnamed(self.env),
@@ -234,7 +253,8 @@ class Setup:
             )
         named(data["algorithm"])
         _check_imports_nothing(data["env"])
-        _check_num_envs(data["options"].get("num_envs"))
+        for name in ("num_envs", "num_runners"):
+            _check_number(name, data["options"].get(name))
         pieces = decoded_pieces(data["connectors"], torch.device("cpu"))
         others = {key: data[key] for key in ("algorithm", "env", "seed", "device")}
         options = {name: decoded(value) for name, value in data["options"].items()}
@@ -242,6 +262,20 @@ class Setup:
             # Both amounts are saved; the number of steps has no effect beside a number of episodes.
             options.pop("num_timesteps", None)
         return cls.of(**others, connectors=pieces, **options)
+
+
+def _new_runner(setup: Setup, spaces: Spaces, lookback: int, seed: int) -> SingleAgentEnvRunner:
+    """Return the runner of a seed."""
+    return SingleAgentEnvRunner(
+        setup.env,
+        setup.new_network(spaces),
+        num_envs=setup.recipe.num_envs,
+        seed=seed,
+        env_to_module=setup.new_pieces(),
+        module_to_env=setup.recipe.connectors(seed),
+        lookback=lookback,
+        **setup.runner,
+    )
 
 
 def module_options(config: AlgorithmConfig) -> dict[str, Any]:
@@ -275,7 +309,7 @@ def _encoded_or_unnamed(piece: ConnectorV2) -> dict[str, Any]:
         return _unnamed(piece)
 
 
-def _spaces(env: str | MakeEnv) -> tuple[Space[Any], Space[Any]]:
+def _spaces(env: str | MakeEnv) -> Spaces:
     made = made_env(env)
     try:
         observation_space = getattr(made, "single_observation_space", made.observation_space)
@@ -318,16 +352,16 @@ def _check_imports_nothing(env: object) -> None:
         )
 
 
-def _check_num_envs(found: object) -> None:
-    """Check a number of environments from a file, before any environment is made.
+def _check_number(name: str, found: object) -> None:
+    """Check a number of environments or runners from a file, before any is made.
 
     Raises:
         TrainingError: If there are too many.
     """
     if isinstance(found, int) and found > _MAX_ENVS_OF_FILES:
         raise TrainingError(
-            f"setup: found `num_envs={found}` in a file, expected at most {_MAX_ENVS_OF_FILES}. If you want so many "
-            "environments, pass the setup as `setup=`."
+            f"setup: found `{name}={found}` in a file, expected at most {_MAX_ENVS_OF_FILES}. If you want so many, pass the "
+            "setup as `setup=`."
         )
 
 
@@ -408,7 +442,7 @@ def check_same_setup(where: str, saved: Mapping[str, Any], given: Mapping[str, A
     _check_setup_data(saved)
     before, now = ({**data, **data["options"]} for data in (saved, given))
     # Settings that a later version has added cannot differ.
-    names = [name for name in before if name not in ("device", "options")]
+    names = [name for name in before if name not in ("device", "options", *WORKER_OPTIONS)]
     odd = [name for name in names if before[name] != now.get(name)]
     if odd:
         raise TrainingError(

@@ -23,7 +23,7 @@ class TrainingCallback:
         """The run begins, or goes on."""
 
     def on_collected(self, training: Training, episodes: EpisodeList[Any]) -> None:
-        """Episodes were collected, and not learned from yet. Plans that are flows do not tell this."""
+        """Episodes were collected, and not learned from yet; with a group of runners, this is told of each delivery."""
 
     def on_evaluated(self, training: Training, returns: Sequence[float]) -> None:
         """Whole episodes were played by `Training.evaluate`, with these returns."""

@@ -14,6 +14,7 @@ from episodia.learners import (
     DDPGConfig,
     DiscreteSACConfig,
     DQNConfig,
+    IMPALAConfig,
     OffPolicyConfig,
     PPOConfig,
     R2D2Config,
@@ -53,6 +54,10 @@ ALGORITHMS: Mapping[str, Named] = MappingProxyType(
         "td3": Named(TD3Config, replace(_REALS, noise=0.2)),
         "sac": Named(SACConfig, _REALS),
         "discrete_sac": Named(DiscreteSACConfig, replace(_CHOICES, random_warm_up=True)),
+        "a3c": Named(A2CConfig, Recipe(num_timesteps=512, plan="a3c")),
+        "appo": Named(PPOConfig, Recipe(num_epochs=4, minibatch_size=128, plan="impala")),
+        "impala": Named(IMPALAConfig, Recipe(num_timesteps=512, plan="impala")),
+        "apex": Named(DQNConfig, replace(_CHOICES, priority_exponent=0.6, epsilon=_FALLING, num_shards=2, plan="apex")),
     }
 )
 
@@ -71,13 +76,15 @@ def named(name: object) -> Named:
 
 
 def name_of(config: AlgorithmConfig) -> str | None:
-    """Return the name of the algorithm of `config`; None if it has no name."""
+    """Return the name of the algorithm of `config`; None if it has no name. Other names differ in their recipe only."""
     return next((name for name, known in ALGORITHMS.items() if known.config is type(config)), None)
 
 
 def recipe_for(config: AlgorithmConfig) -> BaseRecipe:
     """Return the recipe that suits the algorithm of `config`, or the algorithm that it extends."""
-    known = {each.config: each.recipe for each in ALGORITHMS.values()}
+    known: dict[type[AlgorithmConfig], BaseRecipe] = {}
+    for each in ALGORITHMS.values():
+        known.setdefault(each.config, each.recipe)  # the first name
     found = next((known[base] for base in type(config).__mro__ if base in known), None)
     if found is not None:
         return found
@@ -95,8 +102,11 @@ def chosen(
     """
     config_names = config_options(algorithm)
     of_config = {name: value for name, value in options.items() if name in config_names}
-    config = named(algorithm).config(**of_config) if isinstance(algorithm, str) else algorithm
-    recipe = recipe_for(config)
+    if isinstance(algorithm, str):
+        found = named(algorithm)
+        config, recipe = found.config(**of_config), found.recipe
+    else:
+        config, recipe = algorithm, recipe_for(algorithm)
     recipe_names = {each.name for each in fields(recipe)}
     of_recipe = {name: value for name, value in options.items() if name in recipe_names}
     others = {name: value for name, value in options.items() if name not in {*of_config, *of_recipe}}

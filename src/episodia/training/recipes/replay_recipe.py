@@ -38,6 +38,9 @@ class ReplayRecipe(BaseRecipe):
         priority_correction: How much of the bias of such samples their weights take away.
         epsilon: The probability of random actions, see `EpsilonGreedy`: a number, a schedule over the steps, or None.
         noise: The standard deviation of noise on actions, see `GaussianNoise`: a number, a schedule over the steps, or None.
+        plan: `"loop"`: collect, store and learn, copy the weights. `"replay"`: the same as a flow over a group of runners.
+            `"apex"`: deliveries are stored as they come, in shards. See `episodia.training.recipes.plans`.
+        num_shards: How many buffers share the capacity, each fed by some of the runners; for `"apex"`.
         saves_buffer: Whether checkpoints include the buffer. Without it, a resumed training begins with another warm-up.
 
     Raises:
@@ -48,7 +51,10 @@ class ReplayRecipe(BaseRecipe):
     0.25
     """
 
+    plan_names = ("loop", "replay", "apex")
+
     num_timesteps: int = 64
+    num_shards: int = 1
     capacity: int = 100_000
     batch_size: int = 64
     warm_up: int = 1000
@@ -62,7 +68,12 @@ class ReplayRecipe(BaseRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_counts("batch_size", "warm_up")
+        self._check_counts("batch_size", "warm_up", "num_shards")
+        if self.num_shards > 1 and self.plan in ("loop", "replay"):
+            raise TrainingError(
+                f"ReplayRecipe: found `num_shards={self.num_shards}` with the plan {self.plan!r}, expected one buffer. Choose "
+                'the plan "apex", which has shards.'
+            )
         where = type(self).__name__
         plain = {
             "capacity": checked_whole(TrainingError, where, "capacity", self.capacity, _FEWEST_ROWS),
@@ -96,14 +107,20 @@ class ReplayRecipe(BaseRecipe):
 
     def updating(self, learner: Learner, seed: int) -> Updating:
         """Return updates from a new buffer."""
-        alpha = self.priority_exponent
-        selector = None if alpha is None else Proportional(alpha=alpha, beta=self.priority_correction)
+        capacity = max(self.capacity // self.num_shards, _FEWEST_ROWS)
+        buffers = [
+            ReplayBuffer(capacity, selector=self._selector(), seed=seed + shard) for shard in range(self.num_shards)
+        ]
         return UpdateFromReplay(
             learner,
-            ReplayBuffer(self.capacity, selector=selector, seed=seed),
+            buffers,
             num=self.batch_size,
             warm_up=self.warm_up,
             random_warm_up=self.random_warm_up,
             updates_per_step=self.updates_per_step,
             saves_buffer=self.saves_buffer,
         )
+
+    def _selector(self) -> Proportional | None:
+        alpha = self.priority_exponent
+        return None if alpha is None else Proportional(alpha=alpha, beta=self.priority_correction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from episodia.arguments import checked_whole
@@ -16,6 +16,9 @@ from episodia.trees import describe
 
 # Products such as 0.1 * 30 may be a little too small.
 _ROUNDING = 1e-6
+
+# The key of the states of several buffers.
+_SHARDS = "shards"
 
 
 class Updating(ABC):
@@ -82,7 +85,7 @@ class UpdateFromReplay(Updating):
 
     Args:
         learner: The learner.
-        buffer: The buffer.
+        buffers: The buffer, or several shards, which only flows fill.
         num: The number of rows of a sample.
         warm_up: The number of steps before the first update.
         random_warm_up: Whether actions are random until then.
@@ -93,7 +96,7 @@ class UpdateFromReplay(Updating):
     def __init__(  # each is an independent choice
         self,
         learner: Learner,
-        buffer: ReplayBuffer,
+        buffers: Sequence[ReplayBuffer],
         *,
         num: int,
         warm_up: int,
@@ -101,8 +104,8 @@ class UpdateFromReplay(Updating):
         updates_per_step: float,
         saves_buffer: bool,
     ) -> None:
-        self.buffer = buffer
-        self._updates = ReplayUpdates(learner, buffer, num=num)
+        self.buffer = buffers[0]
+        self.shards = [ReplayUpdates(learner, own, num=num) for own in buffers]
         self._warm_up, self._random_warm_up = warm_up, random_warm_up
         self._updates_per_step = updates_per_step
         self._saves_buffer = saves_buffer
@@ -133,7 +136,7 @@ class UpdateFromReplay(Updating):
         self._num_seen += num_new
         found = []
         for _ in range(self.num_due):
-            found.append(self._updates.update(env_steps=steps))
+            found.append(self.shards[0].update(env_steps=steps))
             self._num_updates += 1
         metrics = mean_of_updates(found)
         metrics.setdefault(ALL_MODULES, {}).update(num_stored_steps=len(self.buffer), num_gradient_updates=len(found))
@@ -143,7 +146,9 @@ class UpdateFromReplay(Updating):
         """Return the buffer with counters, or an empty dict if the buffer is not saved."""
         if not self._saves_buffer:
             return {}
-        return {"num_seen": self._num_seen, "num_updates": self._num_updates, "buffer": self.buffer.get_state()}
+        states = [shard.buffer.get_state() for shard in self.shards]
+        saved = states[0] if len(states) == 1 else {_SHARDS: states}
+        return {"num_seen": self._num_seen, "num_updates": self._num_updates, "buffer": saved}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`; if it has no buffer, begin with an empty one and another warm-up."""
@@ -152,11 +157,19 @@ class UpdateFromReplay(Updating):
             counts = [
                 checked_whole(TrainingError, "state", name, state[name], 0) for name in ("num_seen", "num_updates")
             ]
-            self.buffer.set_state(state["buffer"])
+            saved = state["buffer"]
+            states = saved[_SHARDS] if isinstance(saved, Mapping) and _SHARDS in saved else [saved]
+            if len(states) != len(self.shards):
+                raise TrainingError(
+                    f"state of a training: found {len(states)} buffers, expected {len(self.shards)}. Use the same `num_shards`."
+                )
+            for shard, own in zip(self.shards, states, strict=True):
+                shard.buffer.set_state(own)
             self._num_seen, self._num_updates = counts
             self._note = ""
             return
-        self.buffer.clear()
+        for shard in self.shards:
+            shard.buffer.clear()
         self._num_seen = self._num_updates = 0
         after = f"learning goes on after {self._warm_up:,} new steps"
         self._note = f"The replay buffer was not saved (`saves_buffer=False`): {after}."
