@@ -13,13 +13,13 @@ from gymnasium import Space
 from episodia.errors import ReplayError
 from episodia.replay.adding.incoming import Incoming, in_parts, kept_chunks, versions_of_steps
 from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
-from episodia.replay.rows.row_columns import ENV_T, TRACKS, RowColumns
+from episodia.replay.rows.row_columns import ENV_T, RowColumns, Written
 from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
 from episodia.replay.rows.row_storage import RowStorage
 from episodia.replay.rows.row_writer import Eviction, Placed, RowWriter
 from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, StatefulSelector, StoredSteps
 from episodia.space_codec import decode_space, encode_space
-from episodia.trees import describe, map_batch
+from episodia.trees import describe
 from episodia.types import ModuleID, State
 
 
@@ -140,8 +140,11 @@ class Table:
             if len(found.chunks.keys):
                 if ENV_T in found.values:
                     self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
-                for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
-                    added += self._add(part)
+                if self.writer.goes_on(found.chunks):
+                    added = self._add(found)
+                else:
+                    for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
+                        added += self._add(part)
             for ending in found.endings:
                 self.writer.end(*ending)
         return added
@@ -155,13 +158,11 @@ class Table:
             num_left_out = int(found.chunks.lengths.sum() - found.chunks.lengths[kept].sum())
             found = kept_chunks(found, kept)
         placed = self.writer.place(found.chunks)
-        values = found.values
-        if not (isinstance(placed.is_new, slice) and placed.is_new == slice(None)):
-            values = {
-                name: map_batch(lambda leaf: leaf[placed.is_new], part) if name in TRACKS else part
-                for name, part in values.items()
-            }
-        self.columns.write(values, placed.steps, placed.tracks)
+        self.columns.write(
+            found.values,
+            Written(placed.steps, found.step_rows()),
+            Written(placed.tracks, found.track_rows(placed.is_stored)),
+        )
         evicted = self.writer.take_evicted()
         if len(evicted):
             self.selector.on_evict(evicted)

@@ -31,6 +31,7 @@ from episodia.episodes.lists.list_columns import (
 )
 from episodia.episodes.lists.origins import AT_STEPS, IDS, origin_windows
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, positions_by_module, rows_of_ranges, sparse_rows
+from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
@@ -393,6 +394,15 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         """What the chunks of one agent episode share: the id of the episode, in a tuple with the agent if there is one."""
         own_id = IDS[Columns.EPS_ID]
         return [own_id(row) if row.agent_id is None else (own_id(row), row.agent_id) for row in self._rows()]
+
+    def facts(self) -> ChunkFacts:
+        """Return what is known of all agent episodes beside their columns."""
+        ends = self.is_terminated + 2 * self.is_truncated.astype(np.uint8)
+        return ChunkFacts(self.origins, self.t_started, self.lengths, ends)
+
+    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
+        """Return where the rows of all `columns` are stored together; None if they are not."""
+        return None
 
     @property
     def weights_versions(self) -> list[Versions]:

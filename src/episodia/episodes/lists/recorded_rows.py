@@ -15,7 +15,7 @@ from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.lists import list_state
 from episodia.episodes.lists.ragged import counted, even_offsets, offsets_of, rows_of_ranges
 from episodia.episodes.lists.unmade_list import UnmadeList
-from episodia.episodes.lists.unmade_rows import StoredColumn, UnmadeRows
+from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace, StoredColumn, UnmadeRows
 from episodia.episodes.recorder.blocks import LeafArray
 from episodia.episodes.recorder.recorded_chunk import Chunk
 from episodia.episodes.recorder.recorded_episode import Prepared, handed_out
@@ -112,6 +112,22 @@ class RecordedRows(UnmadeRows):
     def weights_versions(self) -> list[Versions]:
         """The versions of the weights that acted in each chunk."""
         return [chunk.weights_versions for chunk in self.chunks]
+
+    def facts(self) -> ChunkFacts:
+        """Return what is known of the chunks beside their columns."""
+        ends = np.array([chunk.is_terminated + 2 * chunk.is_truncated for chunk in self.chunks], np.uint8)
+        return ChunkFacts(self.origins, self.t_started, self.lengths, ends)
+
+    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
+        """Return where the rows of `columns` are in the block; None if one of them is not there."""
+        found = [self._column(name) for name in columns]
+        block = self.chunks[0].block
+        arrays = {
+            name: column.nested([leaf.flat for leaf in block.leaves(column)])
+            for name, column in zip(columns, found, strict=True)
+            if column is not None
+        }
+        return RowsInPlace(arrays, self._places.zeros) if len(arrays) == len(columns) else None
 
     def has_extra(self, name: str) -> bool:
         """Tell whether all chunks have the extra model output `name`."""

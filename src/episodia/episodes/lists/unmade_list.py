@@ -20,7 +20,7 @@ from episodia.episodes.lists.list_columns import (
     with_item_at,
 )
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
-from episodia.episodes.lists.unmade_rows import UnmadeRows
+from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace, UnmadeRows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
 from episodia.types import Item
@@ -175,6 +175,16 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
         """What the chunks of one agent episode share; see `EpisodeList.origins`."""
         rows = self.untouched_rows()
         return super().origins if rows is None else rows.origins
+
+    def facts(self) -> ChunkFacts:
+        """Return what is known of all agent episodes beside their columns."""
+        rows = self.untouched_rows()
+        return super().facts() if rows is None else rows.facts()
+
+    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
+        """Return where the rows of all `columns` are stored together; None if they are not."""
+        rows = self.untouched_rows()
+        return None if rows is None else rows.in_place(columns)
 
     @property
     def weights_versions(self) -> list[Versions]:

@@ -12,16 +12,16 @@ from gymnasium import Space
 
 from episodia.columns import Columns
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.episodes.lists.ragged import Ragged, rows_of_ranges
+from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges
 from episodia.episodes.single_agent.weights_versions import Versions, version_at
 from episodia.replay.rows.row_columns import TRACKS
-from episodia.replay.rows.row_index import TERMINATED, TRUNCATED
+from episodia.replay.rows.row_index import TERMINATED
 from episodia.replay.rows.row_writer import Chunks
 from episodia.trees import map_batch
 from episodia.types import Item
 
-# Arrays without axes, which NumPy combines with others faster than numbers.
-_TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
+# What the ends of episodes are called in the index of rows.
+_FLAG = np.array(TERMINATED, np.uint8)
 _OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS})
 
 
@@ -39,6 +39,8 @@ class Incoming(NamedTuple):
     Attributes:
         chunks: Ids, times, lengths and flags.
         values: Nested arrays by column: one row for each step, and for tracks one more for each chunk.
+        starts: Where each chunk begins in `values`, if these are larger arrays: int64 [B]; None if all rows are those of the
+            chunks, one after another.
         endings: Chunks without steps.
         spaces: Returns the spaces of observations and actions, by column.
         versions: Returns which versions of the weights each chunk has.
@@ -46,9 +48,31 @@ class Incoming(NamedTuple):
 
     chunks: Chunks
     values: dict[str, Any]
+    starts: np.ndarray | None
     endings: list[Ending]
     spaces: Callable[[], dict[str, Space[Any] | None]]
     versions: Callable[[], list[Versions]]
+
+    def step_rows(self) -> np.ndarray | slice:
+        """Return where the steps of all chunks are in `values`."""
+        return slice(None) if self.starts is None else rows_of_ranges(self.starts, self.chunks.lengths)
+
+    def track_rows(self, is_stored: np.ndarray | None) -> np.ndarray | slice:
+        """Return where the observations of all chunks are in the `values` of tracks.
+
+        Args:
+            is_stored: Of which chunks the first one is left out; None if it is left out of all of them.
+        """
+        lengths = self.chunks.lengths
+        if self.starts is None:
+            starts = np.cumsum(lengths + 1) - lengths - 1
+            if is_stored is not None and not is_stored.any():
+                return slice(None)
+        else:
+            starts = self.starts
+        if is_stored is None:
+            return rows_of_ranges(starts + 1, lengths)
+        return rows_of_ranges(starts + is_stored, lengths + ~is_stored)
 
 
 def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
@@ -67,35 +91,44 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
 
 
 def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incoming:
-    flags = episodes.is_terminated.view(np.uint8) * _TERMINATED
-    flags |= episodes.is_truncated.view(np.uint8) * _TRUNCATED
-    chunks = Chunks(episodes.origins, episodes.t_started, episodes.lengths, flags)
-    if np.count_nonzero(chunks.lengths) == len(chunks.lengths):
-        values = {name: _values(name, column) for name, column in _columns(episodes, extras, infos=infos)}
-        return Incoming(chunks, values, [], partial(_spaces, episodes), lambda: episodes.weights_versions)
-    kept = np.flatnonzero(chunks.lengths)
+    facts = episodes.facts()
+    chunks = Chunks(facts.origins, facts.t_started, facts.lengths, facts.ends * _FLAG)
+    names = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *extras, *([Columns.INFOS] if infos else [])]
+    if np.count_nonzero(facts.lengths) == len(facts.lengths):
+        values, starts = _columns(episodes, names)
+        return Incoming(chunks, values, starts, [], partial(_spaces, episodes), lambda: episodes.weights_versions)
+    kept = np.flatnonzero(facts.lengths)
     versions = [episodes.weights_versions[chunk] for chunk in kept.tolist()]
     values = {}
     if len(kept):
-        columns = _columns(episodes, extras, infos=infos)
-        values = {name: _values(name, column.select(kept)) for name, column in columns}
-    return Incoming(_selected(chunks, kept), values, _endings(chunks), partial(_spaces, episodes), lambda: versions)
+        values = {name: _values(name, _flat(episodes, name).select(kept).values) for name in names}
+    return Incoming(_selected(chunks, kept), values, None, _endings(chunks), partial(_spaces, episodes), lambda: versions)
 
 
 def _spaces(episodes: EpisodeList) -> dict[str, Space[Any] | None]:
     return {name: episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
 
 
-def _columns(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Iterator[tuple[str, Ragged]]:
-    names = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *extras, *([Columns.INFOS] if infos else [])]
-    return ((name, episodes.flat(name, tail=name in TRACKS)) for name in names)
+def _columns(episodes: EpisodeList, names: list[str]) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Return the columns `names`, and where each chunk begins in them; None if they have only the rows of the chunks."""
+    found = episodes.in_place(names)
+    if found is not None and _are_floats(found.arrays[Columns.REWARDS]):
+        return found.arrays, found.starts
+    return {name: _values(name, _flat(episodes, name).values) for name in names}, None
 
 
-def _values(name: str, column: Ragged) -> Any:
+def _flat(episodes: EpisodeList, name: str) -> Ragged:
+    return episodes.flat(name, tail=name in TRACKS)
+
+
+def _values(name: str, values: Item) -> Any:
     """Return the rows of a column; rewards are floats, so that a buffer whose first rewards are integers takes all others."""
-    if name == Columns.REWARDS and column.values.dtype.kind != "f":
-        return column.values.astype(np.float64)
-    return column.values
+    return values.astype(np.float64) if name == Columns.REWARDS and not _are_floats(values) else values
+
+
+def _are_floats(rewards: Item) -> bool:
+    kind: str = rewards.dtype.kind
+    return kind == "f"
 
 
 def _selected(chunks: Chunks, positions: np.ndarray) -> Chunks:
@@ -105,16 +138,18 @@ def _selected(chunks: Chunks, positions: np.ndarray) -> Chunks:
 
 def kept_chunks(found: Incoming, positions: np.ndarray) -> Incoming:
     """Return the chunks at `positions` alone."""
-    lengths = found.chunks.lengths
-    steps = rows_of_ranges((np.cumsum(lengths) - lengths)[positions], lengths[positions])
-    tracks = rows_of_ranges((np.cumsum(lengths + 1) - lengths - 1)[positions], lengths[positions] + 1)
-    values = {
-        name: map_batch(lambda leaf, rows=tracks if name in TRACKS else steps: leaf.take(rows, 0), column)
-        for name, column in found.values.items()
-    }
+    lengths, starts, values = found.chunks.lengths, found.starts, found.values
+    if starts is None:
+        steps = rows_of_ranges((np.cumsum(lengths) - lengths)[positions], lengths[positions])
+        tracks = rows_of_ranges((np.cumsum(lengths + 1) - lengths - 1)[positions], lengths[positions] + 1)
+        values = {
+            name: map_batch(lambda leaf, rows=tracks if name in TRACKS else steps: leaf.take(rows, 0), column)
+            for name, column in values.items()
+        }
     return found._replace(
         chunks=_selected(found.chunks, positions),
         values=values,
+        starts=None if starts is None else starts[positions],
         versions=lambda: [found.versions()[position] for position in positions.tolist()],
     )
 
@@ -126,27 +161,34 @@ def _endings(chunks: Chunks) -> list[Ending]:
 
 def in_parts(found: Incoming, reserve: int, most: int) -> Iterator[Incoming]:
     """Yield `found` in parts for which at most `most` rows are claimed: for each chunk as many as it has, or `reserve`."""
-    if int(np.add.reduce(found.chunks.lengths)) + len(found.chunks.lengths) * (1 + reserve) <= most:
+    lengths, starts = found.chunks.lengths, found.starts
+    if int(np.add.reduce(lengths)) + len(lengths) * (1 + reserve) <= most:
         yield found
         return
-    rooms = np.maximum(found.chunks.lengths + 1, reserve)
+    rooms = np.maximum(lengths + 1, reserve)
     bounds, total = [0], 0
     for chunk, room in enumerate(rooms.tolist()):
         if total + room > most and chunk > bounds[-1]:
             bounds.append(chunk)
             total = 0
         total += room
-    offsets = np.concatenate([[0], np.cumsum(found.chunks.lengths)])
+    offsets = offsets_of(lengths)
     versions = found.versions()
     for start, stop in zip(bounds, [*bounds[1:], len(rooms)], strict=True):
         first, last = int(offsets[start]), int(offsets[stop])
-
-        values = {
-            name: _rows(column, first + start, last + stop) if name in TRACKS else _rows(column, first, last)
-            for name, column in found.values.items()
-        }
-        chunks = _selected(found.chunks, np.arange(start, stop))
-        yield Incoming(chunks, values, [], found.spaces, partial(list, versions[start:stop]))
+        values = found.values
+        if starts is None:
+            values = {
+                name: _rows(column, first + start, last + stop) if name in TRACKS else _rows(column, first, last)
+                for name, column in values.items()
+            }
+        yield found._replace(
+            chunks=_selected(found.chunks, np.arange(start, stop)),
+            values=values,
+            starts=None if starts is None else starts[start:stop],
+            endings=[],
+            versions=partial(list, versions[start:stop]),
+        )
 
 
 def _rows(column: Item, start: int, stop: int) -> Any:

@@ -40,13 +40,21 @@ class Claims(ABC):
     def claim(self, least: int, most: int) -> Claim:
         """Claim neighbouring rows: `most`, or fewer; `least` rows are needed, in this claim and the next ones."""
 
+    def emptied_ahead(self, num: int) -> tuple[int, int]:
+        """Return the range of those of the next `num` rows that hold something. The caller empties them together.
+
+        Claims of these rows are not `is_used` any more.
+        """
+        return 0, 0
+
     @abstractmethod
     def is_old(self, born: int, num: int = 0) -> bool:
         """Tell whether rows claimed when `claimed` was `born` may be claimed again soon after `num` more rows."""
 
+    @property
     @abstractmethod
-    def are_old(self, born: np.ndarray) -> np.ndarray:
-        """Tell for each of `born` whether rows that were claimed then may be claimed again soon: bool."""
+    def old_before(self) -> int:
+        """Rows that were claimed when `claimed` was below this may be claimed again soon."""
 
     @abstractmethod
     def claimed_since(self, mark: int, rows: np.ndarray) -> bool:
@@ -69,7 +77,7 @@ class Claims(ABC):
 
     @abstractmethod
     def left(self) -> tuple[int, int, int]:
-        """Return rows that were left, with when they were claimed, for another episode; (0, 0, 0) if there are none."""
+        """Return rows that were left, with when they were claimed, for another episode; an empty range if there are none."""
 
     @abstractmethod
     def clear(self) -> None:

@@ -11,14 +11,17 @@ from episodia.types import State
 
 
 class Records:
-    """One int64 array per field of a subclass. The arrays grow, so they are read through the table each time."""
+    """One int64 array per field of a subclass. The arrays grow, so they are read through the table each time.
+
+    The last entry of each array belongs to no record and is -1, so that the number -1, which stands for no record, finds -1.
+    """
 
     fields: ClassVar[tuple[str, ...]]
     __slots__ = ("_free", "size")
 
     def __init__(self, size: int = 64) -> None:
         for name in self.fields:
-            setattr(self, name, np.full(size, -1, np.int64))
+            setattr(self, name, np.full(size + 1, -1, np.int64))
         self.size = size
         self._free = list(range(size - 1, -1, -1))
 
@@ -50,12 +53,13 @@ class Records:
 
     def get_state(self) -> State:
         """Return all fields, and the unused records."""
-        return {**{name: getattr(self, name).copy() for name in self.fields}, "free": np.array(self._free, np.int64)}
+        fields = {name: getattr(self, name)[: self.size].copy() for name in self.fields}
+        return {**fields, "free": np.array(self._free, np.int64)}
 
     def set_state(self, state: State) -> None:
         """Continue from what `get_state` returned."""
         for name in self.fields:
-            setattr(self, name, np.array(state[name], np.int64))
+            setattr(self, name, np.append(np.array(state[name], np.int64), -1))
         self.size = len(state[self.fields[0]])
         self._free = np.asarray(state["free"]).tolist()
 
@@ -81,17 +85,22 @@ class Runs(Records):
 class StoredEpisodes(Records):
     """Parts of episodes: the observations from `t_kept` to `t_stop` are stored, in the runs from `first` to `last`.
 
-    `extent` is where a growing episode goes on to write; -1 if the episode does not grow. `ids` has the id of the episode, with
-    its agent, that each part belongs to; `parts` has the parts by that id.
+    `extent` is where a growing episode goes on to write; -1 if the episode does not grow. Before the time step `limit`, the
+    observation after step t goes to the row t + `shift`: its last run, if there is one, grows there. A `limit` of -1 says that
+    the extent does not continue the last run.
+
+    `ids` has the id of the episode, with its agent, that each part belongs to; `parts` has the parts by that id.
     """
 
-    fields = ("t_kept", "t_stop", "first", "last", "extent", "number")
+    fields = ("t_kept", "t_stop", "first", "last", "extent", "limit", "shift", "number")
     __slots__ = ("ids", "parts", *fields)
     t_kept: np.ndarray
     t_stop: np.ndarray
     first: np.ndarray
     last: np.ndarray
     extent: np.ndarray
+    limit: np.ndarray
+    shift: np.ndarray
     number: np.ndarray
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -17,6 +17,18 @@ from episodia.types import Item, State
 # Beside the observations of agents stands the environment step at which they were shown.
 ENV_T = "__env_t__"
 TRACKS = frozenset({Columns.OBS, Columns.INFOS, ENV_T})
+
+
+class Written(NamedTuple):
+    """Which rows are written.
+
+    Attributes:
+        rows: The rows in the buffer: int64.
+        sources: Where their values are: int64, or a slice.
+    """
+
+    rows: np.ndarray
+    sources: np.ndarray | slice
 
 
 @final
@@ -89,17 +101,19 @@ class RowColumns:
             if name not in self.arrays:
                 self._begin(name, given, had_rows=had_rows)
 
-    def write(self, values: Mapping[str, Any], steps: np.ndarray, tracks: np.ndarray) -> None:
-        """Store checked `values` at the rows `steps`, those of observations at the rows `tracks`."""
+    def write(self, values: Mapping[str, Any], steps: Written, tracks: Written) -> None:
+        """Store rows of checked `values`."""
         for name, given in values.items():
-            rows = tracks if name in TRACKS else steps
+            written = tracks if name in TRACKS else steps
             column = self.arrays[name]
             if type(column) is np.ndarray:
-                column[rows] = given
+                column[written.rows] = _rows_of(given, written.sources)
             else:
-                map_batch(lambda leaf, part, rows=rows: leaf.__setitem__(rows, part), column, given)
+                map_batch(
+                    lambda leaf, part, to=written: leaf.__setitem__(to.rows, _rows_of(part, to.sources)), column, given
+                )
         if len(values) < len(self.arrays) or self._masked:
-            self._write_masks(values, steps)
+            self._write_masks(values, steps.rows)
 
     def _begin(self, name: str, given: Item, *, had_rows: bool) -> None:
         """Make the arrays of a new column."""
@@ -167,6 +181,11 @@ class RowColumns:
             self._begin(name, values, had_rows=False)
             map_batch(lambda leaf, part: leaf.__setitem__(slice(used), part), self.arrays[name], values)
         self._masked = {name: self.arrays[f"{name}_mask"] for name in state["masked"]}
+
+
+def _rows_of(leaf: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+    # `take` is faster than an index, but first copies the whole of an array that is not contiguous.
+    return leaf[rows] if type(rows) is slice or not leaf.flags.c_contiguous else leaf.take(rows, 0)
 
 
 def _leaf_fits(leaf: np.ndarray, given: np.ndarray) -> bool:

@@ -122,13 +122,15 @@ class RowIndex:
         Returns:
             The rows among them that were steps (without new ones), and the episodes that lost rows.
         """
-        runs = np.unique(self.run_of[start:stop])
-        runs = runs[runs >= 0]
+        found = self.run_of[start:stop]
+        begins = np.ones(len(found), np.bool_)
+        np.not_equal(found[1:], found[:-1], out=begins[1:])
         touched: dict[int, None] = {}
         # The oldest first: within a range, runs of one episode lie in the order of time.
-        for run in runs[np.argsort(self.runs.start.take(runs))].tolist():
-            touched[int(self.runs.episode[run])] = None
-            self._cut(run, stop)
+        for run in found[begins].tolist():
+            if run >= 0:
+                touched[int(self.runs.episode[run])] = None
+                self._cut(run, stop)
         return self._empty(start, stop), list(touched)
 
     def _cut(self, run: int, stop: int) -> None:

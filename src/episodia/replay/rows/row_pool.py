@@ -75,9 +75,10 @@ class RowPool(Claims):
         """Return False: rows are never claimed again before they are given back."""
         return False
 
-    def are_old(self, born: np.ndarray) -> np.ndarray:
-        """Return False for all rows."""
-        return np.zeros(len(born), np.bool_)
+    @property
+    def old_before(self) -> int:
+        """Return 0: rows do not get old."""
+        return 0
 
     def claimed_since(self, mark: int, rows: np.ndarray) -> bool:
         """Tell whether one of `rows`, all in use when `claimed` was `mark`, has been claimed since."""
@@ -101,7 +102,7 @@ class RowPool(Claims):
 
     def left(self) -> tuple[int, int, int]:
         """Return no rows: what was left is free."""
-        return 0, 0, 0
+        return 0, 0, self.claimed
 
     def clear(self) -> None:
         """Let all rows be free; all count as claimed since."""

@@ -30,6 +30,9 @@ Eviction: TypeAlias = Literal["steps", "episodes", "reservoir"]
 # The largest number of rows that are set aside for one episode.
 LARGEST_EXTENT = 64
 
+# Arrays without axes, which NumPy combines with others faster than numbers.
+_ZERO, _ONE = np.array(0), np.array(1)
+
 
 class Chunks(NamedTuple):
     """Chunks of episodes, in the order in which they are added.
@@ -53,14 +56,34 @@ class Placed(NamedTuple):
     Attributes:
         steps: The row of each step: int64 [N].
         tracks: The row of each new observation, int64.
-        is_new: Which of the N + B observations are new: a mask, or a slice.
+        is_stored: Of which chunks the first observation is not new: bool [B]; None if that holds for all of them.
         added: The rows of `steps` that are stored now; a chunk may evict rows of the chunks before it.
     """
 
     steps: np.ndarray
     tracks: np.ndarray
-    is_new: np.ndarray | slice
+    is_stored: np.ndarray | None
     added: np.ndarray
+
+
+class _Continued(NamedTuple):
+    """What chunks continue.
+
+    Attributes:
+        chunks: The chunks.
+        episodes: The growing episode of each, -1 if there is none: int64 [B].
+        runs: The last run of each episode, -1 if there is none: int64 [B].
+        stops: The time step after the last step of each chunk: int64 [B].
+        fits: Which chunks only go on inside of their extents, so that nothing is claimed or evicted for them: bool [B].
+        all_fit: Whether all do.
+    """
+
+    chunks: Chunks
+    episodes: np.ndarray
+    runs: np.ndarray
+    stops: np.ndarray
+    fits: np.ndarray
+    all_fit: bool
 
 
 @final
@@ -77,8 +100,10 @@ class RowWriter:
     """
 
     __slots__ = (
+        "_continued_by",
         "_emptied",
         "_evicted",
+        "_oldest",
         "evict",
         "extents",
         "growing",
@@ -98,6 +123,8 @@ class RowWriter:
         self.evict = evict
         self._evicted: list[np.ndarray] = []
         self._emptied: list[int] = []
+        self._continued_by: _Continued | None = None  # as long as nothing has changed
+        self._oldest = 0  # no extent in use was claimed before
 
     def take_evicted(self) -> np.ndarray:
         """Return the rows of the steps that were evicted since the last call."""
@@ -113,8 +140,8 @@ class RowWriter:
         """
         if self.reservoir is None:
             return None
-        episodes = self._growing_of(chunks.keys)
-        needed = np.where(self._fits(chunks, episodes), 0, chunks.lengths + 1)
+        needed = np.where(self._continuing(chunks).fits, 0, chunks.lengths + 1)
+        self._continued_by = None
         kept = self.reservoir.admit(chunks.keys, needed, self._drop)
         positions = np.flatnonzero(kept)
         self.reservoir.keep(chunks.keys[position] for position in positions.tolist())
@@ -137,73 +164,99 @@ class RowWriter:
 
     def place(self, chunks: Chunks) -> Placed:
         """Make room for `chunks`, which together are at most half of the buffer, and link their rows."""
-        episodes = self._growing_of(chunks.keys)
-        fits = self._fits(chunks, episodes)
-        if np.count_nonzero(fits) == len(fits):
-            tracks = self._extend(episodes, chunks.lengths)
-            steps = tracks - 1
-            self.index.kind[steps] = STEP
-            return Placed(steps, tracks, _all_but_first(chunks.lengths, len(steps)), steps)
-        return self._place_each(chunks, fits, episodes)
+        found = self._continuing(chunks)
+        self._continued_by = None
+        if not found.all_fit:
+            return self._place_each(found)
+        tracks = self._extend(chunks.t_started, chunks.lengths, found)
+        steps = tracks - _ONE
+        self.index.kind[steps] = STEP
+        return Placed(steps, tracks, None, steps)
 
-    def _growing_of(self, keys: list[Hashable]) -> np.ndarray:
-        """Return the growing episode of each key, -1 where there is none: int64 [B]."""
-        return np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
+    def goes_on(self, chunks: Chunks) -> bool:
+        """Tell whether nothing has to be claimed or evicted for `chunks`."""
+        return self._continuing(chunks).all_fit
 
-    def _fits(self, chunks: Chunks, episodes: np.ndarray) -> np.ndarray:
-        """Tell which chunks only go on inside of their extents: nothing is claimed or evicted for them."""
-        stored, extents = self.index.episodes, self.extents
-        extent, last = stored.extent.take(episodes), stored.last.take(episodes)
-        at = extents.at.take(extent)
+    def _continuing(self, chunks: Chunks) -> _Continued:
+        """Return what `chunks` continue; if nothing has changed, what was returned before."""
+        found = self._continued_by
+        if found is None or found.chunks is not chunks:
+            found = self._continued_by = self._look_up(chunks)
+        return found
+
+    def _look_up(self, chunks: Chunks) -> _Continued:
+        stored, keys = self.index.episodes, chunks.keys
+        episodes = np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
+        stops, runs = chunks.t_started + chunks.lengths, stored.last.take(episodes)
         fits: np.ndarray = stored.t_stop.take(episodes) == chunks.t_started
-        fits &= self.index.runs.stop.take(last) == at
-        fits &= at + chunks.lengths <= extents.stop.take(extent)
-        fits &= np.minimum(episodes, last) >= 0
+        fits &= stops <= stored.limit.take(episodes)
+        fits &= runs >= _ZERO
         if np.count_nonzero(chunks.flags):
             fits &= chunks.flags == 0
-        fits &= ~self.ring.are_old(extents.born.take(extent))
-        if len(set(chunks.keys)) != len(chunks.keys):
+        if self._has_old_extents():
+            fits &= self.extents.born.take(stored.extent.take(episodes)) >= self.ring.old_before
+        if len(set(keys)) != len(keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
-        return fits
+        return _Continued(chunks, episodes, runs, stops, fits, np.count_nonzero(fits) == len(keys))
 
-    def _extend(self, episodes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Link the next rows of the extents of `episodes`; return these rows, which are one behind those of the steps."""
-        index, stored = self.index, self.index.episodes
-        extent, last = stored.extent.take(episodes), stored.last.take(episodes)
-        at = self.extents.at.take(extent)
-        self.extents.at[extent] = index.runs.stop[last] = at + lengths
-        stored.t_stop[episodes] += lengths
-        rows = at
+    def _has_old_extents(self) -> bool:
+        """Tell whether there are extents in use whose rows are claimed again soon."""
+        old_before = self.ring.old_before
+        if old_before > self._oldest:
+            born = self.extents.born
+            self._oldest = int(born.min(where=born >= 0, initial=self.ring.claimed))
+        return old_before > self._oldest
+
+    def _extend(self, t_started: np.ndarray, lengths: np.ndarray, found: _Continued) -> np.ndarray:
+        """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
+        index, stored, last = self.index, self.index.episodes, found.runs
+        shifts = stored.shift.take(found.episodes)
+        rows = t_started + shifts
+        index.runs.stop[last] = found.stops + shifts
+        stored.t_stop[found.episodes] = found.stops
         if int(np.add.reduce(lengths)) > len(lengths):
-            rows, last = rows_of_ranges(at, lengths), np.repeat(last, lengths)
+            rows, last = rows_of_ranges(rows, lengths), np.repeat(last, lengths)
         index.run_of[rows] = last
         index.num_steps += len(rows)
         return rows
 
-    def _place_each(self, chunks: Chunks, fits: np.ndarray, episodes: np.ndarray) -> Placed:
+    def _place_each(self, found: _Continued) -> Placed:
         """Place the chunks that fit together, and the others one by one."""
+        chunks, fits = found.chunks, found.fits
         lengths = chunks.lengths
         first_step = np.cumsum(lengths) - lengths
         first_track = first_step + np.arange(len(lengths))
         steps, tracks = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()) + len(lengths), np.int64)
         is_new = np.ones(len(tracks), np.bool_)
         if fits.any():
-            found = self._extend(episodes[fits], lengths[fits]) - 1
-            self.index.kind[found] = STEP | NEW
-            steps[rows_of_ranges(first_step[fits], lengths[fits])] = found
-            tracks[rows_of_ranges(first_track[fits] + 1, lengths[fits])] = found + 1
+            fitting = found._replace(episodes=found.episodes[fits], runs=found.runs[fits], stops=found.stops[fits])
+            rows = self._extend(chunks.t_started[fits], lengths[fits], fitting)
+            self.index.kind[rows - 1] = STEP | NEW
+            steps[rows_of_ranges(first_step[fits], lengths[fits])] = rows - 1
+            tracks[rows_of_ranges(first_track[fits] + 1, lengths[fits])] = rows
             is_new[first_track[fits]] = False
+        others = np.flatnonzero(~fits)
+        self._empty_ahead(found, others)
         times, counts, flags = chunks.t_started.tolist(), lengths.tolist(), chunks.flags.tolist()
-        for chunk in np.flatnonzero(~fits).tolist():
+        for chunk in others.tolist():
             rows, has_tail = self._place_one(chunks.keys[chunk], times[chunk], counts[chunk], flags[chunk])
             step, track = int(first_step[chunk]), int(first_track[chunk])
             steps[step : step + len(rows) - 1] = rows[:-1]
             tracks[track : track + len(rows)] = rows
             is_new[track] = not has_tail
         self._forget_emptied()
-        if is_new.all():
-            return Placed(steps, tracks, slice(None), self.index.settle(steps))
-        return Placed(steps, tracks[is_new], is_new, self.index.settle(steps))
+        return Placed(steps, tracks[is_new], ~is_new[first_track], self.index.settle(steps))
+
+    def _empty_ahead(self, found: _Continued, others: np.ndarray) -> None:
+        """Evict at once what would be evicted for one chunk after another: rows that growing episodes surely claim."""
+        stored, chunks = self.index.episodes, found.chunks
+        goes_on = others[(stored.limit.take(found.episodes[others]) >= 0) & (chunks.flags[others] == 0)]
+        limits = stored.limit.take(found.episodes[goes_on])
+        num_claiming = int(np.count_nonzero(found.stops[goes_on] > limits))
+        if num_claiming > 1:
+            start, stop = self.ring.emptied_ahead(num_claiming * self.reserve())
+            if start < stop:
+                self._evict(start, stop)
 
     # --- One chunk --------------------------------------------------------------------------------------------------
 
@@ -214,6 +267,7 @@ class RowWriter:
         if episode < 0:
             episode = self.growing[key] = self.index.begin_episode(key, t, self._new_extent())
         extent, reserve = int(stored.extent[episode]), 0 if flags else self.reserve()
+        self._note_place(episode, extent)
         room = self._room(extent, length + 1 - int(stored.last[episode] >= 0), reserve)
         has_tail = bool(stored.last[episode] >= 0)
         if not has_tail:
@@ -225,7 +279,23 @@ class RowWriter:
         self.index.add_steps(rows[:-1], flags)
         if flags:
             self._close(key)
+        else:
+            self._set_limit(episode, extent)
         return rows, has_tail
+
+    def _note_place(self, episode: int, extent: int) -> None:
+        """Bring the place in the extent of an episode up to date, before it changes otherwise."""
+        stored = self.index.episodes
+        if stored.limit[episode] >= 0:
+            self.extents.at[extent] = stored.t_stop[episode] + stored.shift[episode]
+            stored.limit[episode] = -1
+
+    def _set_limit(self, episode: int, extent: int) -> None:
+        """Note how far an episode can go on in its extent."""
+        stored, at, t = self.index.episodes, int(self.extents.at[extent]), int(self.index.episodes.t_stop[episode])
+        is_next = at == self.index.runs.stop[stored.last[episode]]
+        stored.limit[episode] = t + int(self.extents.stop[extent]) - at if is_next else -1
+        stored.shift[episode] = at - t
 
     def _continued(self, key: Hashable, t: int) -> int:
         """Return the growing episode that a chunk from `t` on continues, -1 if it begins a new one.
@@ -240,6 +310,7 @@ class RowWriter:
 
     def end(self, key: Hashable, t: int, flags: int) -> None:
         """Let a growing episode end at its last step, which was added without flags."""
+        self._continued_by = None
         episode = self._continued(key, t)
         if episode >= 0:
             self.index.end_at_last_step(episode, flags)
@@ -265,6 +336,7 @@ class RowWriter:
         """Let an episode grow no more; the next ones use what it has left of its extent."""
         episode = self.growing.pop(key)
         extent = int(self.index.episodes.extent[episode])
+        self._note_place(episode, extent)
         start, stop, born = (int(column[extent]) for column in (self.extents.at, self.extents.stop, self.extents.born))
         if start < stop:
             self.ring.leave(start, stop, born)
@@ -282,7 +354,9 @@ class RowWriter:
     def _new_extent(self) -> int:
         """Return an extent that begins with what a finished episode has left, if that is young enough."""
         extent, table = self.extents.take(), self.extents
-        table.at[extent], table.stop[extent], table.born[extent] = self.ring.left()
+        table.at[extent], table.stop[extent], born = self.ring.left()
+        table.born[extent] = born
+        self._oldest = min(self._oldest, born)
         return extent
 
     def _room(self, extent: int, num: int, reserve: int) -> list[tuple[int, int]]:
@@ -338,6 +412,8 @@ class RowWriter:
         Raises:
             ReplayError: If there is such a chunk.
         """
+        if self._continuing(chunks).all_fit:
+            return
         stops, longest = self._stops(chunks), self.ring.capacity // 2
         is_early, is_long = chunks.t_started < stops, chunks.lengths >= longest
         is_wrong = is_early | is_long
@@ -370,9 +446,8 @@ class RowWriter:
 
     def _stops(self, chunks: Chunks) -> np.ndarray:
         """Return the time step before which each chunk must not begin: int64 [B]."""
-        episodes = self._growing_of(chunks.keys)
-        stops = self.index.episodes.t_stop.take(episodes)
-        stops[episodes < 0] = 0
+        # -1 for those that begin.
+        stops = self.index.episodes.t_stop.take(self._continuing(chunks).episodes)
         if len(set(chunks.keys)) != len(chunks.keys):
             known: dict[Hashable, int] = {}
             for place, key in enumerate(chunks.keys):
@@ -389,6 +464,7 @@ class RowWriter:
         if self.reservoir:
             self.reservoir.clear()
         self._evicted, self._emptied = [], []
+        self._continued_by, self._oldest = None, 0
 
     def get_state(self) -> State:
         """Return index, ring and extents."""
@@ -406,6 +482,7 @@ class RowWriter:
         self.ring.set_state(state["ring"])
         self.extents.set_state(state["extents"])
         self.num_lost_episodes = int(state["num_lost_episodes"])
+        self._continued_by, self._oldest = None, 0
         for episode, key in ids.items():
             self.index.episodes.name(episode, key)
         self.growing = {key: episode for episode, key in ids.items() if self.index.episodes.extent[episode] >= 0}
@@ -414,12 +491,3 @@ class RowWriter:
             self.reservoir.set_state(
                 state["reservoir"], [ids[each] for each in sorted(ids, key=lambda one: numbers[one])]
             )
-
-
-def _all_but_first(lengths: np.ndarray, total: int) -> np.ndarray | slice:
-    """Return which observations of chunks are new if the first one of each is stored already; they have `total` steps."""
-    if total == len(lengths):
-        return slice(1, None, 2)
-    is_new = np.ones(total + len(lengths), np.bool_)
-    is_new[np.cumsum(lengths + 1) - lengths - 1] = False
-    return is_new
