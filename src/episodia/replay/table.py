@@ -23,6 +23,9 @@ from episodia.trees import describe
 from episodia.types import ModuleID, State
 
 
+_INT = np.dtype(np.int64)
+
+
 class Picked(NamedTuple):
     """The steps that a draw takes.
 
@@ -235,13 +238,10 @@ class Table:
     def _selected(self, num: int, steps: StoredSteps, rng: np.random.Generator) -> Selection:
         """Return what the selector selects, in an array of our own: a selector may use its array again."""
         found: object = self.selector.select(num, steps, rng)
-        if (
-            isinstance(found, Selection)
-            and _has_shape(found.rows, num)
-            and found.rows.dtype.kind in "iu"
-            and (found.weights is None or _has_shape(found.weights, num))
-        ):
-            return Selection(found.rows.astype(np.int64), found.weights)
+        if isinstance(found, Selection):
+            rows, weights = found
+            if _has_shape(rows, num) and rows.dtype.kind in "iu" and (weights is None or _has_shape(weights, num)):
+                return Selection(rows.copy() if rows.dtype == _INT else rows.astype(_INT), weights)
         raise ReplayError(
             f"{self.selector!r}: found {describe(found)} from `select`, expected a `Selection` with int64[{num}] rows, and "
             f"with float64[{num}] weights or None. `check_selector` finds such faults."

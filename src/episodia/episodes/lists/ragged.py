@@ -78,6 +78,16 @@ class Ragged:
                 )
 
     @classmethod
+    def known(
+        cls, values: Item, offsets: np.ndarray, tail: int = 0, every: int = 1, width: int | None = None
+    ) -> Ragged:
+        """Return a column of `values` that are known to fit; else as the constructor does."""
+        made = cls.__new__(cls)
+        made.values, made.offsets, made.tail, made.every, made.width = values, offsets, tail, every, width
+        made._step_rows = []
+        return made
+
+    @classmethod
     def from_items(cls, stretches: Sequence[Sequence[Any]]) -> Ragged:
         """Return a column of the items of each stretch; there must be at least one item.
 
@@ -164,7 +174,7 @@ class Ragged:
             return Ragged(rows, self.offsets - np.arange(len(self.offsets)), every=self.every)
         part = slice(shift, width - 1 + shift)
         values = map_batch(lambda leaf: _part_of_each(leaf, width, part), self.values)
-        return Ragged(values, even_offsets(len(self), width - 1), 0, self.every, width - 1)
+        return Ragged.known(values, even_offsets(len(self), width - 1), 0, self.every, width - 1)
 
     def take(self, rows: np.ndarray) -> Any:
         """Return the batch of some of the rows."""

@@ -33,6 +33,7 @@ class Drawn:
         agents: The agents whose steps follow each other, of joint steps; else None.
         offsets: Where the steps of each stretch begin: int64 [B + 1].
         track_offsets: Where the observations of each stretch begin: int64 [B + 1].
+        track_width: How many observations each stretch has, if all have as many; else None.
     """
 
     def __init__(  # noqa: PLR0913  # what is known of all stretches, array by array
@@ -63,10 +64,12 @@ class Drawn:
         if is_single and lookbacks is None:
             self.step_rows, self.track_rows = anchors, rows
         if self.width is None:
+            self.track_width = None
             self.offsets, self.track_offsets = offsets_of(lengths), offsets_of(lengths + 1)
         else:
+            self.track_width = self.width + 1
             self.offsets = even_offsets(len(lengths), self.width)
-            self.track_offsets = even_offsets(len(lengths), self.width + 1)
+            self.track_offsets = even_offsets(len(lengths), self.track_width)
 
     def with_rows(self, rows: np.ndarray, added: dict[str, np.ndarray]) -> Drawn:
         """Return the same stretches with their rows at other places, and other added columns."""

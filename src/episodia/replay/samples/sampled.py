@@ -60,9 +60,10 @@ class SampleSource:
         if table is None:
             return self.columns.take(name, rows)
         with table.lock:
-            if table.writer.ring.claimed != self._mark:
+            if self._claims.claimed != self._mark:
                 self.check(rows)
-            return self.columns.take(name, rows)
+            column = self.columns.arrays[name]
+            return column.take(rows, 0) if type(column) is np.ndarray else self.columns.take(name, rows)
 
     def items_at(self, name: str, rows: np.ndarray, outside: np.ndarray | None, fill: Item) -> Any:
         """Return the values of a column at `rows`, `[N, K]`, and `fill` where they are `outside`.
@@ -338,20 +339,20 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             check_asked(column, tail)
         if self._listed is not None:
             return super().flat(column, tail=tail)
-        drawn = self._drawn
+        drawn, columns = self._drawn, self._source.columns.arrays
+        if column in columns and column not in drawn.added:
+            if tail:
+                values = self._source.take(column, drawn.track_rows)
+                return Ragged.known(values, drawn.track_offsets, 1, 1, drawn.track_width)
+            return Ragged.known(self._source.take(column, drawn.step_rows), drawn.offsets)
         offsets = drawn.offsets
         if column in DERIVED:
             if column == Columns.T:
                 return Ragged(self.steps()[1], offsets)
             flags = self.is_terminated if column == Columns.TERMINATEDS else self.is_truncated
-            return Ragged(flags if drawn.is_single else at_ends(flags, offsets), offsets)
+            return Ragged.known(flags if drawn.is_single else at_ends(flags, offsets), offsets)
         if column in drawn.added:
-            return Ragged(drawn.added[column], offsets)
-        if column in self._source.columns.arrays:
-            if tail:
-                width = drawn.width and drawn.width + 1
-                return Ragged(self._source.take(column, drawn.track_rows), drawn.track_offsets, 1, 1, width)
-            return Ragged(self._source.take(column, drawn.step_rows), offsets)
+            return Ragged.known(drawn.added[column], offsets)
         if column == Columns.KEYS:
             return Ragged(self._keys_of_steps(), offsets)
         raise self._missing(column)

@@ -95,16 +95,16 @@ class StoredSteps:
 
     def uniform(self, num: int, rng: np.random.Generator) -> np.ndarray:
         """Return the rows of `num` steps, each drawn from all steps with the same probability."""
-        used = self._ring.used
+        index, used = self._index, self._ring.used
         found: list[np.ndarray] = []
-        missing, share = num, self._index.num_steps / used if used else 0.0
+        missing, share = num, index.num_steps / used if used else 0.0
+        # More than needed, so that one round is nearly always enough. Floats are drawn faster than integers.
+        more = 1.02 if self._allowed is None else 1.5
         for _ in range(NUM_ROUNDS if share else 0):
-            # More than needed, so that one round is nearly always enough. Floats are drawn faster than integers.
-            more = 1.02 if self._allowed is None else 1.5
             drawn = rng.random(int(missing / share * more) + 8)
             drawn *= used
             rows: np.ndarray = drawn.astype(np.int64)
-            rows = rows[self.allowed(rows)][:missing]
+            rows = rows[index.are_steps(rows) if self._allowed is None else self.allowed(rows)][:missing]
             if len(rows) == num:
                 return rows
             found.append(rows)
