@@ -96,21 +96,25 @@ class HindsightGoals(ColumnPiece):
         rewards = flat_column(columns, Columns.REWARDS, rows)
         _check(track.values, columns)
         lengths = track.lengths
-        is_chosen = (self._rng.random(len(rows)) < self.ratio) & (lengths > 0)
-        goals = rows.items_at(Columns.OBS, self._times(rows))[_ACHIEVED][is_chosen]
-        desired = np.array(track.values[_DESIRED])
-        desired[np.repeat(is_chosen, lengths + 1)] = np.repeat(goals, lengths[is_chosen] + 1, axis=0)
-        is_changed, made = np.repeat(is_chosen, lengths), np.array(rewards.values)
-        achieved = track.with_values(track.values[_ACHIEVED]).following().values[is_changed]
-        found = np.asarray(self.compute_reward(achieved, np.repeat(goals, lengths[is_chosen], axis=0), {}))
+        chosen = np.flatnonzero((self._rng.random(len(rows)) < self.ratio) & (lengths > 0))
+        goals, counts = self._goals(rows).take(chosen, 0), lengths.take(chosen)
+        desired, made = np.array(track.values[_DESIRED]), np.array(rewards.values)
+        desired[track.rows_of(chosen, add=1)] = goals.repeat(counts + 1, 0)
+        achieved = track.values[_ACHIEVED].take(track.rows_of(chosen, skip=1, add=1), 0)
+        found = np.asarray(self.compute_reward(achieved, goals.repeat(counts, 0), {}))
         if found.shape != (len(achieved),):
             raise BatchError(
                 f"{self.name}: found rewards of the shape {list(found.shape)} from `compute_reward`, expected one for each of "
                 f"{len(achieved)} steps. Let it compute on arrays of goals."
             )
-        made[is_changed] = found
+        made[rewards.rows_of(chosen)] = found
         columns[Columns.OBS] = track.with_values({**track.values, _DESIRED: desired})
         columns[Columns.REWARDS] = rewards.with_values(made)
+
+    def _goals(self, rows: EpisodeList) -> np.ndarray:
+        """Return for each stretch its new goal."""
+        goals: np.ndarray = rows.items_at(Columns.OBS, self._times(rows), key=_ACHIEVED)
+        return goals
 
     def _times(self, rows: EpisodeList) -> np.ndarray:
         """Return for each stretch the time step at which its new goal is achieved: int64 [B]."""
@@ -118,7 +122,8 @@ class HindsightGoals(ColumnPiece):
         if self.strategy == "final":
             return last
         begins = np.minimum(rows.t_started + 1, last) if self.strategy == "future" else first
-        times: np.ndarray = self._rng.integers(begins, last + 1)
+        # Faster than `integers` with a range for each of them.
+        times: np.ndarray = begins + (self._rng.random(len(rows)) * (last + 1 - begins)).astype(np.int64)
         return times
 
     # --- State ------------------------------------------------------------------------------------------------------

@@ -554,18 +554,20 @@ class EpisodeList(Sequence[AnyEpisode_co]):
         started = self.t_started
         return started, started + self.lengths
 
-    def items_at(self, column: str, times: np.ndarray) -> Any:
+    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
         """Return the item of `column`, observations or infos, at one of the known time steps of each agent episode.
 
         Args:
             column: The column.
             times: The time step for each agent episode: int64 [B].
+            key: The only key of interest, if items are dicts.
 
         Returns:
             A batch of B rows.
         """
         track = self.flat(column, tail=True)
-        return track.take(track.offsets[:-1] + times - self.t_started)
+        part = track if key is None else track.with_values(track.values[key])
+        return part.take(track.offsets[:-1] + times - self.t_started)
 
     def windows(self, column: str, *, shifts: Sequence[int], fill: Item, tail: bool = False, every: int = 1) -> Ragged:
         """Return for each row (or, of steps, for the first of `every` so many) the items at `shifts` from it: `[N, K, ...]`.

@@ -190,6 +190,18 @@ class Ragged:
             self._step_rows.append(is_step.nonzero()[0])
         return self._step_rows[0]
 
+    def rows_of(self, stretches: np.ndarray, *, skip: int = 0, add: int = 0) -> np.ndarray:
+        """Return the rows of the steps of some stretches, without the first `skip` rows and with `add` rows after the steps.
+
+        >>> Ragged(np.arange(5), np.array([0, 3, 5]), tail=1).rows_of(np.array([1, 0]), add=1).tolist()
+        [3, 4, 0, 1, 2]
+        """
+        begins = self.offsets.take(stretches) + skip
+        if self.width:
+            rows: np.ndarray = (begins[:, None] + counted(self.width - self.tail + add - skip)).reshape(-1)
+            return rows
+        return rows_of_ranges(begins, self.lengths.take(stretches) + (add - skip))
+
     def tails(self) -> Any:
         """Return the row after the last step of each stretch, a batch of B rows."""
         if not self.tail:

@@ -211,7 +211,7 @@ class RowWriter:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
         index, stored, last = self.index, self.index.episodes, found.runs
         shifts = stored.shift.take(found.episodes)
-        rows = t_started + shifts
+        rows: np.ndarray = t_started + shifts
         index.runs.stop[last] = found.stops + shifts
         stored.t_stop[found.episodes] = found.stops
         if int(np.add.reduce(lengths)) > len(lengths):

@@ -164,6 +164,23 @@ class JoinedSample(EpisodeList[SingleAgentEpisode]):
         """Return the last item of `column` of each stretch, as a batch of B rows."""
         return self._column(column, lambda part: _latest(part, column)).values
 
+    def known_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that the buffers have of each stretch's episode."""
+        if self._listed is not None:
+            return super().known_times()
+        firsts, lasts = zip(*(part.known_times() for part in self._parts), strict=True)
+        return np.concatenate(firsts), np.concatenate(lasts)
+
+    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
+        """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
+        if self._listed is not None:
+            return super().items_at(column, times, key=key)
+        bounds = np.cumsum([len(part) for part in self._parts])[:-1]
+        each = [
+            part.items_at(column, own, key=key) for part, own in zip(self._parts, np.split(times, bounds), strict=True)
+        ]
+        return map_batch(lambda *leaves: np.concatenate(leaves), *each)
+
     def _column(self, name: str, read: Callable[[EpisodeList[Any]], Ragged]) -> Ragged:
         """Return one column of the columns of all parts.
 

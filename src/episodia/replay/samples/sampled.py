@@ -19,10 +19,11 @@ from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, S
 from episodia.replay.draws.drawn import Drawn
 from episodia.replay.rows.keys import keys_of
 from episodia.replay.rows.row_columns import TRACKS, RowColumns
-from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
+from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces, are_kinds_of_steps
 from episodia.replay.rows.row_storage import InMemory
 from episodia.replay.samples.sample_display import sample_html, sample_text
 from episodia.replay.table import Table
+from episodia.trees import map_batch
 from episodia.types import Item, ModuleID
 
 # Arrays without axes, which NumPy combines with others faster than numbers.
@@ -82,46 +83,61 @@ class SampleSource:
         """Whether more can be read than what was sampled."""
         return self._table is not None
 
-    def known_times(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time steps of the first and the last observation that are stored of the episode of each row of `steps`.
+    def known_times(self, places: RowPlaces, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time steps of the first and the last observation that are stored of the episode of each of `steps`.
 
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
         """
         table = self._open_table()
         with table.lock:
-            episodes, stored = self._places(table, steps).episodes, table.writer.index.episodes
-            return stored.t_kept.take(episodes), stored.t_stop.take(episodes)
+            self._check_steps(table, steps)
+            stored = table.writer.index.episodes
+            return stored.t_kept.take(places.episodes), stored.t_stop.take(places.episodes)
 
-    def items_at_times(self, name: str, steps: np.ndarray, times: np.ndarray) -> Any:
-        """Return the value of a column at a stored time step of the episode of each row of `steps`.
-
-        Raises:
-            StaleSampleError: If one of the steps is not stored any more.
-        """
-        table = self._open_table()
-        with table.lock:
-            places = self._places(table, steps)
-            shifts = (times - places.times)[:, None]
-            return self.columns.take(name, table.writer.index.walk(steps, places.runs, shifts)[:, 0])
-
-    def places(self, steps: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        """Return the time step of each row of `steps`, and the origin of its episode.
+    def items_at_times(
+        self, name: str, places: RowPlaces, steps: np.ndarray, times: np.ndarray, key: str | None
+    ) -> Any:
+        """Return the value of a column, or of a `key` of it, at a stored time step of the episode of each row of `steps`.
 
         Raises:
             StaleSampleError: If one of the steps is not stored any more.
         """
         table = self._open_table()
         with table.lock:
-            places, ids = self._places(table, steps), table.writer.index.episodes.ids
-            return places.times, [ids[episode] for episode in places.episodes.tolist()]
+            self._check_steps(table, steps)
+            rows = table.writer.index.walk(steps, places.runs, (times - places.times)[:, None])[:, 0]
+            if key is None:
+                return self.columns.take(name, rows)
+            return map_batch(lambda leaf: leaf.take(rows, 0), self.columns[name][key])
 
-    def _places(self, table: Table, steps: np.ndarray) -> RowPlaces:
-        index = table.writer.index
+    def places(self, steps: np.ndarray) -> RowPlaces:
+        """Return the run, the episode and the time step of each row of `steps`.
+
+        Raises:
+            StaleSampleError: If one of the steps is not stored any more.
+        """
+        table = self._open_table()
+        with table.lock:
+            self._check_steps(table, steps)
+            return table.writer.index.places(steps)
+
+    def origins(self, places: RowPlaces, steps: np.ndarray) -> list[Any]:
+        """Return the origin of the episode of each row of `steps`.
+
+        Raises:
+            StaleSampleError: If one of the steps is not stored any more.
+        """
+        table = self._open_table()
+        with table.lock:
+            self._check_steps(table, steps)
+            ids = table.writer.index.episodes.ids
+            return [ids[episode] for episode in places.episodes.tolist()]
+
+    def _check_steps(self, table: Table, steps: np.ndarray) -> None:
         self.check(steps)
-        if not index.are_steps(steps).all():
+        if not are_kinds_of_steps(table.writer.index.kind.take(steps)):
             raise self._stale()
-        return index.places(steps)
 
     def _open_table(self) -> Table:
         if self._table is None:
@@ -168,13 +184,14 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     Beside the stored columns there are `keys`, and, depending on selector and draw, `weights`, `discounts` and `loss_mask`.
     """
 
-    __slots__ = ("_drawn", "_listed", "_origins", "_source", "_times")
+    __slots__ = ("_drawn", "_listed", "_origins", "_placed", "_source", "_times")
 
     def __init__(self, source: SampleSource, drawn: Drawn) -> None:
         self._source = source
         self._drawn = drawn
         self._listed: list[SingleAgentEpisode] | None = None
         self._origins: list[Any] | None = None
+        self._placed: RowPlaces | None = None
         self._times = drawn.times
         self._begin([], is_multi_agent=False, modules={source.module_id: counted(len(drawn.lengths))})
 
@@ -233,7 +250,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         if self._listed is not None:
             return super().forked()
         forked = Sampled(self._source, self._drawn)
-        forked._times, forked._origins = self._times, self._origins
+        forked._times, forked._origins, forked._placed = self._times, self._origins, self._placed
         return forked
 
     def _as_group(self) -> EpisodeList[SingleAgentEpisode]:
@@ -258,8 +275,8 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         if self._listed is not None:
             return super().t_started
         if self._times is None:
-            self._look_up()
-        return self._times  # type: ignore[return-value]  # just looked up
+            self._times = self._places.times
+        return self._times
 
     @property
     def origins(self) -> list[Any]:
@@ -267,13 +284,15 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         if self._listed is not None:
             return super().origins
         if self._origins is None:
-            self._look_up()
-        return self._origins  # type: ignore[return-value]  # just looked up
+            self._origins = self._source.origins(self._places, self._drawn.anchors)
+        return self._origins
 
-    def _look_up(self) -> None:
-        times, self._origins = self._source.places(self._drawn.anchors)
-        if self._times is None:
-            self._times = times
+    @property
+    def _places(self) -> RowPlaces:
+        """Where the anchors are in their episodes."""
+        if self._placed is None:
+            self._placed = self._source.places(self._drawn.anchors)
+        return self._placed
 
     @property
     def lookbacks(self) -> np.ndarray:
@@ -344,7 +363,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
             if tail:
                 values = self._source.take(column, drawn.track_rows)
                 return Ragged.known(values, drawn.track_offsets, 1, 1, drawn.track_width)
-            return Ragged.known(self._source.take(column, drawn.step_rows), drawn.offsets)
+            return Ragged.known(self._source.take(column, drawn.step_rows), drawn.offsets, 0, 1, drawn.width)
         offsets = drawn.offsets
         if column in DERIVED:
             if column == Columns.T:
@@ -394,13 +413,13 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
         """
         if self._listed is not None or not self._source.is_open:
             return super().known_times()
-        return self._source.known_times(self._drawn.anchors)
+        return self._source.known_times(self._places, self._drawn.anchors)
 
-    def items_at(self, column: str, times: np.ndarray) -> Any:
+    def items_at(self, column: str, times: np.ndarray, *, key: str | None = None) -> Any:
         """Return the item of `column` at one of the known time steps of each stretch's episode; see `EpisodeList.items_at`."""
         if self._listed is not None or not self._source.is_open:
-            return super().items_at(column, times)
-        return self._source.items_at_times(column, self._drawn.anchors, times)
+            return super().items_at(column, times, key=key)
+        return self._source.items_at_times(column, self._places, self._drawn.anchors, times, key)
 
     def _rows_of_windows(
         self, column: str, shifts: Sequence[int], asked: np.ndarray, indices: np.ndarray | None
