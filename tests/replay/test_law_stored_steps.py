@@ -1,8 +1,11 @@
 """However episodes are cut, interleaved and evicted, the buffer holds true steps of them, and follows each to its next one."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from episodia import SingleAgentEpisode
+from episodia.errors import ReplayError
 from episodia.replay import ReplayBuffer, Transitions, WholeEpisodes
 from plain_buffer import HISTORIES, PlainBuffer, check_steps, columns, located, next_observations, played
 
@@ -104,3 +107,43 @@ def test_steps_that_came_are_stored_or_counted_as_evicted(history, capacity, evi
 
     assert sum(added.num_steps for added in counted.counts) == len(plain.steps())
     assert sum(added.num_steps - added.num_evicted_steps for added in counted.counts) == len(counted.buffer)
+
+
+def test_episodes_with_different_extra_columns_are_all_stored_by_the_first_call():
+    extras = [{"value": [1.0, 2.0]}, {}, {"value": [3.0, 4.0]}]
+    buffer = ReplayBuffer(100, seed=0)
+    buffer.add([walk(extra_model_outputs=extra) for extra in extras])
+
+    assert len(buffer) == 6
+    assert buffer.episodes().flat("value").values.tolist() == [1.0, 2.0, 0.0, 0.0, 3.0, 4.0]
+
+
+def test_nothing_is_stored_if_one_of_several_columns_does_not_fit():
+    extras = [{"value": [1.0, 2.0]}, {}, {"value": [[3.0], [4.0]]}]
+    buffer = ReplayBuffer(100, seed=0)
+
+    with pytest.raises(ReplayError, match="column 'value'"):
+        buffer.add([walk(extra_model_outputs=extra) for extra in extras])
+
+    assert len(buffer) == 0
+
+
+def test_a_chunk_that_comes_twice_in_one_call_is_rejected_whatever_its_columns():
+    twice = walk(id_="twice")
+    buffer = ReplayBuffer(100, seed=0)
+
+    with pytest.raises(ReplayError, match="from t=2 on"):
+        buffer.add([twice, walk(extra_model_outputs={"value": [1.0, 2.0]}), twice])
+
+    assert len(buffer) == 0
+
+
+def walk(*, id_=None, extra_model_outputs=None):
+    return SingleAgentEpisode(
+        id_=id_,
+        observations=[0, 1, 2],
+        actions=[5, 6],
+        rewards=[0.5, 1.0],
+        extra_model_outputs=extra_model_outputs or {},
+        len_lookback_buffer=0,
+    )

@@ -117,19 +117,17 @@ class ReplayBuffer:
             groups = listed.groups() if len(listed) else {}
             env_times = env_times_of(listed)
             found = [
-                (self._table(module_id), part)
-                for module_id, group in groups.items()
-                for part in incoming(group, infos=self._infos)
+                (self._table(module_id), incoming(group, infos=self._infos)) for module_id, group in groups.items()
             ]
-            for _, part in found:
-                with_env_times(part, env_times)
-            for table, part in found:
-                table.check(part)
+            for table, parts in found:
+                if env_times:
+                    parts[:] = [with_env_times(part, env_times) for part in parts]
+                table.check(parts)
             added = Added()
             with self._changes.changing(lambda: self._tables):
-                for table, part in found:
+                for table, parts in found:
                     self._tables[table.module_id] = table
-                    added += table.add(part)
+                    added += table.add(parts)
         return added
 
     def _table(self, module_id: ModuleID) -> Table:

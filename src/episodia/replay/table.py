@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.errors import ReplayError
-from episodia.replay.adding.incoming import Incoming, in_parts, kept_chunks, versions_of_steps
+from episodia.replay.adding.incoming import Incoming, in_parts, joined_chunks, kept_chunks, versions_of_steps
 from episodia.replay.rows.keys import are_fresh, keys_of, rows_of_keys
 from episodia.replay.rows.row_columns import ENV_T, RowColumns, Written
 from episodia.replay.rows.row_index import STEP, are_kinds_of_steps
@@ -21,7 +21,6 @@ from episodia.replay.selectors.selector import AddedSteps, Selection, Selector, 
 from episodia.space_codec import decode_space, encode_space
 from episodia.trees import describe
 from episodia.types import ModuleID, State
-
 
 _INT = np.dtype(np.int64)
 
@@ -52,7 +51,9 @@ class Added(NamedTuple):
     num_evicted_episodes: int = 0
 
     def __add__(self, other: object) -> Added:
-        return Added(*map(sum, zip(self, other, strict=True))) if isinstance(other, Added) else NotImplemented
+        if not isinstance(other, Added):
+            return NotImplemented
+        return Added(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 
 
 @final
@@ -122,60 +123,71 @@ class Table:
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def check(self, found: Incoming) -> None:
-        """Reject chunks that cannot be stored.
+    def check(self, parts: list[Incoming]) -> None:
+        """Reject chunks that cannot be stored, one part after another.
 
         Raises:
             ReplayError: If a chunk comes too early or is too long, or if values do not fit the columns.
         """
-        self.check_whole()
-        self.writer.check(found.chunks)
-        for ending in found.endings:
-            self.writer.check_end(ending.key, ending.t)
-        self.columns.check(found.values)
+        if self.is_torn:
+            self.check_whole()
+        self.writer.check(parts[0].chunks if len(parts) == 1 else joined_chunks(parts))
+        earlier: dict[str, Any] = {}
+        for found in parts:
+            for ending in found.endings:
+                self.writer.check_end(ending.key, ending.t)
+            self.columns.check(found.values, earlier)
+            if len(parts) > 1:
+                earlier = {**found.values, **earlier}
 
-    def add(self, found: Incoming) -> Added:
+    def add(self, parts: list[Incoming]) -> Added:
         """Store checked chunks."""
+        added = Added()
+        with self.lock:
+            for found in parts:
+                added += self._add_part(found)
+        return added
+
+    def _add_part(self, found: Incoming) -> Added:
         if not self.spaces:
             self.spaces = found.spaces()
-        with self.lock:
-            added = Added()
-            if len(found.chunks.keys):
-                if ENV_T in found.values:
-                    self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
-                if self.writer.goes_on(found.chunks):
-                    added = self._add(found)
-                else:
-                    for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
-                        added += self._add(part)
-            for ending in found.endings:
-                self.writer.end(*ending)
+        added = Added()
+        if len(found.chunks.keys):
+            if ENV_T in found.values:
+                self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
+            if self.writer.goes_on(found.chunks):
+                added = self._add(found)
+            else:
+                for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
+                    added += self._add(part)
+        for ending in found.endings:
+            self.writer.end(*ending)
         return added
 
     def _add(self, found: Incoming) -> Added:
-        lost, num_before = self.writer.num_lost_episodes, self.writer.index.num_steps
-        self.columns.begin(found.values, had_rows=self.writer.ring.used > 0)
+        writer = self.writer
+        num_lost, num_before = writer.num_lost_episodes, writer.index.num_steps
+        self.columns.begin(found.values, had_rows=writer.ring.used > 0)
         self.is_torn = True
-        num_left_out, kept = 0, self.writer.admit(found.chunks)
+        num_left_out, kept = 0, writer.admit(found.chunks)
         if kept is not None:
             num_left_out = int(found.chunks.lengths.sum() - found.chunks.lengths[kept].sum())
             found = kept_chunks(found, kept)
-        placed = self.writer.place(found.chunks)
-        self.columns.write(
-            found.values,
-            Written(placed.steps, found.step_rows()),
-            Written(placed.tracks, found.track_rows(placed.is_stored)),
-        )
-        evicted = self.writer.take_evicted()
-        if len(evicted):
-            self.selector.on_evict(evicted)
+        placed = writer.place(found.chunks)
+        num = len(placed.steps)
+        steps = Written(placed.steps, found.step_rows(num))
+        tracks = Written(placed.tracks, found.track_rows(placed.is_stored, len(placed.tracks)))
+        self.columns.write(found.values, steps, tracks)
+        if writer.has_evicted:
+            evicted = writer.take_evicted()
+            if len(evicted):
+                self.selector.on_evict(evicted)
         if len(placed.added):
             self.selector.on_add(placed.added, AddedSteps(self.capacity, lambda: self._versions(found, placed)))
         self.is_torn = False
-        lost = self.writer.num_lost_episodes - lost
-        # Not `len(evicted)`: a chunk may evict steps of chunks before it that the selector was never told of.
-        num_evicted = num_before + len(placed.steps) - self.writer.index.num_steps
-        return Added(len(placed.steps) + num_left_out, num_evicted + num_left_out, lost)
+        # Not those that the selector was told of: a chunk may evict steps of chunks before it, which were never told.
+        num_evicted = num_before + num - writer.index.num_steps
+        return Added(num + num_left_out, num_evicted + num_left_out, writer.num_lost_episodes - num_lost)
 
     def _versions(self, found: Incoming, placed: Placed) -> np.ndarray:
         versions = versions_of_steps(found)

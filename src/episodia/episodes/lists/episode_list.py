@@ -397,11 +397,11 @@ class EpisodeList(Sequence[AnyEpisode_co]):
 
     def facts(self) -> ChunkFacts:
         """Return what is known of all agent episodes beside their columns."""
-        ends = self.is_terminated + 2 * self.is_truncated.astype(np.uint8)
-        return ChunkFacts(self.origins, self.t_started, self.lengths, ends)
+        lengths, ends = self.lengths, self.is_terminated + 2 * self.is_truncated.astype(np.uint8)
+        return ChunkFacts(self.origins, self.t_started, lengths, ends, int(lengths.sum()))
 
-    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
-        """Return where the rows of all `columns` are stored together; None if they are not."""
+    def in_place(self) -> RowsInPlace | None:
+        """Return where all columns but infos are stored together; None if they are not."""
         return None
 
     @property

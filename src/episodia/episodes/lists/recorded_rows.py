@@ -113,21 +113,17 @@ class RecordedRows(UnmadeRows):
         """The versions of the weights that acted in each chunk."""
         return [chunk.weights_versions for chunk in self.chunks]
 
-    def facts(self) -> ChunkFacts:
-        """Return what is known of the chunks beside their columns."""
-        ends = np.array([chunk.is_terminated + 2 * chunk.is_truncated for chunk in self.chunks], np.uint8)
-        return ChunkFacts(self.origins, self.t_started, self.lengths, ends)
-
-    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
-        """Return where the rows of `columns` are in the block; None if one of them is not there."""
-        found = [self._column(name) for name in columns]
-        block = self.chunks[0].block
+    def in_place(self) -> RowsInPlace | None:
+        """Return where all columns but infos are in the block; None before the first step."""
+        columns = self.layout.stored_columns
+        if columns is None:
+            return None
+        leaves_of = self.chunks[0].block.leaves
         arrays = {
-            name: column.nested([leaf.flat for leaf in block.leaves(column)])
-            for name, column in zip(columns, found, strict=True)
-            if column is not None
+            name: leaves_of(column)[0].flat if column.is_leaf else _flat(column, leaves_of(column))
+            for name, column in columns.items()
         }
-        return RowsInPlace(arrays, self._places.zeros) if len(arrays) == len(columns) else None
+        return RowsInPlace(self._places.facts(), arrays, self._places.zeros)
 
     def has_extra(self, name: str) -> bool:
         """Tell whether all chunks have the extra model output `name`."""
@@ -234,6 +230,17 @@ class _Places:
         # The length of all chunks, if it is the same: chunks of one vector step, for example.
         self._width = lengths[0] if len(set(lengths)) == 1 else None
 
+    def facts(self) -> ChunkFacts:
+        """Return what is known of the chunks beside their columns."""
+        chunks, lengths = self._chunks, self.lengths
+        return ChunkFacts(
+            [chunk.id_ for chunk in chunks],
+            np.array([chunk.t_started for chunk in chunks], np.int64),
+            lengths,
+            np.array([chunk.is_terminated + 2 * chunk.is_truncated for chunk in chunks], np.uint8),
+            int(lengths.sum()) if self._width is None else self._width * len(lengths),
+        )
+
     @cached_property
     def zeros(self) -> np.ndarray:
         """The row of each chunk's first step, and of the observation that it was taken at."""
@@ -265,6 +272,10 @@ class _Places:
                 num, width = len(self.lengths), self._width + extra
                 self._extents[extra] = even_offsets(num, width), [width] * num
         return self._extents[extra]
+
+
+def _flat(column: RecorderColumn, leaves: list[LeafArray]) -> Any:
+    return column.nested([leaf.flat for leaf in leaves])
 
 
 def _taken(column: RecorderColumn, leaves: list[LeafArray], rows: np.ndarray) -> Any:

@@ -20,7 +20,7 @@ from episodia.episodes.lists.list_columns import (
     with_item_at,
 )
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges, sparse_rows
-from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace, UnmadeRows
+from episodia.episodes.lists.unmade_rows import RowsInPlace, UnmadeRows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.episodes.single_agent.weights_versions import Versions
 from episodia.types import Item
@@ -97,7 +97,9 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
     def untouched_rows(self) -> UnmadeRows | None:
         """Return what columns are read from, None after an episode was read; another thread may read one meanwhile."""
         rows = self._unmade
-        return rows if rows is not None and rows.is_untouched and self.is_untouched else None
+        if rows is None or self._listed is not None or not rows.is_untouched:
+            return None
+        return rows if self._origin is None or self._origin.is_untouched else None
 
     def _relist(self, episodes: list[Any]) -> None:
         self.list_episodes()
@@ -176,15 +178,10 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
         rows = self.untouched_rows()
         return super().origins if rows is None else rows.origins
 
-    def facts(self) -> ChunkFacts:
-        """Return what is known of all agent episodes beside their columns."""
+    def in_place(self) -> RowsInPlace | None:
+        """Return where all columns but infos are stored together; None if they are not."""
         rows = self.untouched_rows()
-        return super().facts() if rows is None else rows.facts()
-
-    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
-        """Return where the rows of all `columns` are stored together; None if they are not."""
-        rows = self.untouched_rows()
-        return None if rows is None else rows.in_place(columns)
+        return None if rows is None else rows.in_place()
 
     @property
     def weights_versions(self) -> list[Versions]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,23 +37,27 @@ class ChunkFacts(NamedTuple):
         t_started: The time step of the first step of each: int64 [B].
         lengths: The number of steps of each: int64 [B].
         ends: 1 where an episode is terminated, 2 where it is truncated, 3 where it is both, else 0: uint8 [B].
+        num_steps: How many steps all have together.
     """
 
     origins: list[Any]
     t_started: np.ndarray
     lengths: np.ndarray
     ends: np.ndarray
+    num_steps: int
 
 
 class RowsInPlace(NamedTuple):
-    """Columns that are not gathered: rows of larger arrays.
+    """Agent episodes whose columns are not gathered: they are rows of larger arrays.
 
     Attributes:
-        arrays: Nested arrays by column.
+        facts: What else is known of them.
+        arrays: Nested arrays by column: observations, actions, rewards, and the extra model outputs.
         starts: The row of the first step of each agent episode; its other steps follow, and the observation after the last
             one: int64 [B].
     """
 
+    facts: ChunkFacts
     arrays: dict[str, Any]
     starts: np.ndarray
 
@@ -119,13 +123,8 @@ class UnmadeRows(ABC):
     def origins(self) -> list[Any]:
         """The id of each episode, in a tuple with the agent if there is one."""
 
-    def facts(self) -> ChunkFacts:
-        """Return what is known of the episodes beside their columns."""
-        ends = self.is_terminated + 2 * self.is_truncated.astype(np.uint8)
-        return ChunkFacts(self.origins, self.t_started, self.lengths, ends)
-
-    def in_place(self, columns: Sequence[str]) -> RowsInPlace | None:
-        """Return where the rows of all `columns` are stored together; None if they are not, or only episodes can tell."""
+    def in_place(self) -> RowsInPlace | None:
+        """Return where all columns but infos are stored together; None if they are not, or only episodes can tell."""
         return None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
@@ -135,6 +136,14 @@ class RecorderLayout:
     rewards: RecorderColumn | None = None
     extras: Mapping[str, RecorderColumn] = field(default_factory=dict)
     episode_class: type[SingleAgentEpisode] = SingleAgentEpisode
+
+    @cached_property
+    def stored_columns(self) -> dict[str, RecorderColumn] | None:
+        """All columns by name, after the first step; None before it."""
+        if self.observations is None or self.actions is None or self.rewards is None:
+            return None
+        usual = {Columns.OBS: self.observations, Columns.ACTIONS: self.actions, Columns.REWARDS: self.rewards}
+        return {**usual, **self.extras}
 
     def columns(self) -> list[RecorderColumn]:
         """Return all columns that are known."""

@@ -31,11 +31,9 @@ def env_times_of(episodes: EpisodeList) -> EnvTimes:
 
 
 def with_env_times(part: Incoming, known: EnvTimes) -> Incoming:
-    """Return chunks with the environment steps of their observations, if these are known."""
-    if known:
-        times = [known[key, t] for key, t in zip(part.chunks.keys, part.chunks.t_started.tolist(), strict=True)]
-        part.values[ENV_T] = np.array([t for chunk in times for t in chunk], np.int64)
-    return part
+    """Return chunks with the environment steps of their observations."""
+    times = [known[key, t] for key, t in zip(part.chunks.keys, part.chunks.t_started.tolist(), strict=True)]
+    return part._replace(values={**part.values, ENV_T: np.array([t for chunk in times for t in chunk], np.int64)})
 
 
 def env_times_at(table: Table, rows: np.ndarray) -> np.ndarray:

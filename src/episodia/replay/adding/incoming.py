@@ -13,6 +13,7 @@ from gymnasium import Space
 from episodia.columns import Columns
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges
+from episodia.episodes.lists.unmade_rows import ChunkFacts, RowsInPlace
 from episodia.episodes.single_agent.weights_versions import Versions, version_at
 from episodia.replay.rows.row_columns import TRACKS
 from episodia.replay.rows.row_index import TERMINATED
@@ -53,26 +54,30 @@ class Incoming(NamedTuple):
     spaces: Callable[[], dict[str, Space[Any] | None]]
     versions: Callable[[], list[Versions]]
 
-    def step_rows(self) -> np.ndarray | slice:
-        """Return where the steps of all chunks are in `values`."""
-        return slice(None) if self.starts is None else rows_of_ranges(self.starts, self.chunks.lengths)
+    def step_rows(self, num: int) -> np.ndarray | slice:
+        """Return where the steps of all chunks, `num` of them, are in `values`."""
+        return slice(None) if self.starts is None else _rows_of(self.starts, self.chunks.lengths, num)
 
-    def track_rows(self, is_stored: np.ndarray | None) -> np.ndarray | slice:
-        """Return where the observations of all chunks are in the `values` of tracks.
+    def track_rows(self, is_stored: np.ndarray | None, num: int) -> np.ndarray | slice:
+        """Return where the `num` new observations of all chunks are in the `values` of tracks.
 
         Args:
-            is_stored: Of which chunks the first one is left out; None if it is left out of all of them.
+            is_stored: Of which chunks the first observation is not new; None if that holds for all of them.
+            num: How many observations are new.
         """
-        lengths = self.chunks.lengths
-        if self.starts is None:
-            starts = np.cumsum(lengths + 1) - lengths - 1
+        starts, lengths = self.starts, self.chunks.lengths
+        if starts is None:
             if is_stored is not None and not is_stored.any():
                 return slice(None)
-        else:
-            starts = self.starts
+            starts = np.cumsum(lengths + 1) - lengths - 1
         if is_stored is None:
-            return rows_of_ranges(starts + 1, lengths)
-        return rows_of_ranges(starts + is_stored, lengths + ~is_stored)
+            return _rows_of(starts + 1, lengths, num)
+        return _rows_of(starts + is_stored, lengths + ~is_stored, num)
+
+
+def _rows_of(starts: np.ndarray, counts: np.ndarray, num: int) -> np.ndarray:
+    """Return the rows of ranges that have at least one row each, `num` rows together."""
+    return starts if num == len(starts) else rows_of_ranges(starts, counts)
 
 
 def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
@@ -80,6 +85,10 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
 
     Keys and weights, which episodes from a sample have, are left out: they belong to the buffer that the sample is from.
     """
+    found = None if infos else episodes.in_place()
+    if found is not None and _are_stored_as_they_are(found):
+        chunks, spaces = _chunks(found.facts), partial(_spaces, episodes)
+        return [Incoming(chunks, found.arrays, found.starts, [], spaces, lambda: episodes.weights_versions)]
     extras = [name for name in episodes.extra_columns() if name not in _OF_SAMPLES]
     if all(map(episodes.has, extras)):
         return [_incoming(episodes, extras, infos=infos)]
@@ -90,50 +99,54 @@ def incoming(episodes: EpisodeList, *, infos: bool) -> list[Incoming]:
     ]
 
 
+def _are_stored_as_they_are(found: RowsInPlace) -> bool:
+    """Tell whether all chunks have steps, and all columns are stored."""
+    return (
+        found.arrays[Columns.REWARDS].dtype.kind == "f"
+        and _OF_SAMPLES.isdisjoint(found.arrays)
+        and np.count_nonzero(found.facts.lengths) == len(found.facts.lengths)
+    )
+
+
+def _chunks(facts: ChunkFacts) -> Chunks:
+    return Chunks(facts.origins, facts.t_started, facts.lengths, facts.ends * _FLAG, facts.num_steps)
+
+
 def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incoming:
-    facts = episodes.facts()
-    chunks = Chunks(facts.origins, facts.t_started, facts.lengths, facts.ends * _FLAG)
+    chunks = _chunks(episodes.facts())
     names = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *extras, *([Columns.INFOS] if infos else [])]
-    if np.count_nonzero(facts.lengths) == len(facts.lengths):
-        values, starts = _columns(episodes, names)
-        return Incoming(chunks, values, starts, [], partial(_spaces, episodes), lambda: episodes.weights_versions)
-    kept = np.flatnonzero(facts.lengths)
+    columns = ((name, episodes.flat(name, tail=name in TRACKS)) for name in names)
+    spaces, lengths = partial(_spaces, episodes), chunks.lengths
+    if np.count_nonzero(lengths) == len(lengths):
+        values = {name: _values(name, column) for name, column in columns}
+        return Incoming(chunks, values, None, [], spaces, lambda: episodes.weights_versions)
+    kept = np.flatnonzero(lengths)
     versions = [episodes.weights_versions[chunk] for chunk in kept.tolist()]
-    values = {}
-    if len(kept):
-        values = {name: _values(name, _flat(episodes, name).select(kept).values) for name in names}
-    return Incoming(_selected(chunks, kept), values, None, _endings(chunks), partial(_spaces, episodes), lambda: versions)
+    values = {name: _values(name, column.select(kept)) for name, column in columns} if len(kept) else {}
+    return Incoming(chunks.at(kept), values, None, _endings(chunks), spaces, lambda: versions)
+
+
+def _values(name: str, column: Ragged) -> Any:
+    """Return the rows of a column; rewards are floats, so that a buffer whose first rewards are integers takes all others."""
+    if name == Columns.REWARDS and column.values.dtype.kind != "f":
+        return column.values.astype(np.float64)
+    return column.values
 
 
 def _spaces(episodes: EpisodeList) -> dict[str, Space[Any] | None]:
     return {name: episodes.space_of(name) for name in (Columns.OBS, Columns.ACTIONS)}
 
 
-def _columns(episodes: EpisodeList, names: list[str]) -> tuple[dict[str, Any], np.ndarray | None]:
-    """Return the columns `names`, and where each chunk begins in them; None if they have only the rows of the chunks."""
-    found = episodes.in_place(names)
-    if found is not None and _are_floats(found.arrays[Columns.REWARDS]):
-        return found.arrays, found.starts
-    return {name: _values(name, _flat(episodes, name).values) for name in names}, None
-
-
-def _flat(episodes: EpisodeList, name: str) -> Ragged:
-    return episodes.flat(name, tail=name in TRACKS)
-
-
-def _values(name: str, values: Item) -> Any:
-    """Return the rows of a column; rewards are floats, so that a buffer whose first rewards are integers takes all others."""
-    return values.astype(np.float64) if name == Columns.REWARDS and not _are_floats(values) else values
-
-
-def _are_floats(rewards: Item) -> bool:
-    kind: str = rewards.dtype.kind
-    return kind == "f"
-
-
-def _selected(chunks: Chunks, positions: np.ndarray) -> Chunks:
-    keys = [chunks.keys[chunk] for chunk in positions.tolist()]
-    return Chunks(keys, chunks.t_started[positions], chunks.lengths[positions], chunks.flags[positions])
+def joined_chunks(parts: list[Incoming]) -> Chunks:
+    """Return the chunks of all parts, one part after another."""
+    each = [part.chunks for part in parts]
+    return Chunks(
+        [key for chunks in each for key in chunks.keys],
+        np.concatenate([chunks.t_started for chunks in each]),
+        np.concatenate([chunks.lengths for chunks in each]),
+        np.concatenate([chunks.flags for chunks in each]),
+        sum(chunks.num_steps for chunks in each),
+    )
 
 
 def kept_chunks(found: Incoming, positions: np.ndarray) -> Incoming:
@@ -147,7 +160,7 @@ def kept_chunks(found: Incoming, positions: np.ndarray) -> Incoming:
             for name, column in values.items()
         }
     return found._replace(
-        chunks=_selected(found.chunks, positions),
+        chunks=found.chunks.at(positions),
         values=values,
         starts=None if starts is None else starts[positions],
         versions=lambda: [found.versions()[position] for position in positions.tolist()],
@@ -162,7 +175,7 @@ def _endings(chunks: Chunks) -> list[Ending]:
 def in_parts(found: Incoming, reserve: int, most: int) -> Iterator[Incoming]:
     """Yield `found` in parts for which at most `most` rows are claimed: for each chunk as many as it has, or `reserve`."""
     lengths, starts = found.chunks.lengths, found.starts
-    if int(np.add.reduce(lengths)) + len(lengths) * (1 + reserve) <= most:
+    if found.chunks.num_steps + len(lengths) * (1 + reserve) <= most:
         yield found
         return
     rooms = np.maximum(lengths + 1, reserve)
@@ -183,7 +196,7 @@ def in_parts(found: Incoming, reserve: int, most: int) -> Iterator[Incoming]:
                 for name, column in values.items()
             }
         yield found._replace(
-            chunks=_selected(found.chunks, np.arange(start, stop)),
+            chunks=found.chunks.at(np.arange(start, stop)),
             values=values,
             starts=None if starts is None else starts[start:stop],
             endings=[],

@@ -74,8 +74,8 @@ class RowColumns:
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
-    def check(self, values: Mapping[str, Any]) -> None:
-        """Reject values that do not fit the stored columns, or the storage.
+    def check(self, values: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
+        """Reject values that do not fit the stored columns, or values that are stored earlier, or the storage.
 
         Raises:
             ReplayError: If nesting, shapes or dtypes differ; numbers are not cast if that could change them.
@@ -84,7 +84,7 @@ class RowColumns:
             column = self.arrays.get(name)
             if column is None:
                 self._storage.check(name, given)
-                continue
+                column = earlier.get(name, given)
             if type(column) is np.ndarray and type(given) is np.ndarray:
                 fits = _leaf_fits(column, given)
             else:
@@ -97,6 +97,8 @@ class RowColumns:
 
     def begin(self, values: Mapping[str, Any], *, had_rows: bool) -> None:
         """Make the arrays of columns that come for the first time, before any row is placed."""
+        if values.keys() <= self.arrays.keys():
+            return
         for name, given in values.items():
             if name not in self.arrays:
                 self._begin(name, given, had_rows=had_rows)
@@ -104,13 +106,15 @@ class RowColumns:
     def write(self, values: Mapping[str, Any], steps: Written, tracks: Written) -> None:
         """Store rows of checked `values`."""
         for name, given in values.items():
-            written = tracks if name in TRACKS else steps
+            rows, sources = tracks if name in TRACKS else steps
             column = self.arrays[name]
             if type(column) is np.ndarray:
-                column[written.rows] = _rows_of(given, written.sources)
+                column[rows] = _rows_of(given, sources)
             else:
                 map_batch(
-                    lambda leaf, part, to=written: leaf.__setitem__(to.rows, _rows_of(part, to.sources)), column, given
+                    lambda leaf, part, to=rows, sources=sources: leaf.__setitem__(to, _rows_of(part, sources)),
+                    column,
+                    given,
                 )
         if len(values) < len(self.arrays) or self._masked:
             self._write_masks(values, steps.rows)
@@ -184,8 +188,10 @@ class RowColumns:
 
 
 def _rows_of(leaf: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+    if type(rows) is slice:
+        return leaf[rows]
     # `take` is faster than an index, but first copies the whole of an array that is not contiguous.
-    return leaf[rows] if type(rows) is slice or not leaf.flags.c_contiguous else leaf.take(rows, 0)
+    return leaf.take(rows, 0) if leaf.flags.c_contiguous else leaf[rows]
 
 
 def _leaf_fits(leaf: np.ndarray, given: np.ndarray) -> bool:

@@ -42,12 +42,19 @@ class Chunks(NamedTuple):
         t_started: The time step of the first step of each: int64 [B].
         lengths: The number of steps of each: int64 [B].
         flags: `TERMINATED`, `TRUNCATED`, both or 0 for each: uint8 [B].
+        num_steps: How many steps all have together.
     """
 
     keys: list[Hashable]
     t_started: np.ndarray
     lengths: np.ndarray
     flags: np.ndarray
+    num_steps: int
+
+    def at(self, positions: np.ndarray) -> Chunks:
+        """Return the chunks at `positions` alone."""
+        keys, lengths = [self.keys[chunk] for chunk in positions.tolist()], self.lengths[positions]
+        return Chunks(keys, self.t_started[positions], lengths, self.flags[positions], int(lengths.sum()))
 
 
 class Placed(NamedTuple):
@@ -126,6 +133,11 @@ class RowWriter:
         self._continued_by: _Continued | None = None  # as long as nothing has changed
         self._oldest = 0  # no extent in use was claimed before
 
+    @property
+    def has_evicted(self) -> bool:
+        """Whether rows were evicted since the last call of `take_evicted`."""
+        return bool(self._evicted)
+
     def take_evicted(self) -> np.ndarray:
         """Return the rows of the steps that were evicted since the last call."""
         evicted, self._evicted = self._evicted, []
@@ -168,7 +180,7 @@ class RowWriter:
         self._continued_by = None
         if not found.all_fit:
             return self._place_each(found)
-        tracks = self._extend(chunks.t_started, chunks.lengths, found)
+        tracks = self._extend(chunks, found)
         steps = tracks - _ONE
         self.index.kind[steps] = STEP
         return Placed(steps, tracks, None, steps)
@@ -207,17 +219,17 @@ class RowWriter:
             self._oldest = int(born.min(where=born >= 0, initial=self.ring.claimed))
         return old_before > self._oldest
 
-    def _extend(self, t_started: np.ndarray, lengths: np.ndarray, found: _Continued) -> np.ndarray:
+    def _extend(self, chunks: Chunks, found: _Continued) -> np.ndarray:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
         index, stored, last = self.index, self.index.episodes, found.runs
         shifts = stored.shift.take(found.episodes)
-        rows: np.ndarray = t_started + shifts
+        rows: np.ndarray = chunks.t_started + shifts
         index.runs.stop[last] = found.stops + shifts
         stored.t_stop[found.episodes] = found.stops
-        if int(np.add.reduce(lengths)) > len(lengths):
-            rows, last = rows_of_ranges(rows, lengths), np.repeat(last, lengths)
+        if chunks.num_steps > len(rows):
+            rows, last = rows_of_ranges(rows, chunks.lengths), np.repeat(last, chunks.lengths)
         index.run_of[rows] = last
-        index.num_steps += len(rows)
+        index.num_steps += chunks.num_steps
         return rows
 
     def _place_each(self, found: _Continued) -> Placed:
@@ -226,11 +238,11 @@ class RowWriter:
         lengths = chunks.lengths
         first_step = np.cumsum(lengths) - lengths
         first_track = first_step + np.arange(len(lengths))
-        steps, tracks = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()) + len(lengths), np.int64)
+        steps, tracks = np.empty(chunks.num_steps, np.int64), np.empty(chunks.num_steps + len(lengths), np.int64)
         is_new = np.ones(len(tracks), np.bool_)
         if fits.any():
             fitting = found._replace(episodes=found.episodes[fits], runs=found.runs[fits], stops=found.stops[fits])
-            rows = self._extend(chunks.t_started[fits], lengths[fits], fitting)
+            rows = self._extend(chunks.at(np.flatnonzero(fits)), fitting)
             self.index.kind[rows - 1] = STEP | NEW
             steps[rows_of_ranges(first_step[fits], lengths[fits])] = rows - 1
             tracks[rows_of_ranges(first_track[fits] + 1, lengths[fits])] = rows
