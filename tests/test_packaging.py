@@ -89,11 +89,20 @@ def test_constraints_pin_every_dependency_of_the_tests_exactly():
         "mypy",
         "basedpyright",
         "import-linter",
+        "ray",
     }
 
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
     assert wanted <= {_name_of(pin) for pin in pins}
     assert "torch==2.13.0" in pins
+
+
+def test_only_one_folder_names_ray():
+    engines = ROOT / "src" / "episodia" / "dataflow" / "engines"
+    named = re.compile(r"^\s*(?:import ray\b|from ray\b)|import_module\(\"ray", re.MULTILINE)
+    found = {path.parent for path in SOURCES if named.search(path.read_text(encoding="utf-8"))}
+
+    assert found == {engines}
 
 
 def test_importing_takes_less_than_0_4_seconds():
@@ -232,7 +241,9 @@ def test_extras_are_those_that_code_uses():
     """Each optional package is imported by name somewhere, also by `importlib`."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     for_users = {
-        _name_of(each) for name in ("plot", "train", "tensorboard", "pettingzoo", "minari") for each in extras[name]
+        _name_of(each)
+        for name in ("plot", "train", "tensorboard", "pettingzoo", "minari", "ray")
+        for each in extras[name]
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
 
@@ -243,6 +254,7 @@ def test_extras_are_those_that_code_uses():
         "notebook",
         "pettingzoo",
         "plot",
+        "ray",
         "tensorboard",
         "test",
         "testing",

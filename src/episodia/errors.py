@@ -202,6 +202,10 @@ class WorkerDiedError(EngineError, ConnectionError):
     """A worker is gone, and with it a call; it is not known whether its method ran."""
 
 
+class RemoteTracebackError(Exception):
+    """The traceback of an error of a worker, as text; it is the cause of that error where it is raised again."""
+
+
 class LedgerError(EpisodiaError, RuntimeError):
     """A chunk of an episode came twice, or one is missing before it."""
 

@@ -3,6 +3,7 @@
 from episodia.dataflow.deliveries import Delivery
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
 from episodia.dataflow.engines.local_engine import LocalEngine
+from episodia.dataflow.engines.ray_engine import RayEngine
 from episodia.dataflow.engines.thread_engine import ThreadEngine
 from episodia.dataflow.flows.concurrently import ALL, concurrently, union
 from episodia.dataflow.flows.duplicate import duplicate
@@ -44,6 +45,7 @@ __all__ = [
     "Pending",
     "Pulled",
     "RatioGates",
+    "RayEngine",
     "Report",
     "Rounds",
     "RunnerGroup",

@@ -448,7 +448,13 @@ def load_weights(modules: Mapping[Any, Module], weights: Mapping[Any, Mapping[st
     for module_id, given in weights.items():
         _check_fits(module_id, networks[module_id], given)
     for module_id, given in weights.items():
-        networks[module_id].load_state_dict({name: torch.as_tensor(value) for name, value in given.items()})
+        networks[module_id].load_state_dict({name: _tensor_of(value) for name, value in given.items()})
+
+
+def _tensor_of(value: Any) -> torch.Tensor:
+    """Return weights as a tensor; read-only arrays, such as those in shared memory, are copied, because torch warns of them."""
+    is_frozen = isinstance(value, np.ndarray) and not value.flags.writeable
+    return torch.as_tensor(value.copy() if is_frozen else value)
 
 
 def check_weights(weights: Any, owner: str = "the modules") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from episodia.trees import describe
 
 # No law takes longer on a machine that is busy.
 _PATIENCE_S = 30.0
+# Whoever kills a worker at once is faster than two slow calls.
+_SLOW_S = 0.5
 
 
 class Counter:
@@ -23,6 +26,11 @@ class Counter:
         """Add `number`, and return all that was added."""
         self.added.append(number)
         return list(self.added)
+
+    def add_slowly(self, number: int) -> list[int]:
+        """Do the same, and take some time."""
+        time.sleep(_SLOW_S)
+        return self.add(number)
 
     def read(self, handle: Any) -> Any:
         """Return the value of a handle."""
@@ -129,7 +137,7 @@ def _killing(engine: Engine) -> None:
     worker, other = engine.start(Counter), engine.start(Counter)
     before = worker.call("add", 1)
     _ended(engine, before)
-    queued: list[Call] = [worker.call("add", number) for number in (2, 3)]
+    queued: list[Call] = [worker.call("add_slowly", number) for number in (2, 3)]
     untouched = other.call("add", 1)
     worker.kill()
     worker.kill()
