@@ -173,7 +173,7 @@ def test_the_sources_are_there_to_be_searched():
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
-def test_sources_never_run_code_from_data(path):
+def test_s6_sources_never_run_code_from_data(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [f"{number}: {line.strip()}" for number, line in enumerate(lines, 1) if UNSAFE.search(line)]
 

@@ -138,7 +138,7 @@ def interrupting(monkeypatch, call, error):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Interrupted()], ids=["full", "interrupt"])
 @pytest.mark.parametrize("there_before", [None, "an empty directory", "a checkpoint"])
 @pytest.mark.parametrize("call", range(14))
-def test_a_failure_at_any_moment_leaves_a_whole_state(tmp_path, monkeypatch, call, there_before, error):
+def test_f14_a_failure_at_any_moment_leaves_a_whole_state(tmp_path, monkeypatch, call, there_before, error):
     path = tmp_path / "saved"
     if there_before == "a checkpoint":
         save_state(path, {"steps": 1, "w": torch.ones(2)})
@@ -165,7 +165,7 @@ def test_a_failure_at_any_moment_leaves_a_whole_state(tmp_path, monkeypatch, cal
     assert len(names(path)) == 3
 
 
-def test_the_error_of_a_full_disk_names_the_place(tmp_path, monkeypatch):
+def test_f14_the_error_of_a_full_disk_names_the_place(tmp_path, monkeypatch):
     interrupting(monkeypatch, 0, OSError(28, "No space left on device"))
 
     with pytest.raises(CheckpointError, match=rf"{tmp_path}/saved: .*No space left"):
@@ -216,7 +216,7 @@ while True:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(30, marks=pytest.mark.slow)])
-def test_a_killed_writer_leaves_what_it_has_acknowledged(tmp_path, kills):
+def test_s3_a_killed_writer_leaves_what_it_has_acknowledged(tmp_path, kills):
     for kill in range(kills):
         path = tmp_path / f"saved-{kill}"
         writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)

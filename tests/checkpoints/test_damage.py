@@ -40,7 +40,7 @@ def refused(directory, file=None, words="found"):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_flipped_byte_of_every_file_is_detected(saved, part):
+def test_s1_every_flipped_byte_of_every_file_is_detected(saved, part):
     file = file_of(saved, part)
     content = file.read_bytes()
     for place in range(len(content)):
@@ -70,7 +70,7 @@ def test_a_byte_that_is_replaced_is_detected(saved, part, place, byte):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_truncation_is_detected(saved, part):
+def test_s2_every_truncation_is_detected(saved, part):
     file = file_of(saved, part)
     content = file.read_bytes()
     for size in range(len(content)):
@@ -80,7 +80,7 @@ def test_every_truncation_is_detected(saved, part):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("more", [b"\0", b"\n", b" ", b"{}"])
-def test_appended_bytes_are_detected(saved, part, more):
+def test_s2_appended_bytes_are_detected(saved, part, more):
     file = file_of(saved, part)
     file.write_bytes(file.read_bytes() + more)
 
@@ -88,7 +88,7 @@ def test_appended_bytes_are_detected(saved, part, more):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_missing_file_is_named(saved, part):
+def test_s2_a_missing_file_is_named(saved, part):
     file = file_of(saved, part)
     file.unlink()
 
@@ -96,7 +96,7 @@ def test_a_missing_file_is_named(saved, part):
 
 
 @pytest.mark.parametrize("part", ["state", "tensors"])
-def test_files_of_another_checkpoint_are_detected(saved, tmp_path, part):
+def test_s2_files_of_another_checkpoint_are_detected(saved, tmp_path, part):
     save_state(tmp_path / "other", {**STATE, "steps": 8, "filter": np.arange(4)})
     file = file_of(saved, part)
     file.write_bytes(file_of(tmp_path / "other", part).read_bytes())
@@ -202,7 +202,7 @@ class Harmful:
     ],
     ids=lambda content: repr(content[:60]),
 )
-def test_forged_states_are_rejected_and_run_nothing(saved, content, monkeypatch):
+def test_s5_forged_states_are_rejected_and_run_nothing(saved, content, monkeypatch):
     monkeypatch.chdir(saved)
     forged(saved, state=content)
 
@@ -269,7 +269,7 @@ HUGE = len(HEADER).to_bytes(8, "little") + HEADER
     ],
     ids=lambda content: repr(content[:30]),
 )
-def test_forged_tensors_are_rejected_and_run_nothing(saved, content, monkeypatch):
+def test_s5_forged_tensors_are_rejected_and_run_nothing(saved, content, monkeypatch):
     monkeypatch.chdir(saved)
     forged(saved, tensors=content)
 

@@ -18,7 +18,7 @@ SIZES = st.integers(1, 300)
 
 @settings(max_examples=40)
 @given(size=SIZES, seed=st.integers(0, 99), fan=st.integers(2, 5), top=st.integers(1, 9))
-def test_positions_are_those_of_a_plain_running_sum(size, seed, fan, top):
+def test_h6_positions_are_those_of_a_plain_running_sum(size, seed, fan, top):
     rng = np.random.default_rng(seed)
     tree, plain = SumTree(size, fan=fan, top=top), [0] * size
     for _ in range(5):
@@ -149,7 +149,7 @@ def test_draws_are_in_proportion_to_priorities():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("selector", [Uniform(), Proportional(alpha=1.0, epsilon=0.0)])
-def test_a_million_draws_are_in_proportion(selector):
+def test_h6_a_million_draws_are_in_proportion(selector):
     buffer, plain = ReplayBuffer(5_000, selector=selector, seed=1), PlainBuffer()
     for _ in range(40):
         buffer.add([plain.chunk(lane, 30) for lane in range(6)])  # more than fits
@@ -172,7 +172,7 @@ def test_a_million_draws_are_in_proportion(selector):
 
 
 @pytest.mark.slow
-def test_sums_are_exact_after_a_million_updates():
+def test_h6_sums_are_exact_after_a_million_updates():
     rng, tree = np.random.default_rng(0), SumTree(100_000)
     for _ in range(4_000):
         tree.set(rng.integers(0, 100_000, 256), rng.choice([0.0, 1e-30, 1.0, 1e30], 256) * rng.random(256))

@@ -187,4 +187,4 @@ def _folder(tmp_path_factory):
 
 
 BufferMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
-TestBuffer = BufferMachine.TestCase
+TestH7Buffer = BufferMachine.TestCase

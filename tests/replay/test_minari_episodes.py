@@ -145,7 +145,7 @@ def test_a_data_set_that_minari_has_written_is_read(dataset):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["external storage", "external link", "soft link"])
-def test_a_data_set_that_points_to_other_files_is_rejected(dataset, tmp_path, kind):
+def test_s7_a_data_set_that_points_to_other_files_is_rejected(dataset, tmp_path, kind):
     h5py = pytest.importorskip("h5py")
     (tmp_path / "secret").write_bytes(bytes(24))
     with h5py.File(dataset.storage.data_path / "main_data.hdf5", "a") as file:

@@ -242,7 +242,7 @@ def test_other_dtypes_are_rejected_and_nothing_is_stored():
 
 
 @pytest.mark.slow
-def test_a_million_sampled_rows_never_cross_an_episode():
+def test_h7_a_million_sampled_rows_never_cross_an_episode():
     buffer, plain = ReplayBuffer(20_000, selector=Proportional(), seed=0), PlainBuffer()
     rng, lanes, begun = np.random.default_rng(0), {}, 0
     num_rows = 0

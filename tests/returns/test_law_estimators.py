@@ -30,7 +30,7 @@ def agree(found, expected, tolerance):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 @given(data=st.data(), discount=FRACTIONS)
-def test_returns_to_go_are_those_of_each_episode(dtype, tolerance, data, discount):
+def test_h5_returns_to_go_are_those_of_each_episode(dtype, tolerance, data, discount):
     batch = data.draw(batches(dtype))
     expected = joined(plain_returns(one.rewards, discount, one.bootstrap[0]) for one in batch.episodes())
 
@@ -39,7 +39,7 @@ def test_returns_to_go_are_those_of_each_episode(dtype, tolerance, data, discoun
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 @given(data=st.data(), discount=FRACTIONS, lambda_=FRACTIONS)
-def test_advantages_are_those_of_each_episode(dtype, tolerance, data, discount, lambda_):
+def test_h5_advantages_are_those_of_each_episode(dtype, tolerance, data, discount, lambda_):
     batch = data.draw(batches(dtype))
     expected = joined(
         plain_advantages(one.rewards, one.values, 0.0 if one.terminated[0] else one.bootstrap[0], discount, lambda_)
@@ -57,7 +57,7 @@ LIMITS = st.sampled_from([1.0, 0.5, 2.0])
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float64, 1e-9)])
 @given(data=st.data(), discount=FRACTIONS, lambda_=FRACTIONS, clip_ratio=LIMITS, clip_trace=FRACTIONS)
-def test_v_trace_is_that_of_each_episode(dtype, tolerance, data, discount, lambda_, clip_ratio, clip_trace):
+def test_h5_v_trace_is_that_of_each_episode(dtype, tolerance, data, discount, lambda_, clip_ratio, clip_trace):
     batch = data.draw(batches(dtype))
     logs = np.random.default_rng(len(batch.rewards)).normal(size=len(batch.rewards)).astype(dtype)
     numbers = {"discount": discount, "lambda_": lambda_, "clip_ratio": clip_ratio, "clip_trace": clip_trace}
@@ -83,7 +83,7 @@ def test_v_trace_of_the_policy_that_acted_is_gae_with_lambda_1(batch, discount):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 @given(data=st.data(), n=st.integers(1, 50), discount=FRACTIONS)
-def test_n_step_returns_are_those_of_each_episode(dtype, tolerance, data, n, discount):
+def test_h5_n_step_returns_are_those_of_each_episode(dtype, tolerance, data, n, discount):
     batch = data.draw(batches(dtype))
     expected = joined(plain_n_step(one.rewards, n, discount)[0] for one in batch.episodes())
 

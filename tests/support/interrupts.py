@@ -149,9 +149,12 @@ class CertifiedAgents(MultiAgentEnv):
         return dict.fromkeys(who, seen), dict.fromkeys(actions, reward), {"__all__": ended}, {"__all__": False}, {}
 
 
-def assert_right(chunks):
-    """Check each chunk by what its observations certify, and return how many steps there are of each episode, by uid."""
-    steps, done = defaultdict(int), set()
+def assert_right(chunks, before=None):
+    """Check each chunk by what its observations certify, and return how many steps there are of each episode, by uid.
+
+    `before` are the steps of earlier chunks, if there were any.
+    """
+    steps, done = defaultdict(int) if before is None else before, set()
     ids = {}
     for chunk in chunks:
         seen = chunk.get_observations()

@@ -10,7 +10,7 @@ LAWS = {law.__name__: law for law in CONNECTOR_LAWS}
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_faulty_connector_breaks_its_law(name):
+def test_h8_a_faulty_connector_breaks_its_law(name):
     make, law, message = FAULTY[name]
 
     assert_found_out(name, make(), law, message)

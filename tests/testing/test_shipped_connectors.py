@@ -184,7 +184,7 @@ SUBJECTS = [
 
 
 @parametrize_with_checks(SUBJECTS)
-def test_shipped_connectors_keep_the_law(check):
+def test_h3_shipped_connectors_keep_the_law(check):
     check()
 
 

@@ -66,7 +66,7 @@ def test_a_run_leaves_metrics_a_picture_and_a_checkpoint(tmp_path):
     assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
 
 
-def test_a_resumed_run_equals_one_that_saved_and_went_on(tmp_path):
+def test_s14_a_resumed_run_equals_one_that_saved_and_went_on(tmp_path):
     options = {**SMALL, "checkpoint_every": 120}
     with train("ppo", "CartPole-v1", steps=300, out=tmp_path / "whole", **options) as whole:
         train("ppo", "CartPole-v1", steps=120, out=tmp_path / "parts", **options).close()

@@ -85,7 +85,7 @@ def generator():
 
 
 @given(pipeline=pipelines(), places=st.sets(st.integers(0, 9), max_size=3))
-def test_random_pipelines_do_what_their_pieces_do(pipeline, places):
+def test_h4_random_pipelines_do_what_their_pieces_do(pipeline, places):
     expected = one_after_another(pipeline, rl_module=None, episodes=sample_episodes(), shared_data={})
 
     for plan in (pipeline, with_plugins(pipeline, places)):
@@ -94,7 +94,7 @@ def test_random_pipelines_do_what_their_pieces_do(pipeline, places):
 
 
 @given(pipeline=pipelines(multi_agent=True), places=st.sets(st.integers(0, 9), max_size=3))
-def test_random_multi_agent_pipelines_do_what_their_pieces_do(pipeline, places):
+def test_h4_random_multi_agent_pipelines_do_what_their_pieces_do(pipeline, places):
     expected = one_after_another(pipeline, rl_module=None, episodes=sample_multi_agent_episodes(), shared_data={})
 
     for plan in (pipeline, with_plugins(pipeline, places)):

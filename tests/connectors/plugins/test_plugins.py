@@ -85,7 +85,7 @@ def test_nothing_is_imported_before_it_is_asked_for(install):
         ("class AddWind: pass", "AddWind"),
     ],
 )
-def test_a_broken_plugin_is_reported_by_name_and_package(install, source, found):
+def test_s9_a_broken_plugin_is_reported_by_name_and_package(install, source, found):
     install("windy", source, Wind="AddWind")
 
     with pytest.raises(PluginError, match=rf"(?s)plugin 'Wind' of windy 1\.5 \(windy:AddWind\).*{found}"):
@@ -124,7 +124,7 @@ def test_a_name_that_two_packages_claim_is_an_error_that_names_both(install):
         load_connector("Wind")
 
 
-def test_a_plugin_cannot_take_the_place_of_a_shipped_connector(install):
+def test_s9_a_plugin_cannot_take_the_place_of_a_shipped_connector(install):
     install("windy", GOOD, FrameStacking="AddWind")
 
     with pytest.raises(PluginError, match=r"of episodia itself and 'FrameStacking' of windy 1\.5"):

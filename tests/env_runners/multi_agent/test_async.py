@@ -74,7 +74,7 @@ def assert_same(left, right):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_gives_the_same_episodes_in_one_process_and_in_several(kind):
+def test_d1_the_same_seed_gives_the_same_episodes_in_one_process_and_in_several(kind):
     played = []
     for vectorization in ("sync", "async"):
         with runner_of(kind=kind, vectorization=vectorization) as runner:
@@ -191,7 +191,7 @@ def test_no_process_is_left_if_a_runner_cannot_be_made(tmp_path):
     assert not any(map(is_running, pids))
 
 
-def test_after_an_interrupt_no_late_answer_is_mixed_in_and_nothing_is_left_behind():
+def test_f7_after_an_interrupt_no_late_answer_is_mixed_in_and_nothing_is_left_behind():
     class Slow(ScriptedEnv):
         def step(self, actions):
             time.sleep(0.05)

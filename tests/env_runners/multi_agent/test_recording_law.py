@@ -20,7 +20,9 @@ from scripted_agents import KINDS, Echo, assert_recorded_as_by_a_plain_loop, by_
 @example(
     kind="random", num_envs=1, fragments=[6], lookback=0, seed=211, reuses_buffers=False
 )  # one dies, another goes on
-def test_fragments_are_what_a_plain_loop_would_have_recorded(kind, num_envs, fragments, lookback, seed, reuses_buffers):
+def test_a10_fragments_are_what_a_plain_loop_would_have_recorded(
+    kind, num_envs, fragments, lookback, seed, reuses_buffers
+):
     make, envs = makers(kind=kind, reuses_buffers=reuses_buffers)
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=num_envs, seed=seed, lookback=lookback)
     samples = [chunk for steps in fragments for chunk in runner.sample(num_timesteps=steps)]

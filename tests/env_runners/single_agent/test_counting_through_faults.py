@@ -40,7 +40,7 @@ def test_so_many_episodes_come_although_environments_fail(on_env_error):
 
 
 @pytest.mark.parametrize("on_env_error", ["drop", "truncate"])
-def test_so_many_steps_come_although_environments_fail(on_env_error):
+def test_f4_so_many_steps_come_although_environments_fail(on_env_error):
     with SingleAgentEnvRunner(Moody, num_envs=4, seed=0, on_env_error=on_env_error) as runner:
         counts = [int(runner.sample(num_timesteps=40).lengths.sum()) for _ in range(10)]
         metrics = runner.get_metrics()
@@ -64,7 +64,7 @@ class Mortal(Moody):
         return np.zeros(1, np.float32), 1.0, self.t == 7, False, {}
 
 
-def test_so_many_steps_come_although_processes_die():
+def test_f1_so_many_steps_come_although_processes_die():
     with SingleAgentEnvRunner(Mortal, num_envs=3, seed=0, vectorization="async") as runner:
         counts = [int(runner.sample(num_timesteps=20).lengths.sum()) for _ in range(3)]
 

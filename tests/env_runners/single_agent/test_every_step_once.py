@@ -32,7 +32,7 @@ SIZES = {"num_envs": st.integers(1, 4), "longest": st.integers(1, 7)}
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(sizes=st.fixed_dictionaries(SIZES), asked=st.lists(st.integers(1, 25), min_size=1, max_size=6))
-def test_fragments_of_any_length_have_every_step_once(kind, sizes, asked):
+def test_a7_fragments_of_any_length_have_every_step_once(kind, sizes, asked):
     with runner_of(kind, **sizes) as runner:
         samples = [runner.sample(num_timesteps=steps) for steps in asked]
 
@@ -87,7 +87,7 @@ def check_reused(runner):
 
 @pytest.mark.parametrize("space", ["box", "dict", "tuple"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_environment_that_reuses_its_arrays_is_recorded_as_it_was(kind, space):
+def test_a1_an_environment_that_reuses_its_arrays_is_recorded_as_it_was(kind, space):
     settings_ = {"reuses_buffer": True, "kind": space, "infos": True}
 
     check_reused(runner_of(kind, 3, 4, env_settings=settings_))
@@ -101,7 +101,7 @@ def ready_async(mode, space, num_envs=2, **kwargs):
 @pytest.mark.parametrize("space", ["box", "dict", "tuple"])
 @pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("shared_memory", [True, False])
-def test_an_asynchronous_environment_that_reuses_its_arrays_is_recorded_as_it_was(mode, space, shared_memory):
+def test_a1_an_asynchronous_environment_that_reuses_its_arrays_is_recorded_as_it_was(mode, space, shared_memory):
     check_reused(SingleAgentEnvRunner(ready_async(mode, space, shared_memory=shared_memory), seed=0))
 
 
@@ -118,7 +118,7 @@ def test_a_reset_in_the_middle_begins_episodes_in_asynchronous_environments(mode
             assert chunk.get_rewards().tolist() == (1000 * rows[1:, 1] + rows[1:, 2]).tolist()
 
 
-def test_a_runner_after_another_copies_a_last_observation_once():
+def test_a2_a_runner_after_another_copies_a_last_observation_once():
     ready = gym.vector.SyncVectorEnv([partial(ScriptedEnv, 4)], autoreset_mode=AutoresetMode.SAME_STEP)
     steps = []
     for _ in range(2):
@@ -128,7 +128,7 @@ def test_a_runner_after_another_copies_a_last_observation_once():
     assert steps[0] is steps[1]
 
 
-def test_a_worker_that_cannot_be_told_to_copy_is_rejected():
+def test_a2_a_worker_that_cannot_be_told_to_copy_is_rejected():
     # A function of its own, as a user with more commands might have.
     worker = FunctionType(_async_worker.__code__.replace(co_name="mine"), _async_worker.__globals__)
     make = partial(ScriptedEnv, 4)
@@ -159,7 +159,7 @@ def test_infos_belong_to_their_observations(kind):
         assert [info["step"] for info in chunk.get_infos()] == places(chunk)[:, 2].tolist()
 
 
-def test_infos_of_environments_that_we_build_are_not_cut():
+def test_a8_infos_of_environments_that_we_build_are_not_cut():
     with runner_of("ours", 2, 4, env_settings={"infos": True}) as runner:
         chunks = runner.sample(num_timesteps=20)
 
@@ -203,7 +203,7 @@ def test_the_number_of_episodes_does_not_prefer_short_ones():
     assert 0.4 < np.mean(np.array(lengths) == 50) < 0.6
 
 
-def test_what_was_returned_never_changes():
+def test_a3_what_was_returned_never_changes():
     with runner_of("ours", 3, 4) as runner:
         first = list(runner.sample(num_timesteps=10))
         before = [places(chunk).copy() for chunk in first]

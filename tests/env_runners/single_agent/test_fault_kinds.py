@@ -78,7 +78,7 @@ IN_OTHERS = [segmentation_fault, end_process, leave]
 @pytest.mark.parametrize(
     ("do", "vectorization"), [*((do, "sync") for do in IN_ANY), *((do, "async") for do in [*IN_ANY, *IN_OTHERS])]
 )
-def test_steps_come_whatever_an_environment_does(place, do, vectorization, tmp_path):
+def test_f5_steps_come_whatever_an_environment_does(place, do, vectorization, tmp_path):
     make = partial(Troubled, place, do, tmp_path / "done")
     with SingleAgentEnvRunner(make, num_envs=2, seed=0, vectorization=vectorization) as runner:
         chunks = [chunk for _ in range(3) for chunk in runner.sample(num_timesteps=12)]
@@ -131,8 +131,14 @@ def have_ended(pids, patience_s=10.0):
     return not any(map(is_running, pids))
 
 
+@pytest.mark.slow
+def test_f9_fifty_programs_that_are_killed_leave_no_worker_behind(tmp_path):
+    for _ in range(50):
+        test_f9_a_program_leaves_no_worker_behind_however_it_ends("kill", tmp_path)
+
+
 @pytest.mark.parametrize("how", ["end", "interrupt", "terminate", "kill"])
-def test_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
+def test_f9_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
     script = tmp_path / "play.py"
     script.write_text(SCRIPT)
     program = subprocess.Popen(

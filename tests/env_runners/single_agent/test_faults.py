@@ -152,7 +152,7 @@ def third_episode(lane, episode, _):
         ("four parts", r"environment 1: found \(.*\) as a step \(not enough values"),
     ],
 )
-def test_what_is_no_step_is_rejected_and_the_others_do_not_notice(vectorization, what, message):
+def test_a5_what_is_no_step_is_rejected_and_the_others_do_not_notice(vectorization, what, message):
     with runner_with(third_episode, what, vectorization=vectorization) as runner:
         with pytest.raises(EnvError, match=message):
             runner.sample(num_timesteps=200)
@@ -284,7 +284,7 @@ def hangs_early(lane, episode, step):
     return lane == 1 and episode == 1 and step == 1
 
 
-def test_a_worker_that_hangs_is_replaced_after_the_timeout_and_no_late_answer_is_taken():
+def test_f7_a_worker_that_hangs_is_replaced_after_the_timeout_and_no_late_answer_is_taken():
     with runner_with(hangs_early, "hang", vectorization="async", step_timeout_s=0.5) as runner:
         before = workers_of(runner)
         started = time.monotonic()
@@ -319,7 +319,7 @@ class HangsAtTheEnd(ScriptedEnv):
             time.sleep(3600)
 
 
-def test_closing_ends_workers_that_do_not_want_to():
+def test_f6_closing_ends_workers_that_do_not_want_to():
     runner = SingleAgentEnvRunner(partial(HangsAtTheEnd, LONGEST), num_envs=2, seed=0, vectorization="async")
     runner.evaluate(num_episodes=1)
     runner.sample(num_timesteps=4)

@@ -120,7 +120,7 @@ class Vandal(ScriptedEnv):
         return self._given, *rest
 
 
-def test_an_environment_that_changes_actions_and_observations_does_not_change_what_is_recorded():
+def test_a3_an_environment_that_changes_actions_and_observations_does_not_change_what_is_recorded():
     with SingleAgentEnvRunner(partial(Vandal, 4), num_envs=2, seed=0) as runner:
         chunks = runner.sample(num_timesteps=30)
 
@@ -133,7 +133,7 @@ def test_an_environment_that_changes_actions_and_observations_does_not_change_wh
 
 
 @pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
-def test_the_same_seed_plays_the_same_episodes(kind):
+def test_d1_the_same_seed_plays_the_same_episodes(kind):
     assert_same(played(module=cartpole(kind)), played(module=cartpole(kind)))
 
 
@@ -144,7 +144,7 @@ def test_another_seed_plays_other_episodes():
     assert {episode.id_ for episode in left}.isdisjoint(episode.id_ for episode in right)
 
 
-def test_asynchronous_environments_play_the_same_as_synchronous_ones():
+def test_d1_asynchronous_environments_play_the_same_as_synchronous_ones():
     assert_same(played(vectorization="async"), played())
 
 

@@ -210,13 +210,13 @@ SETTINGS = settings(
 )
 
 
-class TestLookbackBuffer(LookbackBufferMachine.TestCase):
+class TestH1LookbackBuffer(LookbackBufferMachine.TestCase):
     settings = SETTINGS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("longest", range(55, 61))
-def test_long_histories(longest):
+def test_h1_long_histories(longest):
     # In parts, because Hypothesis remembers all that it draws in one run: a gigabyte after some minutes.
     run_state_machine_as_test(
         LookbackBufferMachine,

@@ -90,7 +90,7 @@ def test_a_column_that_does_not_stack_is_shown_with_the_reason():
     assert "found different items" in Shown(episode._repr_html_()).text
 
 
-def test_text_from_outside_is_escaped():
+def test_s8_text_from_outside_is_escaped():
     evil = "<script>alert('x')</script>"
     episode = SingleAgentEpisode(evil, agent_id=evil, module_id=evil)
     episode.add_env_reset({evil: 1}, {evil: evil})
@@ -100,7 +100,7 @@ def test_text_from_outside_is_escaped():
         assert evil[:20] in Shown(shown._repr_html_()).text
 
 
-def test_the_table_of_a_huge_episode_is_small_and_fast():
+def test_s8_the_table_of_a_huge_episode_is_small_and_fast():
     episode = SingleAgentEpisode("x" * 1_000_000)
     episode.add_env_reset({f"key {number}": number for number in range(10_000)}, {"text": "y" * 1_000_000})
     start = time.process_time()

@@ -43,7 +43,7 @@ def new_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", EPISODES)
-def test_an_episode_comes_back_the_same(tmp_path, name):
+def test_s10_an_episode_comes_back_the_same(tmp_path, name):
     episode = EPISODES[name]()
     (found,) = stored(tmp_path / "store", [episode]).episodes()
 

@@ -179,10 +179,10 @@ SETTINGS = settings(
 )
 
 
-class TestMultiAgentEpisode(MultiAgentEpisodeMachine.TestCase):
+class TestH2MultiAgentEpisode(MultiAgentEpisodeMachine.TestCase):
     settings = SETTINGS
 
 
 @pytest.mark.slow
-class TestMultiAgentEpisodeForLong(MultiAgentEpisodeMachine.TestCase):
+class TestH2MultiAgentEpisodeForLong(MultiAgentEpisodeMachine.TestCase):
     settings = settings(SETTINGS, max_examples=400, stateful_step_count=30, derandomize=False)

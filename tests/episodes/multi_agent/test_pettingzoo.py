@@ -190,7 +190,7 @@ def test_spaces_of_an_environment_fit_what_it_returns():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["generated", "generated, with tuples as ids"])
 @pytest.mark.parametrize("play", [play_parallel, play_in_turns])
-def test_agents_get_what_the_environment_paid_in_hundreds_of_episodes(play, kind):
+def test_a10_agents_get_what_the_environment_paid_in_hundreds_of_episodes(play, kind):
     makers, played = (PARALLEL if play is play_parallel else TURNS), 0
     for seed in range(300):
         try:

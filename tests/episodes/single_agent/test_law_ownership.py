@@ -119,7 +119,7 @@ def setters(episode):
 
 
 @given(episode=episodes(lengths=st.integers(2, 5)), index=st.sampled_from([None, [0, 1], slice(0, 2), 0, -1]))
-def test_what_was_passed_to_a_setter_is_not_kept(episode, index):
+def test_a3_what_was_passed_to_a_setter_is_not_kept(episode, index):
     for column, put in setters(episode):
         new = writable(column.get(index))
         expected = plain(new)
@@ -180,7 +180,7 @@ def test_arrays_that_come_out_are_read_only(name, way):
 
 @pytest.mark.parametrize("way", RESTORE)
 @pytest.mark.parametrize("name", EPISODES)
-def test_ruining_what_came_out_does_not_change_a_named_episode(name, way):
+def test_a3_ruining_what_came_out_does_not_change_a_named_episode(name, way):
     episode, expected = RESTORE[way](EPISODES[name]()), EPISODES[name]()
 
     for found in everything_out(episode):

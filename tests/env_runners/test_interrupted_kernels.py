@@ -1,0 +1,76 @@
+"""F10: a notebook kernel that is interrupted while a runner samples stays alive, and the next cell works."""
+
+import random
+import time
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+# What a kernel says of itself when it starts is not ours to mend.
+pytestmark = pytest.mark.filterwarnings("default")
+
+BEGIN = """
+import multiprocessing
+from episodia import SingleAgentEnvRunner
+from interrupts import Certified, assert_right
+runner = SingleAgentEnvRunner(Certified, num_envs=3, seed=0, vectorization={vectorization!r}, max_restarts=10_000)
+chunks = []
+"""
+PLAY = """
+while True:
+    sample = runner.sample(num_timesteps=20)
+    chunks.append(sample)
+"""
+CHECK = """
+chunks.append(runner.sample(num_timesteps=20))
+print("steps", sum(map(len, chunks[-1])))
+"""
+END = """
+runner.close()
+print("left", len(multiprocessing.active_children()))
+"""
+
+
+class Kernel:
+    """A kernel of its own, and what it prints."""
+
+    def __init__(self, folder):
+        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
+
+    def run(self, code):
+        printed = []
+        reply = self.client.execute_interactive(
+            code, timeout=60, output_hook=lambda message: printed.append(message["content"].get("text", ""))
+        )
+        return reply["content"]["status"], "".join(printed)
+
+    def run_interrupted(self, code, after_s):
+        request = self.client.execute(code)
+        time.sleep(after_s)
+        self.manager.interrupt_kernel()
+        while True:
+            reply = self.client.get_shell_msg(timeout=60)
+            if reply["parent_header"].get("msg_id") == request:
+                return reply["content"].get("ename")
+
+    def close(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_f10_a_kernel_that_is_interrupted_200_times_goes_on_with_the_next_cell(vectorization, request):
+    chosen = random.Random(0)
+    kernel = Kernel(request.config.rootpath / "tests" / "support")
+    try:
+        assert kernel.run(BEGIN.format(vectorization=vectorization)) == ("ok", "")
+        for _ in range(200):
+            assert kernel.run_interrupted(PLAY, 0.05 + 0.2 * chosen.random()) == "KeyboardInterrupt"
+            status, printed = kernel.run(CHECK)
+            assert (status, printed.split()[0]) == ("ok", "steps"), printed
+            assert int(printed.split()[1]) >= 20
+        assert kernel.run(END) == ("ok", "left 0\n")
+        assert kernel.manager.is_alive()
+    finally:
+        kernel.close()
