@@ -26,7 +26,7 @@ from episodia.learners.gradients.gradient_averages import (
     by_module,
     total_weight,
 )
-from episodia.learners.gradients.gradient_steps import GradientSteps
+from episodia.learners.gradients.gradient_steps import GradientSteps, Taken
 from episodia.learners.hooks import Hooks, LearnerHook
 from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.losses.coefficients import Coefficients
@@ -238,18 +238,18 @@ class Learner:
                 self._learn(parts, coefficients, log, results)
         self._progress["num_updates"] += 1
         self._count_steps(sum(counts.values()), env_steps)
-        self.adapt({module_id: log.means(module_id, epoch=num_epochs - 1) for module_id in own})
-        found: Metrics = {
-            module_id: {
-                **log.means(module_id),
-                **coefficients[module_id],
-                **results.num_not_finite(module_id),
-                "num_steps": count,
-                "num_skipped": log.num_skipped(module_id),
-            }
-            for module_id, count in counts.items()
-        }
-        metrics = UpdateMetrics({**found, ALL_MODULES: {**rates, **self._progress}}, results.collected())
+        means = {module_id: log.means(module_id) for module_id in own}
+        last = means if num_epochs == 1 else {key: log.means(key, epoch=num_epochs - 1) for key in own}
+        for module_id, found in last.items():
+            self._coefficients.adapt(module_id, found)
+        collected = results.collected()
+        metrics = UpdateMetrics({}, collected.rows)
+        for module_id, count in counts.items():
+            bad = {"num_bad_rows": collected.num_bad[module_id]} if module_id in collected.num_bad else {}
+            skipped = log.num_skipped(module_id)
+            own_metrics = {**means[module_id], **coefficients[module_id], **bad}
+            metrics[module_id] = {**own_metrics, "num_steps": count, "num_skipped": skipped}
+        metrics[ALL_MODULES] = {**rates, **self._progress}
         for module_id, extra in self._hooks.after_update(metrics).items():
             metrics.setdefault(module_id, {}).update(extra)
         return metrics
@@ -274,16 +274,16 @@ class Learner:
             computed = self._differentiation.computed(
                 columns, coefficients, self._progress["num_gradient_steps"], self._hooks
             )
-            norms = self._take_step(computed.gradients, computed.losses)
+            taken = self._take_step(computed.gradients, computed.losses)
         except BaseException:
             buffers.restore(kept)
             raise
         # A skipped module stays unchanged, buffers included.
-        buffers.restore(kept, [module_id for module_id in parts if module_id not in norms])
+        buffers.restore(kept, [module_id for module_id in parts if module_id not in taken.norms])
         for module_id, part in parts.items():
             results.add(module_id, part, computed.rows[module_id])
-            if module_id in norms:
-                numbers = {"loss": computed.losses[module_id], "gradient_norm": norms[module_id]}
+            if module_id in taken.norms:
+                numbers = {"loss": taken.losses[module_id], "gradient_norm": taken.norms[module_id]}
                 numbers |= computed.metrics[module_id]
                 log.add(module_id, numbers, num_steps=part.num_steps, epoch=part.epoch)
             else:
@@ -304,8 +304,7 @@ class Learner:
         """
         check_can_learn()
         self._at_present()
-        norms = self._take_step(self._differentiation.gradients_of(losses), losses)
-        return {module_id: float(norm) for module_id, norm in norms.items()}
+        return self._take_step(self._differentiation.gradients_of(losses), losses).norms
 
     # --- Gradients, local and remote -------------------------------------------------------------------------------
 
@@ -353,13 +352,13 @@ class Learner:
         mean = averaged(by_module(gradients, self._trained), weights)
         metrics = averaged_metrics(gradients, weights)
         _, rates = self._at_present()
-        norms = self._take_step(mean, {})
+        norms = self._take_step(mean, {}).norms
         self._progress["num_updates"] += 1
         self._count_steps(int(sum(total_weight(weight) for weight in weights)), env_steps=None)
         found: Metrics = {
             module_id: {
                 **(
-                    {**metrics.get(module_id, {}), "gradient_norm": float(norms[module_id])}
+                    {**metrics.get(module_id, {}), "gradient_norm": norms[module_id]}
                     if module_id in norms
                     else {}
                 ),
@@ -383,8 +382,8 @@ class Learner:
             if module_id in metrics:
                 self._coefficients.adapt(module_id, metrics[module_id])
 
-    def _take_step(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Take a gradient step; return the norm of the gradients of each module that was not skipped."""
+    def _take_step(self, gradients: Mapping[str, Gradients], losses: Mapping[str, Tensor]) -> Taken:
+        """Take a gradient step, and let target networks follow."""
         changed = {module_id: dict(named) for module_id, named in self._hooks.after_gradients(gradients).items()}
         self._hooks.before_step()
         taken = self._steps.take(changed, losses)
@@ -395,7 +394,7 @@ class Learner:
                 gradient_steps=self._progress["num_gradient_steps"], env_steps=self.num_schedule_steps
             )
         self._hooks.after_step()
-        return taken.norms
+        return taken
 
     # --- Current values ---------------------------------------------------------------------------------------------
 

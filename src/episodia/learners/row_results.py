@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +12,13 @@ from episodia.learners.minibatches import Minibatch
 
 # Numbers in the order of the batch's rows, by module and name; NaN for rows that no minibatch had.
 Rows: TypeAlias = dict[str, dict[str, np.ndarray]]
+
+
+class Collected(NamedTuple):
+    """Results of rows, and how many of the results of each module with any are NaN or infinite."""
+
+    rows: Rows
+    num_bad: dict[str, int]
 
 
 @final
@@ -24,7 +31,7 @@ class RowResults:
     >>> import torch
     >>> results = RowResults({"left": 3})
     >>> results.add("left", Minibatch({}, 2, 0, np.array([2, 0])), {"td_error": torch.tensor([0.5, 0.25])})
-    >>> results.collected()
+    >>> results.collected().rows
     {'left': {'td_error': array([0.25,  nan, 0.5 ])}}
     """
 
@@ -37,22 +44,17 @@ class RowResults:
         if rows:
             self._found.append((module_id, part, rows))
 
-    def collected(self) -> Rows:
+    def collected(self) -> Collected:
         """Return the results of all rows."""
-        collected: Rows = {}
-        for module_id, part, rows in self._found:
-            for name, numbers in rows.items():
-                named = collected.setdefault(module_id, {})
+        rows: Rows = {}
+        num_bad: dict[str, int] = {}
+        for module_id, part, found in self._found:
+            named = rows.setdefault(module_id, {})
+            for name, tensor in found.items():
+                numbers = tensor.cpu().numpy()
                 if name not in named:
                     named[name] = np.full(self._num_rows[module_id], np.nan)
-                named[name][slice(None) if part.rows is None else part.rows] = numbers.cpu().numpy()
-        return collected
-
-    def num_not_finite(self, module_id: str) -> dict[str, float]:
-        """Return how many results of a module are NaN or infinite, as a metric; nothing without results."""
-        found = [rows for known, _, rows in self._found if known == module_id]
-        return (
-            {"num_bad_rows": sum(int((~each.isfinite()).sum()) for rows in found for each in rows.values())}
-            if found
-            else {}
-        )
+                named[name][slice(None) if part.rows is None else part.rows] = numbers
+                not_finite = len(numbers) - int(np.count_nonzero(np.isfinite(numbers)))
+                num_bad[module_id] = num_bad.get(module_id, 0) + not_finite
+        return Collected(rows, num_bad)

@@ -61,12 +61,12 @@ def _joined(module_id: str, name: str, numbers: list[float]) -> float:
 class _Measured(NamedTuple):
     num_steps: int
     epoch: int
-    numbers: dict[str, Tensor]
+    numbers: dict[str, Tensor | float]
 
 
 @final
 class Log:
-    """Collects the metrics of minibatches; their values are read at the end only, because reading waits for the device.
+    """Collects the metrics of minibatches; tensors are read at the end, all at once, because reading waits for the device.
 
     >>> log = Log()
     >>> log.add("left", {"loss": torch.tensor(1.0)}, num_steps=30, epoch=0)
@@ -77,11 +77,14 @@ class Log:
 
     def __init__(self) -> None:
         self._measured: dict[str, list[_Measured]] = {}
+        self._unread: list[tuple[dict[str, Tensor | float], str, Tensor]] = []
         self._skipped: Counter[str] = Counter()
 
-    def add(self, module_id: str, numbers: Mapping[str, Tensor], *, num_steps: int, epoch: int) -> None:
+    def add(self, module_id: str, numbers: Mapping[str, Tensor | float], *, num_steps: int, epoch: int) -> None:
         """Add the metrics of a minibatch of `num_steps` steps."""
-        self._measured.setdefault(module_id, []).append(_Measured(num_steps, epoch, dict(numbers)))
+        own = dict(numbers)
+        self._measured.setdefault(module_id, []).append(_Measured(num_steps, epoch, own))
+        self._unread += [(own, name, number) for name, number in own.items() if isinstance(number, Tensor)]
 
     def skip(self, module_id: str) -> None:
         """Count a skipped minibatch."""
@@ -93,12 +96,32 @@ class Log:
 
     def means(self, module_id: str, *, epoch: int | None = None) -> dict[str, float]:
         """Return the average of each metric over the steps of all minibatches, or of those of one epoch."""
+        self._read()
         found = [part for part in self._measured.get(module_id, []) if epoch in (None, part.epoch)]
         names = dict.fromkeys(name for part in found for name in part.numbers)
         return {name: _mean([part for part in found if name in part.numbers], name) for name in names}
 
+    def _read(self) -> None:
+        unread, self._unread = self._unread, []
+        for (own, name, _), value in zip(unread, values_of([number for _, _, number in unread]), strict=True):
+            own[name] = value
 
-def _mean(measured: list[_Measured], name: str) -> float:
-    numbers = torch.stack([part.numbers[name] for part in measured]).double()
-    weights = torch.tensor([part.num_steps for part in measured], dtype=torch.float64, device=numbers.device)
-    return float((numbers * weights).sum() / weights.sum())
+
+def values_of(numbers: Sequence[Tensor]) -> list[float]:
+    """Return the values of tensors without axes, which are read at once, because each read waits for the device.
+
+    >>> values_of([torch.tensor(0.5), torch.tensor(2)])
+    [0.5, 2.0]
+    """
+    if not numbers:
+        return []
+    device = numbers[0].device
+    listed: list[float] = torch.stack([number.to(device) for number in numbers]).double().tolist()
+    return listed
+
+
+def _mean(measured: Sequence[_Measured], name: str) -> float:
+    weights = [part.num_steps for part in measured]
+    parts = (float(part.numbers[name]) * part.num_steps for part in measured)
+    total = sum(parts)
+    return total / sum(weights)

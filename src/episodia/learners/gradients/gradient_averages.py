@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from episodia.arguments import checked_each, is_number
 from episodia.errors import LearnerError
 from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, flattened
-from episodia.learners.update_metrics import Metrics
+from episodia.learners.update_metrics import Metrics, values_of
 
 # The number of steps behind a set of gradients, for all modules or by module.
 Weight: TypeAlias = float | Mapping[str, float]
@@ -51,10 +51,7 @@ def measured(computed: BackwardPass, parameters: Mapping[str, Mapping[str, Param
 
 
 def _floats(numbers: Mapping[str, Tensor]) -> dict[str, float]:
-    device = numbers["loss"].device
-    # All numbers are read at once, because each read waits for the device.
-    found = torch.stack([number.to(device, torch.float64) for number in numbers.values()]).tolist()
-    return dict(zip(numbers, found, strict=True))
+    return dict(zip(numbers, values_of(list(numbers.values())), strict=True))
 
 
 def _is_finite(number: float) -> bool:

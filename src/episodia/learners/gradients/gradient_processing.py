@@ -14,6 +14,7 @@ from torch import Tensor
 
 from episodia.errors import LearnerError
 from episodia.learners.losses.coefficients import check_positive
+from episodia.learners.update_metrics import values_of
 
 ModuleGradients: TypeAlias = dict[str, list[Tensor]]
 GradientProcessor: TypeAlias = Callable[[ModuleGradients], ModuleGradients]
@@ -62,7 +63,7 @@ class ClipByNorm:
         """Return clipped gradients."""
         return self.clipped(gradients, norms_of(gradients))
 
-    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, Tensor]) -> ModuleGradients:
+    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, float]) -> ModuleGradients:
         """Return clipped gradients of known `norms`, by module."""
         return {
             module_id: _scaled_down(tensors, norms[module_id], float(self.limit))
@@ -88,17 +89,18 @@ class ClipByGlobalNorm:
         """Return clipped gradients."""
         return self.clipped(gradients, norms_of(gradients))
 
-    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, Tensor]) -> ModuleGradients:
+    def clipped(self, gradients: ModuleGradients, norms: Mapping[str, float]) -> ModuleGradients:
         """Return clipped gradients of known `norms`, by module."""
         listed = [tensor for tensors in gradients.values() for tensor in tensors]
-        norm = next(iter(norms.values())) if len(norms) == 1 else norm_of(listed)
+        norm = next(iter(norms.values())) if len(norms) == 1 else float(norm_of(listed))
         clipped = iter(_scaled_down(listed, norm, float(self.limit)))
         return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
 
 
-def norms_of(gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+def norms_of(gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
     """Return the norm of the gradients of each module, see `norm_of`."""
-    return {module_id: norm_of(tensors) for module_id, tensors in gradients.items()}
+    norms = values_of([norm_of(tensors) for tensors in gradients.values()])
+    return dict(zip(gradients, norms, strict=True))
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -114,11 +116,9 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     return norm
 
 
-def _scaled_down(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]:
-    if not gradients:
-        return []
-    # The factor stays a tensor: reading its value would wait for the device.
-    return list(torch._foreach_mul(gradients, (limit / (norm + _TINY)).clamp(max=1.0)))
+def _scaled_down(gradients: list[Tensor], norm: float, limit: float) -> list[Tensor]:
+    factor = limit / (norm + _TINY)
+    return list(torch._foreach_mul(gradients, factor)) if gradients and not factor >= 1.0 else gradients
 
 
 def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
@@ -131,7 +131,7 @@ def keep_finite(processors: Sequence[GradientProcessor]) -> bool:
 
 
 def processed(
-    processors: Sequence[GradientProcessor], gradients: ModuleGradients, norms: Mapping[str, Tensor] | None = None
+    processors: Sequence[GradientProcessor], gradients: ModuleGradients, norms: Mapping[str, float] | None = None
 ) -> ModuleGradients:
     """Return `gradients` after all `processors`, one after another.
 

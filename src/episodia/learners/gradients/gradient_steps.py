@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, final
 
-import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -15,12 +14,14 @@ from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.gradients.backward_pass import Gradients, flattened, merged
 from episodia.learners.gradients.gradient_processing import keep_finite, norm_of, norms_of, processed
 from episodia.learners.optimizers import Optimizers
+from episodia.learners.update_metrics import values_of
 
 
 class Taken(NamedTuple):
-    """The result of a gradient step: the gradient norm of each module that was not skipped, before processing."""
+    """The result of a gradient step: losses and gradient norms, before processing, of the modules that were not skipped."""
 
-    norms: dict[str, Tensor]
+    losses: dict[str, float]
+    norms: dict[str, float]
     num_skipped: int
     has_stepped: bool
 
@@ -50,8 +51,12 @@ class GradientSteps:
             NonFiniteError: If some are not finite, and `on_non_finite` is `"raise"`.
             LearnerError: If a processor or an optimizer fails.
         """
-        norms = {module_id: norm_of(list(named.values())) for module_id, named in gradients.items()}
-        bad = not_finite(losses, norms)
+        # Losses and norms are read at once, because each read waits for the device.
+        unread = [norm_of(list(named.values())) for named in gradients.values()]
+        values = values_of([*losses.values(), *unread])
+        read = dict(zip(losses, values, strict=False))
+        norms = dict(zip(gradients, values[len(losses) :], strict=True))
+        bad = not_finite(read, norms)
         usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
         pairs = merged(usable, self._parameters)
         raw = {module_id: [gradient for _, gradient in found] for module_id, found in pairs.items()}
@@ -64,7 +69,7 @@ class GradientSteps:
         if bad and self._raises:
             raise non_finite_error(bad)
         has_stepped = self._step({key: found for key, found in pairs.items() if key not in bad}, final_ones)
-        return Taken({key: norm for key, norm in norms.items() if key not in bad}, len(bad), has_stepped)
+        return Taken(_without(bad, read), _without(bad, norms), len(bad), has_stepped)
 
     def _step(
         self, pairs: Mapping[str, Sequence[tuple[Parameter, Tensor]]], gradients: Mapping[str, Sequence[Tensor]]
@@ -79,25 +84,21 @@ class GradientSteps:
         return bool(pairs)
 
 
-def not_finite(losses: Mapping[str, Tensor], norms: Mapping[str, Tensor]) -> dict[str, str]:
+def not_finite(losses: Mapping[str, float], norms: Mapping[str, float]) -> dict[str, str]:
     """Return a description of each module's loss or gradient norm that is not finite.
 
-    >>> not_finite({"left": torch.tensor(1.0)}, {"left": torch.tensor(2.0), "right": torch.tensor(torch.inf)})
+    >>> not_finite({"left": 1.0}, {"left": 2.0, "right": float("inf")})
     {'right': 'gradients of norm inf'}
     """
-    numbers = [*losses.values(), *norms.values()]
-    if not numbers:
-        return {}
-    device = numbers[0].device
-    # All numbers are read at once, because each read waits for the device.
-    found = torch.stack([number.to(device) for number in numbers]).tolist()
-    named = [*((key, f"a loss of {value}") for key, value in zip(losses, found, strict=False))]
-    named += [(key, f"gradients of norm {value}") for key, value in zip(norms, found[len(losses) :], strict=True)]
-    bad: dict[str, str] = {}
-    for (module_id, what), value in zip(named, found, strict=True):
-        if not math.isfinite(value):
-            bad.setdefault(module_id, what)
+    bad = {module_id: f"a loss of {loss}" for module_id, loss in losses.items() if not math.isfinite(loss)}
+    for module_id, norm in norms.items():
+        if not math.isfinite(norm):
+            bad.setdefault(module_id, f"gradients of norm {norm}")
     return bad
+
+
+def _without(module_ids: Collection[str], numbers: Mapping[str, float]) -> dict[str, float]:
+    return {module_id: number for module_id, number in numbers.items() if module_id not in module_ids}
 
 
 def non_finite_error(bad: Mapping[str, str]) -> NonFiniteError:
