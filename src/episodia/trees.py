@@ -238,6 +238,25 @@ def leaves(batch: Item, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, batch
 
 
+def flat(batch: Item) -> list[Any]:
+    """Return every leaf, without its path: for callers at each update, to whom the paths matter only in errors.
+
+    >>> flat({"a": (1, 2), "b": 3})
+    [1, 2, 3]
+    """
+    if isinstance(batch, dict):
+        batch = tuple(batch.values())
+    elif not isinstance(batch, tuple):
+        return [batch]
+    found: list[Any] = []
+    for value in batch:
+        if isinstance(value, (dict, tuple)):
+            found += flat(value)
+        else:
+            found.append(value)
+    return found
+
+
 def batch_length(batch: Item) -> int:
     """Return the length of the time axis, after checking that all leaves agree on it."""
     if type(batch) is np.ndarray and batch.ndim:

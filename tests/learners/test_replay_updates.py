@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from episodia import MultiAgentEpisode, SingleAgentEpisode
@@ -47,7 +48,8 @@ def buffer(selector=None):
 
 
 def learner(*hooks):
-    return Learner(QNetwork(BOX, TWO, hidden=(8,)), DQNConfig(), hooks=hooks, seed=0)
+    network = QNetwork(BOX, TWO, hidden=(8,), generator=torch.Generator().manual_seed(0))
+    return Learner(network, DQNConfig(), hooks=hooks, seed=0)
 
 
 def test_the_sizes_of_errors_become_priorities_in_the_order_of_rows():
@@ -119,3 +121,29 @@ def test_modules_of_other_learners_are_left_alone():
     metrics = ReplayUpdates(Learner({"left": QNetwork(BOX, TWO)}, DQNConfig(), seed=0), both, num=6).update()
 
     assert list(metrics.rows) == ["left"]
+
+
+def test_several_gradient_steps_at_once_equal_as_many_updates_with_the_same_rows():
+    at_once, singly = (learner() for _ in range(2))
+    updates = ReplayUpdates(at_once, buffer(), num=6)
+
+    metrics = updates.update(num_gradient_steps=3, env_steps=10)
+
+    drawn = ReplayUpdates(singly, buffer(), num=18)
+    batch = singly.batch_of(drawn.buffer.sample(18, drawn.draw))["default_policy"]
+    for start in (0, 6, 12):
+        singly.update_batch({"default_policy": {name: rows[start : start + 6] for name, rows in batch.items()}})
+    for name, weights in at_once.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(weights, singly.get_weights()["default_policy"][name])
+    assert metrics["__all_modules__"]["num_gradient_steps"] == 3
+    assert metrics.rows["default_policy"]["td_error"].shape == (18,)
+
+
+def test_uniform_samples_have_no_priorities_and_subclasses_may():
+    assert not ReplayBuffer(100).has_priorities
+    assert ReplayBuffer(100, selector=Remembering()).has_priorities
+
+
+def test_the_number_of_gradient_steps_is_a_positive_integer():
+    with pytest.raises(LearnerError, match="num_gradient_steps"):
+        ReplayUpdates(learner(), buffer(), num=4).update(num_gradient_steps=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -30,7 +31,7 @@ from episodia.learners.gradients.gradient_steps import GradientSteps, Taken
 from episodia.learners.hooks import Hooks, LearnerHook
 from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.losses.coefficients import Coefficients
-from episodia.learners.minibatches import Minibatch, drawn, on_device, step_counts
+from episodia.learners.minibatches import Minibatch, drawn, in_order, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
 from episodia.learners.row_results import RowResults
 from episodia.learners.state_checks import (
@@ -191,7 +192,8 @@ class Learner:
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
         self._set_clock(env_steps)
-        return self._update(self.batch_of(episodes), num_epochs, minibatch_size, shuffle, env_steps)
+        how = partial(drawn, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=self._rng if shuffle else None)
+        return self._update(self.batch_of(episodes), how, env_steps, last_epoch=num_epochs - 1)
 
     def batch_of(self, episodes: Iterable[Episode]) -> dict[str, Batch]:
         """Return the columns of each module that the pipeline makes of `episodes`, on the CPU; empty without episodes."""
@@ -212,7 +214,23 @@ class Learner:
         _check_arguments(num_epochs, minibatch_size, shuffle)
         check_can_learn()
         self._set_clock(env_steps)
-        return self._update(batch, num_epochs, minibatch_size, shuffle, env_steps)
+        how = partial(drawn, num_epochs=num_epochs, minibatch_size=minibatch_size, rng=self._rng if shuffle else None)
+        return self._update(batch, how, env_steps, last_epoch=num_epochs - 1)
+
+    def update_in_order(
+        self, batch: Mapping[str, Batch], *, num_gradient_steps: int, env_steps: int | None = None
+    ) -> UpdateMetrics:
+        """Update the modules with a batch of several samples, one after another, see `update`.
+
+        Args:
+            batch: What `batch_of` returned for all samples together.
+            num_gradient_steps: The number of samples. Each gradient step takes an equal number of rows, in their order.
+            env_steps: See `update`.
+        """
+        checked_whole(LearnerError, "update_in_order", "num_gradient_steps", num_gradient_steps, 1)
+        check_can_learn()
+        self._set_clock(env_steps)
+        return self._update(batch, partial(in_order, num=num_gradient_steps), env_steps)
 
     def _set_clock(self, env_steps: int | None) -> None:
         if env_steps is not None:
@@ -222,24 +240,24 @@ class Learner:
     def _update(
         self,
         batch: Mapping[str, Batch],
-        num_epochs: int,
-        minibatch_size: int | None,
-        shuffle: bool,
+        minibatches: Callable[..., Iterator[dict[str, Minibatch]]],
         env_steps: int | None,
+        last_epoch: int = 0,
     ) -> UpdateMetrics:
+        """Take a gradient step with each of the `minibatches` of a batch and its counts of steps."""
         own = self._differentiation.learnable(self._hooks.before_update(batch))
         row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
         counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
         coefficients, rates = self._at_present()
-        log, rng = Log(), self._rng if shuffle else None
+        log = Log()
         results = RowResults({module_id: len(found) for module_id, found in row_counts.items()})
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
-            for parts in drawn(own, row_counts, num_epochs, minibatch_size, rng):
+            for parts in minibatches(own, row_counts):
                 self._learn(parts, coefficients, log, results)
         self._progress["num_updates"] += 1
         self._count_steps(sum(counts.values()), env_steps)
         means = {module_id: log.means(module_id) for module_id in own}
-        last = means if num_epochs == 1 else {key: log.means(key, epoch=num_epochs - 1) for key in own}
+        last = {key: log.means(key, epoch=last_epoch) for key in own} if last_epoch else means
         for module_id, found in last.items():
             self._coefficients.adapt(module_id, found)
         collected = results.collected()
@@ -283,9 +301,12 @@ class Learner:
         for module_id, part in parts.items():
             results.add(module_id, part, computed.rows[module_id])
             if module_id in taken.norms:
-                numbers = {"loss": taken.losses[module_id], "gradient_norm": taken.norms[module_id]}
-                numbers |= computed.metrics[module_id]
-                log.add(module_id, numbers, num_steps=part.num_steps, epoch=part.epoch)
+                own: dict[str, Tensor | float] = {
+                    "loss": taken.losses[module_id],
+                    "gradient_norm": taken.norms[module_id],
+                    **computed.metrics[module_id],
+                }
+                log.add(module_id, own, num_steps=part.num_steps, epoch=part.epoch)
             else:
                 log.skip(module_id)
 
@@ -357,11 +378,7 @@ class Learner:
         self._count_steps(int(sum(total_weight(weight) for weight in weights)), env_steps=None)
         found: Metrics = {
             module_id: {
-                **(
-                    {**metrics.get(module_id, {}), "gradient_norm": norms[module_id]}
-                    if module_id in norms
-                    else {}
-                ),
+                **({**metrics.get(module_id, {}), "gradient_norm": norms[module_id]} if module_id in norms else {}),
                 "num_skipped": int(module_id not in norms),
             }
             for module_id in mean

@@ -18,7 +18,7 @@ from episodia.arguments import checked_whole
 from episodia.columns import Columns
 from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import BatchError, LearnerError
-from episodia.trees import leaves, map_batch
+from episodia.trees import flat, leaves, map_batch
 from episodia.types import Batch
 
 
@@ -94,6 +94,27 @@ def drawn(
         yield {module_id: part for module_id, part in zip(batch, parts, strict=True) if part is not None}
 
 
+def in_order(batch: Mapping[str, Batch], counts: Mapping[str, np.ndarray], num: int) -> Iterator[dict[str, Minibatch]]:
+    """Yield `num` minibatches of a checked batch: the rows of each module in their order, in groups of equal size.
+
+    >>> batch = {"left": {"obs": torch.arange(5)}}
+    >>> [step["left"].columns["obs"].tolist() for step in in_order(batch, {"left": np.ones(5, int)}, 2)]
+    [[0, 1], [2, 3, 4]]
+    """
+    cuts = {key: [len(found) * part // num for part in range(num + 1)] for key, found in counts.items()}
+    for part in range(num):
+        found = {
+            module_id: _slice_of(columns, counts[module_id], *cuts[module_id][part : part + 2])
+            for module_id, columns in batch.items()
+        }
+        yield {module_id: minibatch for module_id, minibatch in found.items() if minibatch.num_steps}
+
+
+def _slice_of(columns: Batch, counts: np.ndarray, start: int, stop: int) -> Minibatch:
+    part = {name: map_batch(lambda leaf: leaf[start:stop], column) for name, column in columns.items()}
+    return Minibatch(part, int(counts[start:stop].sum()), 0, np.arange(start, stop))
+
+
 def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:
     """Return the rows of each minibatch of one epoch; each row is in exactly one of them.
 
@@ -129,13 +150,14 @@ def step_counts(module_id: str, columns: Mapping[str, Any]) -> np.ndarray:
     Raises:
         BatchError: If the columns have different numbers of rows.
     """
-    lengths = {path: len(leaf) for path, leaf in leaves(dict(columns))}
-    if len(set(lengths.values())) > 1:
+    lengths = {len(leaf) for leaf in flat(dict(columns))}
+    if len(lengths) > 1:
+        named = {path: len(leaf) for path, leaf in leaves(dict(columns))}
         raise BatchError(
-            f"batch of {module_id!r}: found columns of different lengths, {lengths}, expected one row for each step or "
+            f"batch of {module_id!r}: found columns of different lengths, {named}, expected one row for each step or "
             "sequence in all of them. Correct the piece of the learner pipeline that writes the odd one."
         )
-    rows = next(iter(lengths.values()), 0)
+    rows = next(iter(lengths), 0)
     mask = columns.get(Columns.LOSS_MASK)
     if mask is None:
         return np.ones(rows, np.int64)
@@ -223,6 +245,8 @@ def check_columns(module_id: str, columns: Batch) -> None:
         BatchError: If it is not.
     """
     check_is_dict(module_id, columns)
+    if all(map(_has_rows, flat(columns))):
+        return
     for path, leaf in leaves(columns):
         if not _has_rows(leaf):
             raise BatchError(

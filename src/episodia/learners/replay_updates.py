@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
@@ -13,6 +14,7 @@ from episodia.learners.algorithms.off_policy import OffPolicyConfig
 from episodia.learners.learner import Learner
 from episodia.learners.update_metrics import UpdateMetrics
 from episodia.replay import Draw, ReplayBuffer
+from episodia.types import Batch
 
 # The results of rows that become priorities.
 PRIORITY = "td_error"
@@ -52,19 +54,30 @@ class ReplayUpdates:
         self.num = checked_whole(LearnerError, "ReplayUpdates", "num", num, 1)
         self.draw = _draw_of(learner) if draw is None else draw
 
-    def update(self, *, env_steps: int | None = None) -> UpdateMetrics:
-        """Draw a sample, take one gradient step with it, and write its priorities.
+    def update(self, *, num_gradient_steps: int = 1, env_steps: int | None = None) -> UpdateMetrics:
+        """Draw a sample for each gradient step, take the steps, and write the priorities of all samples.
+
+        Several steps at once take less time than as many calls: all samples are drawn and become one batch, before the first
+        step is taken. So priorities decide what is drawn next only after the last one.
 
         Args:
+            num_gradient_steps: The number of gradient steps, and of samples.
             env_steps: See `Learner.update`.
 
         Raises:
             ReplayError: If there is no step that can be drawn.
             LearnerError: See `Learner.update`.
         """
-        sampled = self.buffer.sample(self.num, self.draw, lookback=self.learner.pipeline.lookback)
+        checked_whole(LearnerError, "ReplayUpdates.update", "num_gradient_steps", num_gradient_steps, 1)
+        lookback = self.learner.pipeline.lookback
+        sampled = self.buffer.sample(self.num * num_gradient_steps, self.draw, lookback=lookback)
         batch = self.learner.batch_of(sampled)
-        metrics = self.learner.update_batch(batch, env_steps=env_steps)
+        metrics = self.learner.update_in_order(batch, num_gradient_steps=num_gradient_steps, env_steps=env_steps)
+        if self.buffer.has_priorities:
+            self._write_priorities(batch, metrics)
+        return metrics
+
+    def _write_priorities(self, batch: Mapping[str, Batch], metrics: UpdateMetrics) -> None:
         found = {
             module_id: _priorities(np.asarray(batch[module_id][Columns.KEYS]), rows[PRIORITY])
             for module_id, rows in metrics.rows.items()
@@ -73,7 +86,6 @@ class ReplayUpdates:
         if found:
             keys, sizes = ({module_id: pair[part] for module_id, pair in found.items()} for part in (0, 1))
             self.buffer.update_priorities(keys, sizes)
-        return metrics
 
 
 def _priorities(keys: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

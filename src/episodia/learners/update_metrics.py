@@ -38,24 +38,33 @@ class UpdateMetrics(dict[str, dict[str, float]]):
 def mean_of_updates(updates: Sequence[Metrics]) -> Metrics:
     """Return one dict of metrics for several updates: averages, sums of counts (`num_…`), and the last ones of all modules.
 
-    >>> mean_of_updates([{"left": {"loss": 1.0, "num_steps": 8}}, {"left": {"loss": 2.0, "num_steps": 8}}])
-    {'left': {'loss': 1.5, 'num_steps': 16}}
+    Averages weigh each update by its `num_steps`.
+
+    >>> mean_of_updates([{"left": {"loss": 1.0, "num_steps": 8}}, {"left": {"loss": 2.0, "num_steps": 24}}])
+    {'left': {'loss': 1.75, 'num_steps': 32}}
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for metrics in updates:
         for module_id, numbers in metrics.items():
+            weight = numbers.get("num_steps", 1)
             for name, number in numbers.items():
-                found.setdefault(module_id, {}).setdefault(name, []).append(number)
+                found.setdefault(module_id, {}).setdefault(name, []).append((number, weight))
     return {
         module_id: {name: _joined(module_id, name, numbers) for name, numbers in named.items()}
         for module_id, named in found.items()
     }
 
 
-def _joined(module_id: str, name: str, numbers: list[float]) -> float:
+def _joined(module_id: str, name: str, weighted: Sequence[tuple[float, float]]) -> float:
+    numbers, weights = [number for number, _ in weighted], [weight for _, weight in weighted]
     if module_id == ALL_MODULES:
         return numbers[-1]
-    return sum(numbers) if name.startswith("num_") else math.fsum(numbers) / len(numbers)
+    if name.startswith("num_"):
+        return sum(numbers)
+    total = sum(weights)
+    if not total:
+        return math.fsum(numbers) / len(numbers)
+    return math.fsum(number * weight for number, weight in weighted) / total
 
 
 class _Measured(NamedTuple):

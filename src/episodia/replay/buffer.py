@@ -173,6 +173,11 @@ class ReplayBuffer:
         with self._lock:
             return draw_sample("ReplayBuffer.sample", self._tables, num, draw, lookback, modules, self._rng)
 
+    @property
+    def has_priorities(self) -> bool:
+        """Whether draws depend on the values that `update_priorities` writes: uniform selection does not."""
+        return type(self._selector) is not Uniform
+
     def update_priorities(self, keys: Item, values: Item) -> int:
         """Tell the selector new values, such as absolute TD errors, of sampled steps.
 

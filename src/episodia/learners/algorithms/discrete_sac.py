@@ -12,7 +12,7 @@ from episodia.columns import Columns
 from episodia.learners.algorithms.off_policy import distribution_of
 from episodia.learners.algorithms.sac import SACConfig
 from episodia.learners.losses.coefficients import check_within
-from episodia.learners.losses.q_targets import chosen
+from episodia.learners.losses.q_targets import chosen, positions
 from episodia.types import Batch
 
 
@@ -32,7 +32,7 @@ class DiscreteSACConfig(SACConfig):
         check_within(type(self).__name__, "entropy_share", self.entropy_share, 0.0, 1.0)
 
     def _taken_values(self, module: Any, batch: Batch) -> Tensor:
-        actions = batch[Columns.ACTIONS] - int(module.action_space.start)
+        actions = positions(batch[Columns.ACTIONS], module.action_space)
         values: Tensor = module.get_q_values(batch)
         return chosen(values, actions.expand(len(values), *actions.shape))
 

@@ -22,6 +22,7 @@ from episodia.learners.losses.loss import LOSS, LossInputs, LossOutputs
 from episodia.learners.losses.q_targets import (
     best_actions,
     chosen,
+    positions,
     projected,
     quantile_errors,
     squashed,
@@ -83,38 +84,39 @@ class DQNConfig(OffPolicyConfig):
         module: Any = inputs.module
         steps = ReplayedSteps(inputs, self.gamma)
         outputs = module.forward_train(inputs.batch)
-        actions = inputs.batch[Columns.ACTIONS] - int(getattr(module.action_space, "start", 0))
+        actions = positions(inputs.batch[Columns.ACTIONS], module.action_space)
         with torch.no_grad():
             following = steps.next_outputs(inputs.target_networks[TARGET])
             values = steps.next_outputs(module)[Columns.Q_VALUES] if self.double else following[Columns.Q_VALUES]
             best = best_actions(values, following.get(Columns.ACTION_MASK))
-        errors, sizes = self._errors(module, steps, (outputs, actions), (following, best))
-        mean_value = steps.mean(chosen(outputs[Columns.Q_VALUES].detach(), actions))
+        taken, errors, sizes = self._errors(module, steps, (outputs, actions), (following, best))
         return LossOutputs(
             {LOSS: steps.mean(errors)},
-            {"q_value": mean_value, "td_error": steps.mean(sizes)},
+            {"q_value": steps.mean(taken), "td_error": steps.mean(sizes)},
             {"td_error": steps.priorities(sizes)},
         )
 
     def _errors(
         self, module: Any, steps: ReplayedSteps, now: tuple[Batch, Tensor], following: tuple[Batch, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss of each step, and the size of its error, which becomes its priority."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the value of each action that was taken, the loss of each step, and the size of its error: its priority."""
         (outputs, actions), (later, best) = now, following
+        taken = chosen(outputs[Columns.Q_VALUES], actions)
         if Columns.Q_ATOMS not in outputs:
-            values = chosen(outputs[Columns.Q_VALUES], actions)
             targets = self._targets(steps, chosen(later[Columns.Q_VALUES], best))
-            return smooth_l1_loss(values, targets, reduction="none"), (values - targets).detach().abs()
+            errors = smooth_l1_loss(taken, targets, reduction="none")
+            return taken.detach(), errors, (taken.detach() - targets).abs()
+        taken = taken.detach()
         atoms, later_atoms = chosen(outputs[Columns.Q_ATOMS], actions), chosen(later[Columns.Q_ATOMS], best)
         rewards, discounts = steps.rewards.unsqueeze(-1), steps.discounts.unsqueeze(-1)
         returns = module.returns
         if returns is None:
             errors = quantile_errors(atoms, rewards + discounts * later_atoms)
             means = steps.targets(later_atoms.mean(-1))
-            return errors, (atoms.mean(-1) - means).detach().abs()
+            return taken, errors, (atoms.detach().mean(-1) - means).abs()
         wanted = projected(returns, rewards + discounts * returns, later_atoms.softmax(-1))
         errors = -(wanted * atoms.log_softmax(-1)).sum(-1)
-        return errors, errors.detach()
+        return taken, errors, errors.detach()
 
     def _targets(self, steps: ReplayedSteps, next_values: Tensor) -> Tensor:
         if not self.rescales_values:

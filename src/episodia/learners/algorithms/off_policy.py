@@ -26,6 +26,9 @@ from episodia.types import Batch, Item
 # The key of the mask of allowed actions in observations.
 _MASK_KEY = "action_mask"
 
+# Who writes the columns that each step has.
+_WRITERS = "the episodes or the draw of the replay buffer"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(AlgorithmConfig, ABC):
@@ -85,7 +88,8 @@ class ReplayedSteps:
         if Columns.DISCOUNTS in self._batch:
             self.discounts = self._numbers(Columns.DISCOUNTS)
         else:
-            self.discounts = gamma * (1.0 - self._numbers(Columns.TERMINATEDS))
+            terminateds = self._column(Columns.TERMINATEDS, _WRITERS)
+            self.discounts = gamma * (self.one_each(terminateds, "the column 'terminateds'") == 0)
         self._mask = self._numbers(Columns.LOSS_MASK) if Columns.LOSS_MASK in self._batch else None
         self._weights = self._numbers(Columns.WEIGHTS) if Columns.WEIGHTS in self._batch else None
 
@@ -151,8 +155,7 @@ class ReplayedSteps:
         return found
 
     def _numbers(self, name: str) -> Tensor:
-        found = self._column(name, "the episodes or the draw of the replay buffer")
-        return self.one_each(found, f"the column {name!r}").float()
+        return self.one_each(self._column(name, _WRITERS), f"the column {name!r}").float()
 
     def _column(self, name: str, writer: str) -> Any:
         if name not in self._batch:

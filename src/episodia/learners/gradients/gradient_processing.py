@@ -5,6 +5,7 @@ A processor takes the gradients of all modules, `{module_id: list of tensors}`, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -92,28 +93,28 @@ class ClipByGlobalNorm:
     def clipped(self, gradients: ModuleGradients, norms: Mapping[str, float]) -> ModuleGradients:
         """Return clipped gradients of known `norms`, by module."""
         listed = [tensor for tensors in gradients.values() for tensor in tensors]
-        norm = next(iter(norms.values())) if len(norms) == 1 else float(norm_of(listed))
-        clipped = iter(_scaled_down(listed, norm, float(self.limit)))
+        clipped = iter(_scaled_down(listed, math.hypot(*norms.values()), float(self.limit)))
         return {module_id: [next(clipped) for _ in tensors] for module_id, tensors in gradients.items()}
 
 
 def norms_of(gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
-    """Return the norm of the gradients of each module, see `norm_of`."""
-    norms = values_of([norm_of(tensors) for tensors in gradients.values()])
-    return dict(zip(gradients, norms, strict=True))
+    """Return the Euclidean norm of the gradients of each module, as one vector.
 
-
-def norm_of(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of all `gradients` as one vector.
-
-    >>> norm_of([torch.tensor([3.0]), torch.tensor([4.0])])
-    tensor(5.)
+    >>> norms_of({"left": [torch.tensor([3.0]), torch.tensor([4.0])], "right": []})
+    {'left': 5.0, 'right': 0.0}
     """
-    if not gradients:
-        return torch.zeros(())
+    return measured_norms({}, gradients)[1]
+
+
+def measured_norms(
+    numbers: Mapping[str, Tensor], gradients: Mapping[str, Sequence[Tensor]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the values of tensors without axes, and the norms of `gradients`, see `norms_of`; all are read at once."""
     # torch's own clipping uses the same function; there is no public one for a list in the oldest torch that we support.
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
-    return norm
+    parts = {key: torch._foreach_norm(list(tensors)) if tensors else () for key, tensors in gradients.items()}
+    values = iter(values_of([*numbers.values(), *(part for found in parts.values() for part in found)]))
+    read = {key: next(values) for key in numbers}
+    return read, {key: math.hypot(*(next(values) for _ in found)) for key, found in parts.items()}
 
 
 def _scaled_down(gradients: list[Tensor], norm: float, limit: float) -> list[Tensor]:

@@ -12,9 +12,8 @@ from torch.nn import Parameter
 from episodia.errors import NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.gradients.backward_pass import Gradients, flattened, merged
-from episodia.learners.gradients.gradient_processing import keep_finite, norm_of, norms_of, processed
+from episodia.learners.gradients.gradient_processing import keep_finite, measured_norms, norms_of, processed
 from episodia.learners.optimizers import Optimizers
-from episodia.learners.update_metrics import values_of
 
 
 class Taken(NamedTuple):
@@ -51,11 +50,7 @@ class GradientSteps:
             NonFiniteError: If some are not finite, and `on_non_finite` is `"raise"`.
             LearnerError: If a processor or an optimizer fails.
         """
-        # Losses and norms are read at once, because each read waits for the device.
-        unread = [norm_of(list(named.values())) for named in gradients.values()]
-        values = values_of([*losses.values(), *unread])
-        read = dict(zip(losses, values, strict=False))
-        norms = dict(zip(gradients, values[len(losses) :], strict=True))
+        read, norms = measured_norms(losses, {key: list(named.values()) for key, named in gradients.items()})
         bad = not_finite(read, norms)
         usable = {module_id: named for module_id, named in gradients.items() if named and module_id not in bad}
         pairs = merged(usable, self._parameters)

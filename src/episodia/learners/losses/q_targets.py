@@ -5,8 +5,21 @@ Axes: `...` are those of steps, `[B]` or `[B, T]`; the last axis are atoms.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+
+def positions(actions: Tensor, space: Any) -> Tensor:
+    """Return the positions of Discrete actions among the values of a network, which begin at 0.
+
+    >>> from gymnasium import spaces
+    >>> positions(torch.tensor([3, 4]), spaces.Discrete(2, start=3))
+    tensor([0, 1])
+    """
+    start = int(getattr(space, "start", 0))
+    return actions - start if start else actions
 
 
 def chosen(values: Tensor, actions: Tensor) -> Tensor:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
 from episodia.modules.networks.layers import HIDDEN_GAIN, linear
 
@@ -31,6 +30,7 @@ class Ensemble(nn.Module):
         self, members: int, inputs: int, hidden: Sequence[int], outputs: int, generator: torch.Generator | None
     ) -> None:
         super().__init__()
+        self.members = members
         sizes = [inputs, *hidden, outputs]
         gains = [*(HIDDEN_GAIN for _ in hidden), 1.0]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -41,9 +41,12 @@ class Ensemble(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the outputs of all members, `[N, inputs]` to `[members, N, outputs]`."""
-        found = inputs.expand(len(self.weights[0]), *inputs.shape)
-        last = len(self.weights) - 1
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        # A `ParameterList` makes a name for each weight that it is asked for.
+        weights: Any = self.weights._parameters.values()
+        biases: Any = self.biases._parameters.values()
+        found = inputs.expand(self.members, *inputs.shape)
+        last = len(weights) - 1
+        for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             found = torch.baddbmm(bias, found, weight)
-            found = found if layer == last else relu(found)
+            found = found if layer == last else found.relu_()
         return found

@@ -7,7 +7,7 @@ products do, and a runner makes such calls at every step.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
 import torch
@@ -38,7 +38,7 @@ class Tower(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return `inputs` after all layers."""
         layers: Any = self._modules
-        is_own = False  # whether a linear layer has just made `inputs`: then tanh may overwrite them
+        is_own = False  # whether a linear layer has just made `inputs`: then an activation may overwrite them
         calls_all = (
             _global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks or _global_backward_pre_hooks
         )
@@ -59,8 +59,8 @@ class Tower(nn.Sequential):
                 # `layer.weight` would search several dicts; swapped weights are in this one too.
                 parameters = layer._parameters
                 inputs, is_own = _linear(inputs, parameters["weight"], parameters["bias"]), True
-            elif is_own and kind is nn.Tanh:
-                inputs, is_own = inputs.tanh_(), False
+            elif is_own and kind in _IN_PLACE:
+                inputs, is_own = _IN_PLACE[kind](inputs), False
             else:
                 inputs, is_own = layer.forward(inputs), False
         return inputs
@@ -87,6 +87,8 @@ def called(module: nn.Module, inputs: Item) -> Tensor:
 
 # Subclasses may compute something else: layers with parametrised weights are subclasses made by torch.
 _PLAIN = frozenset({nn.Linear, nn.Tanh, nn.ReLU, Tower})
+
+_IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.Tanh: Tensor.tanh_, nn.ReLU: Tensor.relu_}
 
 
 def is_hooked(layer: nn.Module) -> bool:

@@ -91,10 +91,12 @@ class QNetwork(ActingNetwork):
         `q_atoms` are unnormalised log-probabilities if there is a `value_range`, otherwise returns.
         """
         features, state = self._features(batch)
-        found = self._atoms(features)
         outputs: Batch = {} if self.recurrent is None else {Columns.STATE_OUT: state}
+        advantages, value = self._heads(features)
         if self.atoms == 1:
-            return {**outputs, Columns.Q_VALUES: found.squeeze(-1)}
+            return {**outputs, Columns.Q_VALUES: _joined(advantages, value, -1)}
+        found = advantages.reshape(*features.shape[:-1], self.choices.n, self.atoms)
+        found = _joined(found, None if value is None else value.unsqueeze(-2), -2)
         return {**outputs, Columns.Q_VALUES: self._means(found), Columns.Q_ATOMS: found}
 
     def forward_inference(self, batch: Batch) -> Batch:
@@ -161,18 +163,21 @@ class QNetwork(ActingNetwork):
         state = needed(batch, Columns.STATE_IN, "`AddStatesFromEpisodesToBatch`")
         return self.trunk.unrolled(observations, state, batch.get(Columns.SEQ_LENS))
 
-    def _atoms(self, features: Tensor) -> Tensor:
-        advantages = passed(self.advantage_head, features).reshape(*features.shape[:-1], self.choices.n, self.atoms)
-        if self.value_head is not None:
-            advantages = (
-                passed(self.value_head, features).unsqueeze(-2) + advantages - advantages.mean(-2, keepdim=True)
-            )
-        return advantages
+    def _heads(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return advantages, or values, of all actions and atoms, and the atoms of the state's value of a dueling network."""
+        parts: Any = self._modules
+        value = passed(parts["value_head"], features) if self.dueling else None
+        return passed(parts["advantage_head"], features), value
 
     def _means(self, atoms: Tensor) -> Tensor:
         returns = self.returns
         means: Tensor = atoms.mean(-1) if returns is None else (atoms.softmax(-1) * returns.to(atoms.dtype)).sum(-1)
         return means
+
+
+def _joined(advantages: Tensor, value: Tensor | None, actions: int) -> Tensor:
+    """Return the values of actions, which lie along the axis `actions`."""
+    return advantages if value is None else value + advantages - advantages.mean(actions, keepdim=True)
 
 
 def best_values(values: Tensor, action_mask: Item = None) -> Tensor:

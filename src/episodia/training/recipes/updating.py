@@ -20,6 +20,9 @@ _ROUNDING = 1e-6
 # The key of the states of several buffers.
 _SHARDS = "shards"
 
+# How many rows the samples of several updates have together: more would take memory, and save little time.
+_ROWS_AT_ONCE = 1024
+
 
 class Updating(ABC):
     """The part of a training that differs between algorithms that learn on-policy and from replay."""
@@ -134,12 +137,15 @@ class UpdateFromReplay(Updating):
         """Store the episodes, and take the gradient steps that are due."""
         self.buffer.add(episodes)
         self._num_seen += num_new
-        found = []
-        for _ in range(self.num_due):
-            found.append(self.shards[0].update(env_steps=steps))
-            self._num_updates += 1
+        found, num_due = [], self.num_due
+        # Priorities that a step writes count in the next one.
+        most = 1 if self.buffer.has_priorities else max(1, _ROWS_AT_ONCE // self.shards[0].num)
+        while left := self.num_due:
+            num = min(left, most)
+            found.append(self.shards[0].update(num_gradient_steps=num, env_steps=steps))
+            self._num_updates += num
         metrics = mean_of_updates(found)
-        metrics.setdefault(ALL_MODULES, {}).update(num_stored_steps=len(self.buffer), num_gradient_updates=len(found))
+        metrics.setdefault(ALL_MODULES, {}).update(num_stored_steps=len(self.buffer), num_gradient_updates=num_due)
         return metrics
 
     def get_state(self) -> dict[str, Any]:
