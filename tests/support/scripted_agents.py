@@ -21,7 +21,7 @@ KINDS = ("simultaneous", "turns", "random")
 
 
 class ScriptedEnv(MultiAgentEnv):
-    """Plays random schedules of one of `KINDS`.
+    """Plays random schedules of one of `KINDS`, or "mixed": most steps are simultaneous, the others random.
 
     Its `log` has for each episode a list: what the reset returned, then pairs of what a step was given and returned.
     """
@@ -51,7 +51,7 @@ class ScriptedEnv(MultiAgentEnv):
         self.length = int(self.rng.integers(1, self.longest + 1))
         self.status = dict.fromkeys(self.possible_agents, "unseen")
         first = self.possible_agents[:1] if self.kind == "turns" else self.possible_agents
-        if self.kind == "random":
+        if self.kind in ("random", "mixed"):
             first = [agent for agent in first if self.rng.random() < 0.6]
         return self.noted(({agent: self.shown(agent) for agent in first}, self.infos(first)))
 
@@ -60,12 +60,13 @@ class ScriptedEnv(MultiAgentEnv):
         assert sorted(actions) == sorted(acting), (actions, self.status)
         given = copy.deepcopy(actions)
         self.t += 1
+        self.is_plain = self.kind == "simultaneous" or (self.kind == "mixed" and self.rng.random() < 0.7)
         self.status.update(dict.fromkeys(acting, "pending"))
         over = self.t >= self.length
         watching, dying = self.watching(over), self.dying()
         observations = {agent: self.shown(agent) for agent in watching}
         rewards = {agent: self.reward() for agent in acting}
-        if self.kind != "simultaneous":
+        if not self.is_plain:
             rewards.update({agent: self.reward() for agent in self.living() if self.rng.random() < 0.4})
         terminateds, truncateds = {}, {}
         for agent in dying:
@@ -79,7 +80,7 @@ class ScriptedEnv(MultiAgentEnv):
 
     def watching(self, over):
         living = self.living()
-        if self.kind == "simultaneous":
+        if self.is_plain:
             return living
         if self.kind == "turns":
             return living if over else [self.possible_agents[self.t % len(self.possible_agents)]]
@@ -90,7 +91,8 @@ class ScriptedEnv(MultiAgentEnv):
         ]
 
     def dying(self):
-        return [agent for agent in self.living() if self.kind == "random" and self.rng.random() < 0.05]
+        is_deadly = self.kind in ("random", "mixed")
+        return [agent for agent in self.living() if is_deadly and self.rng.random() < 0.05]
 
     def living(self):
         return [agent for agent, status in self.status.items() if status in ("idle", "pending")]

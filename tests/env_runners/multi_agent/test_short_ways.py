@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from episodia.connectors import ConnectorV2, FlattenObservations, MeanStdFilter, OneHotObservations
 from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
-from episodia.episodes.multi_agent.bulk_steps import BulkSteps
+from episodia.episodes.multi_agent.joint_steps import JointRows
 from episodia.modules import MLPActorCritic, RuleModule
 from episodia.testing import assert_same_multi_agent_episode
 from scripted_agents import ACTIONS, OBSERVATIONS, Echo, assert_recorded_as_by_a_plain_loop, makers
@@ -26,10 +26,10 @@ class Nothing(ConnectorV2):
 
 
 @pytest.fixture
-def flushed(monkeypatch):
-    """Return a list of how many steps were kept back each time that they were stored."""
-    counts, flush = [], BulkSteps.flush
-    monkeypatch.setattr(BulkSteps, "flush", lambda self: (counts.append(len(self)), flush(self))[1])
+def joint(monkeypatch):
+    """Return a list of how many agents had a step each time that steps were stored together."""
+    counts, push = [], JointRows.push
+    monkeypatch.setattr(JointRows, "push", lambda self, step: (counts.append(len(self.owners)), push(self, step))[1])
     return counts
 
 
@@ -44,25 +44,28 @@ BULK = {"kind": "simultaneous", "longest": 25, "tells_infos": False}
     seed=st.integers(0, 2**32),
     reuses_buffers=st.booleans(),
     by=st.sampled_from(["env_steps", "agent_steps"]),
+    kind_and_watching=st.tuples(st.sampled_from(["simultaneous", "mixed"]), st.booleans()),
 )
-def test_steps_that_are_kept_back_are_what_a_plain_loop_would_have_recorded(
-    num_envs, fragments, lookback, seed, reuses_buffers, by
+def test_steps_that_are_stored_together_are_what_a_plain_loop_would_have_recorded(
+    num_envs, fragments, lookback, seed, reuses_buffers, by, kind_and_watching
 ):
-    make, envs = makers(**BULK, reuses_buffers=reuses_buffers)
-    runner = MultiAgentEnvRunner(make, Echo(), num_envs=num_envs, seed=seed, lookback=lookback)
+    kind, is_watched = kind_and_watching
+    make, envs = makers(**{**BULK, "kind": kind}, reuses_buffers=reuses_buffers)
+    callbacks = [{"on_episode_step": lambda episode, **_: episode.get_observations(-1)}] if is_watched else []
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=num_envs, seed=seed, lookback=lookback, callbacks=callbacks)
     samples = [chunk for steps in fragments for chunk in runner.sample(num_timesteps=steps, count_steps_by=by)]
 
     assert_recorded_as_by_a_plain_loop(samples, envs)
 
 
-def test_most_steps_are_kept_back(flushed):
+def test_most_steps_are_stored_together(joint):
     make, _ = makers(**{**BULK, "longest": 1})
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=3, seed=0)
     for env in runner.envs:
         env.longest = 10**6
     runner.sample(num_timesteps=300)
 
-    assert sum(flushed) == 99  # all but the first one, which is the pattern
+    assert len(joint) == 99  # all but the first one, which makes the columns
 
 
 class Counting(MultiAgentEnv):
@@ -196,24 +199,28 @@ def test_an_interrupt_while_steps_are_stored_leaves_no_half_step(monkeypatch):
     runner = MultiAgentEnvRunner(make, Echo(), seed=1)
     runner.envs[0].longest = 10**6
     runner.sample(num_timesteps=2)
-    pushed = []
+    push, pushed = JointRows.push, []
 
-    def interrupted(steps, rows):
-        rows[0].episode.observations.push(steps[0].observations[0])
-        pushed.append(len(steps))
-        raise KeyboardInterrupt
+    def interrupted(self, step):
+        if len(pushed) == 3:
+            self.records[0].episode.observations.push(step.observations[0])
+            raise KeyboardInterrupt
+        pushed.append(None)
+        push(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr("episodia.episodes.multi_agent.bulk_steps._push", interrupted)
+        patch.setattr(JointRows, "push", interrupted)
         with pytest.raises(KeyboardInterrupt):
             runner.sample(num_timesteps=7)
     chunk = runner.sample(num_timesteps=12)[0]
 
-    assert pushed
-    assert chunk.agent_episodes["agent 2"].get_observations()[:, 3].tolist() == list(range(2, 15))
+    # The environment has made a step that is not known, so its episode is dropped.
+    assert runner.get_metrics().num_env_steps_dropped == 3
+    assert [len(single) for single in chunk.agent_episodes.values()] == [12] * 3
+    assert chunk.agent_episodes["agent 2"].get_observations()[:, 3].tolist() == list(range(13))
 
 
-def test_what_does_not_look_like_the_step_before_goes_the_long_way(flushed):
+def test_what_does_not_look_like_the_step_before_goes_the_long_way(joint):
     class Turning(Movers):
         def step(self, actions):
             *result, infos = super().step(actions)
@@ -231,12 +238,12 @@ def test_what_does_not_look_like_the_step_before_goes_the_long_way(flushed):
     chunk = chunk.sample(num_timesteps=50)[0]
     infos = chunk.agent_episodes["left"].get_infos()
 
-    assert 20 < sum(flushed) < 50
+    assert 20 < len(joint) < 50
     assert [info.get("count") for info in infos] == [None if t % 7 or not t else t for t in range(51)]
     assert chunk.agent_episodes["right"].get_rewards().sum() == 50 + 4
 
 
-def test_steps_are_kept_back_while_callbacks_do_not_look_into_episodes(flushed):
+def test_steps_are_stored_together_while_callbacks_see_them(joint):
     make, envs = makers(**{**BULK, "longest": 1})
     told = []
     callbacks = {"on_episode_step": lambda env_index, episode, **_: told.append((env_index, episode.id_))}
@@ -245,7 +252,7 @@ def test_steps_are_kept_back_while_callbacks_do_not_look_into_episodes(flushed):
         env.longest = 10**6
     samples = [chunk for _ in range(2) for chunk in runner.sample(num_timesteps=60)]
 
-    assert max(flushed) > 5
+    assert len(joint) > 15
     assert len(told) == 120
     assert_recorded_as_by_a_plain_loop(samples, envs)
 
@@ -271,7 +278,7 @@ def test_callbacks_find_each_step_in_the_episode_from_whenever_they_look(first, 
     assert_recorded_as_by_a_plain_loop(samples, envs)
 
 
-def test_a_callback_that_fails_loses_no_step_that_is_kept_back(flushed):
+def test_a_callback_that_fails_loses_no_step_that_is_stored_together(joint):
     make, envs = makers(**{**BULK, "longest": 1})
     told = []
 
@@ -287,17 +294,48 @@ def test_a_callback_that_fails_loses_no_step_that_is_kept_back(flushed):
         runner.sample(num_timesteps=60)
     samples = runner.sample(num_timesteps=60)
 
-    assert max(flushed) > 5
+    assert len(joint) > 15
     assert told[27:30] == [0, 1, 2]
     assert_recorded_as_by_a_plain_loop(samples, envs)
 
 
-def test_the_horizon_is_kept_also_where_steps_are_kept_back(flushed):
+def test_an_agent_that_leaves_does_not_keep_the_others_from_being_stored_together(joint):
+    make, envs = makers(**{**BULK, "kind": "mixed", "longest": 60})
+    runner = MultiAgentEnvRunner(make, Echo(), num_envs=4, seed=3)
+    samples = runner.sample(num_timesteps=400)
+    steps = sum(episode.agent_steps() for episode in samples)
+
+    assert sum(joint) > steps / 2
+    assert_recorded_as_by_a_plain_loop(samples, envs)
+
+
+def test_what_a_callback_changes_is_kept_where_steps_are_stored_together():
+    make, _ = makers(**{**BULK, "longest": 1})
+    seen = []
+
+    class Notes(Echo):
+        def forward_exploration(self, batch):
+            seen.append(batch["obs"][0, 3].item())
+            return super().forward_exploration(batch)
+
+    def on_step(episode, **_):
+        single = episode.agent_episodes["agent 0"]
+        single.set_observations(new_data=single.get_observations(-1) * [1, 1, 1, 100], at_indices=-1)
+
+    runner = MultiAgentEnvRunner(make, Notes(), seed=0, callbacks=[{"on_episode_step": on_step}])
+    runner.envs[0].longest = 10**6
+    chunk = runner.sample(num_timesteps=5)[0]
+
+    assert seen == [0, 100, 200, 300, 400]
+    assert chunk.agent_episodes["agent 0"].get_observations()[:, 3].tolist() == [*seen, 500]
+
+
+def test_the_horizon_is_kept_also_where_steps_are_stored_together(joint):
     make, _ = makers(**{**BULK, "longest": 1})
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=2, seed=0, horizon=9)
     for env in runner.envs:
         env.longest = 10**6
     episodes = runner.sample(num_timesteps=90)
 
-    assert sum(flushed) > 20
+    assert len(joint) > 20
     assert {(len(episode), episode.is_truncated, episode.is_terminated) for episode in episodes} == {(9, True, False)}

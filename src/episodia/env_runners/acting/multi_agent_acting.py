@@ -17,7 +17,6 @@ from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.module_to_env.module_to_agent_unmapping import MAPPED_BATCH
 from episodia.connectors.module_to_env.tensor_to_numpy import as_array
-from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.spaces.action_masks import masks_in_infos
 from episodia.env_runners.acting.acting import pieces_for_random_actions, random_items
@@ -51,7 +50,6 @@ class MultiAgentActor:
     Attributes:
         metrics: The metrics that sum up the time spent.
         shapers: The pieces that set rewards.
-        on_look: Called before a piece reads an episode; None if all episodes are up to date.
     """
 
     def __init__(
@@ -69,14 +67,13 @@ class MultiAgentActor:
         self.generator = generator
         self.metrics = RunnerMetrics()
         self.shapers = shapers_of(env_to_module)
-        self.on_look: Callable[[], None] | None = None
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
         self._observed: list[tuple[str, int]] | None = None
         self._agents: LiveAgents | None = None
         self._batch: dict[Any, Any] = {}
         self._shared: dict[Any, Any] = {}
 
-    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool, ahead: int = 0) -> None:
+    def observe(self, episodes: Sequence[MultiAgentEpisode], *, explore: bool) -> None:
         """Run the env-to-module pipeline on the last observations of `episodes`; repeated calls run it only once.
 
         Called after each step, before chunks are cut, so that pieces can write into episodes for every observation.
@@ -84,9 +81,8 @@ class MultiAgentActor:
         Args:
             episodes: The running episodes.
             explore: Whether modules explore.
-            ahead: The number of steps by which the environments are ahead of the episodes.
         """
-        moment = [(episode.id_, episode.roster.clock.env_t + ahead) for episode in episodes]
+        moment = [(episode.id_, episode.roster.clock.env_t) for episode in episodes]
         if moment == self._observed:
             return
         self._observed, self._batch, self._shared = None, {}, {}
@@ -96,7 +92,7 @@ class MultiAgentActor:
             return
         started = perf_counter()
         run = Run({}, self._live(episodes), self.modules, explore, self._shared, None, {})
-        self._batch = self._through(self.env_to_module, run)
+        self._batch = self.env_to_module.run(run)
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
                 "found no owners of rows after the env-to-module pipeline, expected an owner for each row. Put "
@@ -138,7 +134,6 @@ class MultiAgentActor:
         *,
         explore: bool,
         at_random: bool,
-        ahead: int = 0,
     ) -> list[Choice]:
         """Return the actions of the agents of each episode.
 
@@ -147,16 +142,15 @@ class MultiAgentActor:
             space_of: Returns the action space of an agent, by the position of its episode.
             explore: Whether modules explore.
             at_random: Whether actions are drawn at random. Recurrent modules still run, so that their states advance.
-            ahead: See `observe`.
         """
-        self.observe(episodes, explore=explore, ahead=ahead)
+        self.observe(episodes, explore=explore)
         if self.modules is None:
             return self._without_modules(episodes, space_of)
         started = perf_counter()
         outputs = self._outputs(self.modules, explore and not at_random, at_random)
         between = perf_counter()
         self.metrics.forward_time_s += between - started
-        if not ahead:  # steps that episodes do not have yet are without infos
+        if self._agents is None or not self._agents.are_shown:
             self._add_masks(outputs, episodes)
         if at_random:
             choices = self._at_random(outputs, episodes, space_of)
@@ -169,16 +163,8 @@ class MultiAgentActor:
         """Return the result of the module-to-env pipeline for `outputs`."""
         run = Run(outputs, agents, self.modules, explore, self._shared, None, {"generator": self.generator})
         run.needed_by_agents = _ACTIONS
-        made = self._through(self.module_to_env, run)
+        made = self.module_to_env.run(run)
         return _choices(made, agents, run.left_by_modules or {})
-
-    def _through(self, pipeline: ConnectorPipelineV2, run: Run) -> dict[Any, Any]:
-        """Return the result of `pipeline` for the batch, and call `on_look` before a piece reads an episode."""
-        run.episodes.on_access = self.on_look
-        try:
-            return pipeline.run(run)
-        finally:
-            run.episodes.on_access = None
 
     def _outputs(self, modules: MultiModule, explore: bool, at_random: bool) -> dict[Any, Any]:
         outputs: dict[Any, Any] = {}

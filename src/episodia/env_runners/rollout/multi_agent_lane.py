@@ -105,6 +105,11 @@ class Lane:
         return self.episode is not None and not self.episode.is_done and not self.is_mid_step
 
     @property
+    def ignores_terminations(self) -> bool:
+        """Whether agents do not end when the environment says so."""
+        return self._settings.playing.ignore_terminations
+
+    @property
     def is_lost(self) -> bool:
         """Whether the process of the environment was found gone or silent when it was asked for a space."""
         return isinstance(self.env, RemoteEnv) and self.env.is_lost
@@ -194,7 +199,7 @@ class Lane:
 
     def _record(self, episode: MultiAgentEpisode, choice: Choice, result: StepResult) -> None:
         observations, rewards, terminateds, truncateds, infos = result
-        if self._settings.playing.ignore_terminations:
+        if self.ignores_terminations:
             terminateds, truncateds = {}, _either(terminateds or {}, truncateds or {})
         shown: _First | None = None
         is_cut = self.is_last(episode.env_t + 1)
@@ -219,7 +224,7 @@ class Lane:
         self.is_recording = False
         if episode.is_done:
             self._in_a_row = 0
-            if episode.is_truncated and not is_cut and not self._settings.playing.ignore_terminations:
+            if episode.is_truncated and not is_cut and not self.ignores_terminations:
                 self._own_limit.truncated(self.env, self._steps_before + episode.env_t)
             if shown:
                 self._shown, self._steps_before = shown, self._steps_before + episode.env_t

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import perf_counter
 from typing import final
 
@@ -14,7 +14,7 @@ from episodia.env_runners.callbacks import Watcher
 from episodia.env_runners.envs.multi_agent_env import StepResult
 from episodia.env_runners.rollout.delayed_reward_chunks import settle
 from episodia.env_runners.rollout.episode_totals import MultiAgentTotals
-from episodia.env_runners.rollout.multi_agent_bulk import BulkRecording
+from episodia.env_runners.rollout.joint_recording import JointRecording
 from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
 from episodia.env_runners.rollout.nan_and_bounds_checks import (
     BoundsWatch,
@@ -68,7 +68,7 @@ class MultiAgentLoop:
         self._num_begun = 0
         self._harvest = Harvest()
         self._is_settled = True  # whether the last call has come to its end
-        self._bulk = BulkRecording(actor)
+        self._joint = JointRecording(actor)
         self._bounds = BoundsWatch()
         self._finite = FiniteWatch(check_finite)
         self._totals = [MultiAgentTotals() for _ in lanes]
@@ -116,14 +116,13 @@ class MultiAgentLoop:
                 self._bounds.warn()
                 return self._harvest.whole(goal.episodes, self._metrics)
             self._play_steps(goal, on_complete)
-            self._bulk.flush()
             self._cut_running()
             complete = len(self._harvest)
             self._settle_rewards(reward_delay)
             self._bounds.warn()
             return self._harvest.first(complete, self._metrics)
         finally:
-            self._bulk.flush()
+            self._joint.close()
 
     def release(self) -> None:
         """Forget what `play` has returned last; before that, an interrupt lets the next call return it again."""
@@ -131,14 +130,9 @@ class MultiAgentLoop:
         self._harvest.release()
 
     def _recover(self) -> None:
-        """Settle what an exception or an interrupt has left: chunks that were being cut, steps that were being stored."""
-        self._bulk.flush()
-        is_broken = self._bulk.is_broken
-        self._bulk.forget()
+        """Settle what an exception or an interrupt has left: chunks that were being cut."""
         self.actor.forget()
         for lane in self.lanes:
-            if is_broken and lane.episode is not None:
-                lane.is_mid_step = lane.is_recording = True
             self._finish_cut(lane)
 
     def _drop_bad_observations(self, error: Exception) -> None:
@@ -147,7 +141,6 @@ class MultiAgentLoop:
         Raises:
             EnvError: If last observations are NaN or infinite, or masks allow no action; instead of `error`.
         """
-        self._bulk.flush()
         running = [(lane, lane.running) for lane in self.lanes if lane.is_running]
         bad = [(lane, episode) for lane, episode in running if not is_finite(episode.get_observations(-1))]
         masked = [(lane, episode) for lane, episode in running if not all(map(np.any, masks_to_act(episode)))]
@@ -170,7 +163,7 @@ class MultiAgentLoop:
                 self._count_failures(lane)
             self._collect(lane)
         self._mode = mode
-        self._bulk.open(wanted=not mode.at_random)
+        self._joint.open(wanted=not mode.at_random, is_watched=self._watcher.sees_steps)
 
     def _play_steps(self, goal: Goal, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded() >= (goal.steps or 0)
@@ -189,7 +182,7 @@ class MultiAgentLoop:
     def _observe(self) -> None:
         episodes = [lane.running for lane in self.lanes]
         try:
-            self.actor.observe(episodes, explore=self._mode.explore, ahead=len(self._bulk))
+            self.actor.observe(episodes, explore=self._mode.explore)
         except Exception as error:
             self._drop_bad_observations(error)
             raise
@@ -203,7 +196,6 @@ class MultiAgentLoop:
             for _ in range(delay):
                 self._tick()
                 self._observe()
-            self._bulk.flush()
         running = {lane.running.id_: lane.running for lane in self.lanes if lane.episode is not None}
         settle(self._harvest.chunks, running, shapers, set())
 
@@ -211,9 +203,8 @@ class MultiAgentLoop:
         """Return how many steps could be returned."""
         episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
         if self._count_steps_by == "env_steps":
-            return self._harvest.env_steps + sum(map(len, episodes)) + len(self._bulk) * len(episodes)
-        running = sum(episode.agent_steps() for episode in episodes)
-        return self._harvest.agent_steps + running + self._bulk.num_agent_steps
+            return self._harvest.env_steps + sum(map(len, episodes))
+        return self._harvest.agent_steps + sum(episode.agent_steps() for episode in episodes)
 
     def _begin_all(self) -> None:
         self._begin([lane for lane in self.lanes if lane.episode is None])
@@ -258,11 +249,10 @@ class MultiAgentLoop:
             stepped = perf_counter()
             metrics.env_step_time_s += stepped - started
             # After an interrupt, what other environments have returned is recorded all the same.
-            if len(outcomes) < len(lanes) or not self._bulk.record(lanes, episodes, choices, outcomes):
-                self._bulk.flush()
-                self._settle(list(zip(lanes, episodes, choices, outcomes, strict=False)))
-            elif self._watcher.sees_steps:
-                self._tell_steps(lanes)
+            is_whole = len(outcomes) == len(lanes)
+            recorded = self._joint.record(lanes, episodes, choices, outcomes) if is_whole else ()
+            if len(recorded) < len(lanes) or self._watcher.sees_steps:
+                self._settle(list(zip(lanes, episodes, choices, outcomes, strict=False)), recorded)
             metrics.record_time_s += perf_counter() - stepped
 
     def _choices(self, lanes: list[Lane]) -> list[Choice]:
@@ -274,24 +264,27 @@ class MultiAgentLoop:
                     lambda position, agent: lanes[position].env.get_action_space(agent),
                     explore=self._mode.explore,
                     at_random=self._mode.at_random,
-                    ahead=len(self._bulk),
                 )
             except Exception as error:
                 lost = [lane for lane in lanes if lane.is_lost]
                 if not lost:
                     self._drop_bad_observations(error)
                     raise
-                self._bulk.flush()
                 self.actor.forget()
                 self._settle([(lane, lane.running, Choice({}, {}, dict), error) for lane in lost])
                 self._begin([lane for lane in lost if lane.episode is None])
 
-    def _settle(self, stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | BaseException]]) -> None:
-        """Record a step of each lane; what one of them raises does not keep the others from it."""
+    def _settle(
+        self,
+        stepped: list[tuple[Lane, MultiAgentEpisode, Choice, StepResult | BaseException]],
+        recorded: Collection[int] = (),
+    ) -> None:
+        """Record a step of each lane, but of those at `recorded`; what one of them raises does not keep the others from it."""
         first: Exception | None = None
-        for lane, episode, choice, outcome in stepped:
+        for position, (lane, episode, choice, outcome) in enumerate(stepped):
             try:
-                lane.settle(episode, choice, outcome)
+                if position not in recorded:
+                    lane.settle(episode, choice, outcome)
                 if lane.episode is not None:
                     self._watcher.stepped(lane.episode, lane.env, lane.index)
                 if lane.episode is not None and lane.episode.is_done:
@@ -299,21 +292,6 @@ class MultiAgentLoop:
             except Exception as error:  # noqa: BLE001  # raised below
                 first = first or error
             self._count_failures(lane)
-        if first is not None:
-            raise first
-
-    def _tell_steps(self, lanes: list[Lane]) -> None:
-        """Call the callbacks after a step that is kept in bulk; what one raises does not keep the others from it."""
-        first: Exception | None = None
-        self._bulk.hide([lane.running for lane in lanes])
-        try:
-            for lane in lanes:
-                try:
-                    self._watcher.stepped(lane.running, lane.env, lane.index)
-                except Exception as error:  # noqa: BLE001  # raised below
-                    first = first or error
-        finally:
-            self._bulk.show()
         if first is not None:
             raise first
 

@@ -154,6 +154,14 @@ class LookbackBuffer:
             item = self._rules_of_space().admit(item)
         return storage.admit(item)
 
+    def takes_rows(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+        """Tell whether `admit` would change nothing about rows of an array, so that they can be pushed as they are."""
+        if type(self.storage) is not ListStorage:
+            return False
+        if not shape:
+            return dtype.type in self.free_types
+        return dtype == self.row_dtype and (self.row_shape is None or self.row_shape == shape)
+
     # --- What it holds ----------------------------------------------------------------------------------------------
 
     @property

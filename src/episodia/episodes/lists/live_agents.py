@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
-from episodia.columns import Columns
+from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.episodes.columns.storage import ListStorage
 from episodia.episodes.lists.episode_list import EpisodeList
-from episodia.episodes.lists.ragged import Ragged
+from episodia.episodes.lists.ragged import Ragged, counted, positions_by_module
 from episodia.episodes.multi_agent.multi_agent_episode import MultiAgentEpisode
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.stacking import stack
@@ -23,8 +23,9 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     """Multi-agent episodes at the present moment; see `EpisodeList.current`.
 
     Attributes:
-        on_access: Called before an episode is returned, which may not be up to date yet; None if all are. Last
-            observations, ids and spaces are known without it.
+        was_read: Whether anything has got hold of an episode, which it may change. Last observations, ids and spaces are known
+            without that.
+        num_acting: How many agents of each episode are to act.
 
     The agents that are to act, and their modules, are determined once. In most environments the same agents act again: as
     long as `holds` says so, the list can be used at the next moment, too.
@@ -39,27 +40,30 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     False
     """
 
-    __slots__ = ("_by_module", "_listed", "_live_groups", "_moment", "_own_rows", "_owners", "on_access")
+    __slots__ = ("_by_module", "_listed", "_live_groups", "_moment", "_own_rows", "_owners", "num_acting", "was_read")
 
     def __init__(self, episodes: Sequence[MultiAgentEpisode]) -> None:
         """List running episodes."""
-        self.on_access: Callable[[], None] | None = None
-        super().__init__(episodes)
-        self.is_current = True
-        self.is_multi_agent = True
+        self.was_read = False
+        self._begin(list(episodes), is_multi_agent=True, is_current=True)
         # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
         self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in episodes]
-        self._owners = super().row_owners()
-        self._own_rows = super()._rows()
-        self._modules = super().by_module()
+        self._owners: list[tuple[int, Any]] = []
+        self._own_rows: list[SingleAgentEpisode] = []
+        self.num_acting: list[int] = []
+        for position, episode in enumerate(episodes):
+            acting = _acting(episode)
+            self.num_acting.append(len(acting))
+            self._owners += [(position, agent) for agent, _ in acting]
+            self._own_rows += [single for _, single in acting]
+        ids = [row.module_id for row in self._own_rows]
+        self._modules = positions_by_module(ids) if self._listed else {DEFAULT_MODULE_ID: counted(0)}
+        places = {module_id: positions.tolist() for module_id, positions in self._modules.items()}
         self._live_groups = {
-            module_id: LiveRows([self._own_rows[position] for position in positions.tolist()], self)
-            for module_id, positions in self._modules.items()
+            module_id: LiveRows([self._own_rows[place] for place in chosen], self)
+            for module_id, chosen in places.items()
         }
-        self._by_module = {
-            module_id: [self._owners[position] for position in positions.tolist()]
-            for module_id, positions in self._modules.items()
-        }
+        self._by_module = {module_id: [self._owners[place] for place in chosen] for module_id, chosen in places.items()}
 
     def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
         """Tell whether a new list of `episodes` would be the same."""
@@ -88,8 +92,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
 
     @property
     def _episodes(self) -> list[Any]:
-        if self.on_access is not None:
-            self.on_access()
+        self.note_reading()
         return self._listed
 
     @_episodes.setter
@@ -100,9 +103,13 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         return len(self._listed)
 
     def _rows(self) -> list[SingleAgentEpisode]:
-        if self.on_access is not None:
-            self.on_access()
+        self.note_reading()
         return self._own_rows
+
+    def note_reading(self) -> None:
+        """Note that something gets hold of the episodes; from now on, their columns say what was observed last."""
+        self.was_read = True
+        self.show_none()
 
     def agents_for_reading(self) -> list[SingleAgentEpisode]:
         """Return the agents' episodes as they are; see `EpisodeList.agents_for_reading`."""
@@ -118,11 +125,16 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         return {**self._live_groups}
 
     def show(self, module_id: Any, observations: np.ndarray) -> None:
-        """Let `observations` be the last ones of a module's agents, whose episodes do not have them yet."""
+        """Let `observations` be the last ones of a module's agents, beside which there are no infos."""
         self._live_groups[module_id].shown = observations
 
+    @property
+    def are_shown(self) -> bool:
+        """Whether the last observations of all agents are known as arrays, beside which there are no infos."""
+        return all(group.shown is not None for group in self._live_groups.values())
+
     def show_none(self) -> None:
-        """Look into the episodes again."""
+        """Look into the episodes for last observations."""
         for group in self._live_groups.values():
             group.shown = None
 
@@ -132,7 +144,7 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
     """The agents of one module at the present moment.
 
     Attributes:
-        shown: Their last observations, if their episodes do not have them yet.
+        shown: Their last observations, if they are known as one array.
     """
 
     __slots__ = ("_listed", "_offsets", "_whole", "shown")
@@ -152,8 +164,7 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
 
     @property
     def _episodes(self) -> list[Any]:
-        if self._whole.on_access is not None:
-            self._whole.on_access()
+        self._whole.note_reading()
         return self._listed
 
     @_episodes.setter
@@ -192,3 +203,14 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
                 items = [storage.lend(_LAST)[0] for storage in storages]
                 return Ragged(stack(items, rows[0].observations.object_leaves), self._offsets)
         return super().flat(column, tail=tail)
+
+
+def _acting(episode: MultiAgentEpisode) -> list[tuple[Any, SingleAgentEpisode]]:
+    """Return the agents that are to act, in the order in which they came, and their own episodes."""
+    roster = episode.roster
+    observed = roster.observed_last
+    return [
+        (agent, single)
+        for agent, single in roster.episodes.items()
+        if agent in observed and not (single.is_terminated or single.is_truncated)
+    ]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, final
 
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import added, total_of
-from episodia.episodes.columns.storage import NO_INFO
 from episodia.episodes.multi_agent import pending_step as rules
 from episodia.episodes.multi_agent.pending_step import NOTHING, PendingStep, StepRule, merged, rule_for
 from episodia.episodes.multi_agent.timeline import Clock, Timeline
@@ -426,31 +425,6 @@ class AgentRecord:
         absent = {key for mask, key in masks.items() if not columns[mask].get(-1)}
         has_outputs_of_before = bool(masks) and extras.keys() == columns.keys() - masks.keys() - absent
         return (self.is_carried and len(self.known) == 1) or has_outputs_of_before
-
-    # --- Storing several steps at once ------------------------------------------------------------------------------
-
-    def push_steps(
-        self, observations: list[Any], actions: list[Any], rewards: list[Any], extras: Mapping[str, list[Any]]
-    ) -> None:
-        """Append steps that the agent, which is free, completes at once, as they are; `settle_steps` has to follow."""
-        single = self.known
-        single.observations.push_all(observations)
-        single.actions.push_all(actions)
-        single.rewards.push_all(rewards)
-        single.infos.push_all([NO_INFO] * len(rewards))
-        for name, outputs in extras.items():
-            single.extra_model_outputs[name].push_all(outputs)
-
-    def settle_steps(self, count: int, env_t: int, now: float) -> None:
-        """Count the steps that were pushed, which began at environment step `env_t`."""
-        single = self.known
-        single.t += count
-        single._last_step_time = now
-        self.timeline.env_steps += range(env_t + 1, env_t + 1 + count)
-
-    def drop_pushed_steps(self) -> None:
-        """Remove what was pushed and not settled."""
-        take_back(self.known)
 
     # --- Chunks -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import copy
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from gymnasium import Space
 
@@ -317,28 +317,6 @@ class MultiAgentEpisode:
         self.is_terminated, self.is_truncated = other.is_terminated, other.is_truncated
         self._agent_to_module_mapping.update(other._agent_to_module_mapping)
         self._custom_data.update(custom_data)
-
-    # --- Steps that are kept elsewhere ------------------------------------------------------------------------------
-
-    def hide_roster(self, store: Callable[[], None]) -> None:
-        """Call `store` before the next look into the episode: it stores steps of a runner, and calls `show_roster`."""
-        self._hidden = self.roster, store
-        del self.roster
-
-    def show_roster(self) -> None:
-        """Undo `hide_roster`; nothing happens if nothing is hidden."""
-        if "_hidden" in vars(self):
-            self.roster = self._hidden[0]
-            del self._hidden  # last: an interrupt before it leaves both
-
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            # Python asks for missing attributes only, so that the roster costs nothing more while it is there.
-            if name != "roster" or "_hidden" not in vars(self):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self._hidden[1]()
-            return self.roster
 
     def __copy__(self) -> MultiAgentEpisode:
         forked = self._with(self.roster.fork())

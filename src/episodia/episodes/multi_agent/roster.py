@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from episodia.episodes.multi_agent.agent_record import AgentRecord
@@ -86,7 +86,7 @@ class Roster:
                 raise type(error)(f"{where}: {error}") from error
             raise
         # Everything fits: from here on nothing can fail.
-        self.tick(1, step.observations)
+        self.tick(step.observations)
         self.num_ended += step.num_ended
         version = self.clock.weights_version if step.answered and self.clock.weights_versions else None
         if version is not None:
@@ -108,10 +108,24 @@ class Roster:
             records[agent] = records.pop(agent)
             step.undo.append(lambda: episodes.pop(agent))
 
-    def tick(self, steps: int, observed: Iterable[AgentID]) -> None:
-        """Advance the clock by environment steps that the records have; `observed` had an observation at each of them."""
-        self.clock.tick(steps)
+    def tick(self, observed: Iterable[AgentID]) -> None:
+        """Advance the clock by an environment step that the records have, at which the agents `observed` had an observation."""
+        self.clock.tick()
         self.observed_last = set(observed)
+
+    def settle_step(self, observed: Collection[AgentID], ends: Mapping[AgentID, tuple[bool, bool]]) -> None:
+        """Settle a step that the records of all agents in `observed` have settled; see `JointStep`.
+
+        Args:
+            observed: The agents that acted, which are all that were to act, and were shown what followed.
+            ends: Some of them, which end by the step, and whether they terminate and are truncated.
+        """
+        self.clock.tick()
+        if len(observed) < len(self.observed_last):  # else the same agents were shown the last observations
+            self.observed_last = set(observed)
+        for agent, (terminated, truncated) in ends.items():
+            self.records[agent].end_at(self.clock.env_t, terminated=terminated, truncated=truncated)
+        self.num_ended += len(ends)
 
     def use_version(self, version: int, records: Iterable[AgentRecord]) -> None:
         """Let a version of the weights hold from the next step of `records` on."""

@@ -135,9 +135,9 @@ class Clock:
         """Let `version` be in use from the current environment step on."""
         self.weights_versions = versions.with_version(self.weights_versions, self.env_t, version)
 
-    def tick(self, steps: int = 1) -> None:
-        """Advance by `steps` environment steps, now."""
-        self.env_t += steps
+    def tick(self) -> None:
+        """Advance by an environment step, now."""
+        self.env_t += 1
         self.last_step_time = perf_counter()
 
     def fork(self) -> Clock:

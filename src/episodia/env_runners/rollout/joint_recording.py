@@ -1,0 +1,278 @@
+"""Steps in which nothing has to be decided for any agent of an environment, recorded for all such environments at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from operator import countOf
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+
+from episodia.columns import Columns
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
+from episodia.env_runners.acting.multi_agent_acting import MultiAgentActor
+from episodia.env_runners.envs.multi_agent_env import StepResult
+from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
+from episodia.episodes import MultiAgentEpisode
+from episodia.episodes.lists.live_agents import LiveAgents
+from episodia.episodes.multi_agent.agent_record import AgentRecord
+from episodia.episodes.multi_agent.joint_steps import JointRows, JointStep, RowKinds
+from episodia.stacking import SCALAR_DTYPES, joined_rows
+
+# Agents that end with a step, and whether each of them terminates and is truncated.
+_Ends = dict[Any, tuple[bool, bool]]
+
+
+@final
+class JointRecording:
+    """Stores steps in which all agents that acted are shown what follows and are paid; agents may end by them.
+
+    Args:
+        actor: Knows the outputs for each agent.
+    """
+
+    def __init__(self, actor: MultiAgentActor) -> None:
+        self._actor = actor
+        self._is_open = self._is_trusted = False
+        # The last list of agents, and its rows.
+        self._agents: LiveAgents | None = None
+        self._rows: dict[Any, JointRows] = {}
+        # The agents whose columns have been found to take rows of some kinds, and these kinds.
+        self._fitting: dict[Any, tuple[RowKinds, set[AgentRecord]]] = {}
+        self._reading: tuple[object, object] | None = None  # the pieces of both pipelines, one of which reads episodes
+
+    def open(self, *, wanted: bool, is_watched: bool) -> None:
+        """Take steps from now on.
+
+        Args:
+            wanted: Whether to take any.
+            is_watched: Whether callbacks get the episodes after each step. Columns are then looked at again at each step.
+        """
+        self._is_open = wanted and self._actor.modules is not None
+        self._is_trusted = not is_watched and self._pieces() != self._reading
+
+    def close(self) -> None:
+        """Take no more steps, and keep no episode in memory."""
+        self._is_open = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._agents, self._rows = None, {}
+        self._fitting.clear()
+
+    def _pieces(self) -> tuple[object, object]:
+        return self._actor.env_to_module.connectors, self._actor.module_to_env.connectors
+
+    def record(
+        self,
+        lanes: Sequence[Lane],
+        episodes: Sequence[MultiAgentEpisode],
+        choices: Sequence[Choice],
+        outcomes: Sequence[StepResult | BaseException],
+    ) -> Collection[int]:
+        """Store the step of each lane that has such a step, and return the positions of these lanes."""
+        agents, mapped = self._actor.last_act
+        if agents is None:
+            return ()
+        agents.show_none()
+        if not self._is_open:
+            return ()
+        if self._is_trusted and agents.was_read:
+            # A piece that got hold of an episode may change it whenever it runs.
+            self._is_trusted, self._reading = False, self._pieces()
+        if not (self._is_trusted or all(rows.holds() for rows in self._rows.values())):
+            self._forget()
+        ends = _ends_by_lane(agents, lanes, episodes, choices, outcomes)
+        steps = self._joint_steps(agents, episodes, mapped, outcomes, ends)
+        _store(steps, lanes, episodes, ends)
+        for position, ended in ends.items():
+            lane = lanes[position]
+            episodes[position].roster.settle_step(choices[position].actions, ended)
+            lane.is_mid_step = lane.is_recording = False
+        if len(ends) < len(lanes):
+            self._forget_others(ends)
+        elif self._is_trusted:
+            for module_id, (_, step) in zip(self._rows, steps, strict=True):
+                agents.show(module_id, step.observations)
+        return ends
+
+    def _joint_steps(
+        self,
+        agents: LiveAgents,
+        episodes: Sequence[MultiAgentEpisode],
+        mapped: dict[Any, Any],
+        outcomes: Sequence[Any],
+        ends: dict[int, _Ends],
+    ) -> list[tuple[JointRows, JointStep]]:
+        """Return the step of each module with its agents; lanes that do not fit are removed from `ends`."""
+        while ends:
+            steps: list[tuple[JointRows, JointStep]] = []
+            misfits: set[int] = set()
+            for module_id, rows in self._rows_of(agents, episodes).items():
+                some, places = _some(rows, ends, len(outcomes))
+                step = _joint_step(some, places, mapped.get(module_id), outcomes) if some.owners else None
+                if step is not None:
+                    steps.append((some, step))
+                    misfits |= self._misfits(module_id, some, step)
+                elif some.owners:
+                    misfits.update(ends)
+            if not misfits:
+                return steps
+            for position in misfits:
+                del ends[position]
+        return []
+
+    def _rows_of(self, agents: LiveAgents, episodes: Sequence[MultiAgentEpisode]) -> dict[Any, JointRows]:
+        if agents is not self._agents:
+            self._rows = {}
+            for module_id, owners in agents.owners_by_module().items():
+                records = [episodes[position].roster.records[agent] for position, agent in owners]
+                self._rows[module_id] = JointRows(owners, records)
+            self._agents = agents
+        return self._rows
+
+    def _misfits(self, module_id: Any, rows: JointRows, step: JointStep) -> set[int]:
+        """Return the positions of the episodes with an agent whose columns do not take the rows as they are."""
+        kinds = step.kinds()
+        if kinds is None:
+            return {position for position, _ in rows.owners}
+        if kinds == rows.kinds:
+            return set()
+        known, fitting = self._fitting.get(module_id, (None, set()))
+        if known != kinds:
+            fitting = set()
+            self._fitting[module_id] = kinds, fitting
+        misfits = set()
+        for (position, _), record in zip(rows.owners, rows.records, strict=True):
+            if record not in fitting:
+                if kinds.fit(record):
+                    fitting.add(record)
+                else:
+                    misfits.add(position)
+        if not misfits:
+            rows.kinds = kinds
+        return misfits
+
+    def _forget_others(self, recorded: Collection[int]) -> None:
+        """Forget what is known of the agents of all other lanes: what is recorded of them may be a step of any kind."""
+        for module_id, rows in self._rows.items():
+            fitting = self._fitting[module_id][1] if module_id in self._fitting else set()
+            fitting.difference_update(
+                record
+                for (position, _), record in zip(rows.owners, rows.records, strict=True)
+                if position not in recorded
+            )
+        self._agents, self._rows = None, {}
+
+
+def _ends_by_lane(
+    agents: LiveAgents,
+    lanes: Sequence[Lane],
+    episodes: Sequence[MultiAgentEpisode],
+    choices: Sequence[Choice],
+    outcomes: Sequence[Any],
+) -> dict[int, _Ends]:
+    """Return the positions of the lanes in which nothing has to be decided, and the agents that end in each of them."""
+    ends: dict[int, _Ends] = {}
+    for position, (lane, episode, choice, outcome) in enumerate(zip(lanes, episodes, choices, outcomes, strict=True)):
+        if lane.is_last(episode.roster.clock.env_t + 1) or len(choice.actions) != agents.num_acting[position]:
+            continue
+        ended = _ends_of(choice, outcome)
+        if ended is not None and not (ended and lane.ignores_terminations):
+            ends[position] = ended
+    return ends
+
+
+def _ends_of(choice: Choice, outcome: Any) -> _Ends | None:
+    """Return which agents end, if exactly those who acted are shown something and paid; None for any other step.
+
+    The last agent of an episode does not end by such a step, because the episode ends with it.
+    """
+    if isinstance(outcome, BaseException):
+        return None
+    observations, rewards, terminateds, truncateds, infos = outcome
+    try:
+        acted = choice.actions.keys()
+        if not acted or observations.keys() != acted or rewards.keys() != acted or (infos and any(infos.values())):
+            return None
+        terminated = _true_flags(terminateds) if terminateds else ()
+        truncated = _true_flags(truncateds) if truncateds else ()
+    except (AttributeError, TypeError, ValueError):  # no dicts, or flags that are neither true nor false
+        return None
+    if not terminated and not truncated:
+        return {}
+    ended = {agent: (agent in terminated, agent in truncated) for agent in (*terminated, *truncated)}
+    return ended if ended.keys() < acted else None
+
+
+def _true_flags(flags: dict[Any, Any]) -> list[Any]:
+    values = flags.values()
+    if not any(values):
+        return []
+    if countOf(map(type, values), bool) < len(flags):
+        raise TypeError("flags of other types are checked by the episode")
+    return [agent for agent, flag in flags.items() if flag]
+
+
+def _some(rows: JointRows, ends: dict[int, _Ends], num_lanes: int) -> tuple[JointRows, list[int] | None]:
+    """Return the rows of the lanes in `ends`, and which of all rows they are; None if they are all."""
+    if len(ends) == num_lanes:
+        return rows, None
+    places = [place for place, (position, _) in enumerate(rows.owners) if position in ends]
+    return rows.at(places), places
+
+
+def _joint_step(rows: JointRows, places: list[int] | None, columns: Any, outcomes: Sequence[Any]) -> JointStep | None:
+    """Return the step of `rows`, which are at `places` of the outputs of their module; None if they do not fit together."""
+    if columns is None or Columns.ACTIONS not in columns:
+        return None
+    observations = _alike_rows([outcomes[position][0][agent] for position, agent in rows.owners])
+    if observations is None:
+        return None
+    # Who is given it must not write into it, as it is what is recorded.
+    observations.setflags(write=False)
+    rewards = [outcomes[position][1][agent] for position, agent in rows.owners]
+    extras = {name: _taken(column, places) for name, column in columns.items() if name not in NOT_RECORDED}
+    return JointStep(observations, _taken(columns[Columns.ACTIONS], places), rewards, extras)
+
+
+def _alike_rows(items: list[Any]) -> np.ndarray | None:
+    """Return items of one dtype and shape as the rows of a new array; None if they are of other kinds."""
+    joined = joined_rows(items)
+    if joined is not None:
+        return joined
+    first = items[0]
+    if isinstance(first, np.generic) and type(first) in SCALAR_DTYPES:
+        return np.array(items) if countOf(map(type, items), type(first)) == len(items) else None
+    return None
+
+
+def _taken(column: Any, places: list[int] | None) -> Any:
+    """Return a copy of some rows: a module may use the memory of its outputs again."""
+    if type(column) is not np.ndarray:
+        return column
+    return column.copy() if places is None else column[places]
+
+
+def _store(
+    steps: list[tuple[JointRows, JointStep]],
+    lanes: Sequence[Lane],
+    episodes: Sequence[MultiAgentEpisode],
+    positions: Collection[int],
+) -> None:
+    """Store the agents' parts of the steps; an interrupt leaves no half step in a lane that is not `is_recording`."""
+    for position in positions:
+        lanes[position].is_recording = True
+    try:
+        for rows, step in steps:
+            rows.push(step)
+    except BaseException:
+        for rows, _ in steps:
+            rows.take_back()
+        for position in positions:
+            lanes[position].is_recording = False
+        raise
+    now, env_ts = perf_counter(), [episode.roster.clock.env_t + 1 for episode in episodes]
+    for rows, _ in steps:
+        rows.settle(env_ts, now)

@@ -1,0 +1,153 @@
+"""Steps of many agents at once, each of which acts, is paid and is shown what follows.
+
+That is what most agents do at most environment steps. Nothing has to be decided for them, so the rows of one array for all
+agents of a module go straight into their columns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from operator import call, is_
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from episodia.episodes.columns.rewards import REWARD_TYPES
+from episodia.episodes.columns.storage import NO_INFO
+from episodia.episodes.multi_agent.agent_record import AgentRecord
+from episodia.episodes.single_agent.single_agent_columns import take_back
+from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
+
+# The dtype and the shape of each row.
+_Kind = tuple[np.dtype[Any], tuple[int, ...]]
+_Append = Callable[[Any], None]
+# Larger observations are copied, so that an episode does not keep those of all others in memory.
+_LARGE_ROW = 2**12
+_ARRAYS = frozenset({np.ndarray})
+
+
+class RowKinds(NamedTuple):
+    """What the rows of a joint step look like."""
+
+    observations: _Kind
+    actions: _Kind
+    extras: dict[str, _Kind]
+
+    def fit(self, record: AgentRecord) -> bool:
+        """Tell whether such rows can be stored for an agent as they are, as one of its steps."""
+        single = record.episode
+        if single is None or record.pending is not None or single.is_terminated or single.is_truncated:
+            return False
+        columns = single.extra_model_outputs
+        return (
+            single.observations.takes_rows(*self.observations)
+            and single.actions.takes_rows(*self.actions)
+            and not single.rewards.finalized
+            and columns.keys() == self.extras.keys()
+            and all(columns[name].takes_rows(*kind) for name, kind in self.extras.items())
+        )
+
+
+class JointStep(NamedTuple):
+    """One environment step of agents of a module: a row, or a reward, for each of them. The arrays must not change."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: list[Any]
+    extras: Mapping[str, np.ndarray]
+
+    def kinds(self) -> RowKinds | None:
+        """Return the kinds of the rows; None if something has to be decided for an agent."""
+        if not REWARD_TYPES.issuperset(map(type, self.rewards)):
+            return None
+        if not _ARRAYS.issuperset(map(type, (self.actions, *self.extras.values()))):
+            return None
+        extras = {name: _kind(rows) for name, rows in self.extras.items()}
+        return RowKinds(_kind(self.observations), _kind(self.actions), extras)
+
+
+@final
+class JointRows:
+    """Agents whose steps are stored together, as long as it `holds`.
+
+    Args:
+        owners: The position of each agent's multi-agent episode, and the agent.
+        records: Their records.
+
+    Attributes:
+        owners: As given.
+        records: As given.
+        kinds: The kinds of rows that all of their columns are known to take.
+    """
+
+    __slots__ = ("_appends", "_outputs", "_singles", "_times", "kinds", "owners", "records")
+
+    def __init__(self, owners: list[tuple[int, Any]], records: list[AgentRecord]) -> None:
+        self.owners = owners
+        self.records = records
+        self.kinds: RowKinds | None = None
+        self._singles = [record.known for record in records]
+        # Looked up once, because they are called at each step.
+        self._appends = _appends(self._singles)
+        self._outputs: dict[str, list[_Append]] = {}
+        self._times = [record.timeline.env_steps.append for record in records]
+
+    def holds(self) -> bool:
+        """Tell whether nobody has replaced columns of the agents, or noted anything for their next steps."""
+        singles = [record.episode for record in self.records]
+        if not all(map(is_, singles, self._singles)) or any(record.pending for record in self.records):
+            return False
+        same = (all(map(is_, now, known)) for now, known in zip(_appends(self._singles), self._appends, strict=True))
+        return all(same) and all(
+            single.extra_model_outputs[name].push is append
+            for name, appends in self._outputs.items()
+            for single, append in zip(self._singles, appends, strict=True)
+        )
+
+    def at(self, places: list[int]) -> JointRows:
+        """Return some of them."""
+        return JointRows([self.owners[place] for place in places], [self.records[place] for place in places])
+
+    def push(self, step: JointStep) -> None:
+        """Append a step to the columns, which take its kinds of rows; `settle` has to follow."""
+        shown: Iterable[Any] = step.observations
+        if step.observations[0].nbytes > _LARGE_ROW:
+            shown = [row.copy() for row in step.observations]
+        for appends, items in zip(
+            self._appends, (shown, step.actions, step.rewards, [NO_INFO] * len(self.owners)), strict=True
+        ):
+            _call_each(appends, items)
+        for name, outputs in step.extras.items():
+            if name not in self._outputs:
+                self._outputs[name] = [single.extra_model_outputs[name].push for single in self._singles]
+            _call_each(self._outputs[name], outputs)
+
+    def take_back(self) -> None:
+        """Remove what was pushed and not settled."""
+        for single in self._singles:
+            take_back(single)
+
+    def settle(self, env_ts: list[int], now: float) -> None:
+        """Count a step that was pushed; `env_ts` are the environment steps of all episodes after it."""
+        _call_each(self._times, [env_ts[position] for position, _ in self.owners])
+        for single in self._singles:
+            single.count_step(now)
+
+
+def _appends(singles: list[SingleAgentEpisode]) -> tuple[list[_Append], ...]:
+    """Return what appends to the columns of each agent: observations, actions, rewards and infos."""
+    return (
+        [single.observations.push for single in singles],
+        [single.actions.push for single in singles],
+        [single.rewards.push for single in singles],
+        [single.infos.push for single in singles],
+    )
+
+
+def _call_each(functions: list[_Append], items: Iterable[Any]) -> None:
+    deque(map(call, functions, items), 0)  # the fastest loop there is
+
+
+def _kind(rows: np.ndarray) -> _Kind:
+    return rows.dtype, rows.shape[1:]
