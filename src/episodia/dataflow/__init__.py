@@ -11,10 +11,12 @@ from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.flows.gates import RatioGates, at_least
 from episodia.dataflow.flows.rollouts import rollouts
 from episodia.dataflow.flows.sources import NOTHING, Pending, Pulled, Source
+from episodia.dataflow.learner_groups.allocation import allocate
+from episodia.dataflow.learner_groups.gradient_workers import GradientWorkers
+from episodia.dataflow.learner_groups.policy_hosts import PolicyHosts
 from episodia.dataflow.ledger import Ledger
 from episodia.dataflow.rounds import Rounds
 from episodia.dataflow.runner_group import RunnerGroup, episodes_of
-from episodia.dataflow.updates.allocation import allocate
 from episodia.dataflow.updates.concat_steps import ConcatSteps
 from episodia.dataflow.updates.delivery_stages import DropStale, select_modules
 from episodia.dataflow.updates.learner_stages import (
@@ -22,6 +24,7 @@ from episodia.dataflow.updates.learner_stages import (
     apply_gradients,
     compute_gradients,
     send_weights,
+    train_modules,
     train_one_step,
 )
 from episodia.dataflow.updates.learner_worker import Updated, Updates
@@ -38,11 +41,13 @@ __all__ = [
     "Engine",
     "Every",
     "Flow",
+    "GradientWorkers",
     "GradientsThere",
     "Handle",
     "Ledger",
     "LocalEngine",
     "Pending",
+    "PolicyHosts",
     "Pulled",
     "RatioGates",
     "RayEngine",
@@ -68,6 +73,7 @@ __all__ = [
     "select_modules",
     "send_weights",
     "store",
+    "train_modules",
     "train_one_step",
     "union",
 ]

@@ -1,9 +1,7 @@
 """Stages of flows: steps, modules, gradients, replay, a learner in a thread, records."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,35 +30,13 @@ from episodia.dataflow import (
 )
 from episodia.env_runners import MultiAgentEnvRunner
 from episodia.errors import EngineError, FlowStalledError
-from episodia.learners import A2CConfig, DQNConfig, Learner, PPOConfig, ReplayUpdates
-from episodia.modules import MLPActorCritic, QNetwork
+from episodia.learners import DQNConfig, PPOConfig, ReplayUpdates
+from episodia.modules import QNetwork
 from episodia.replay import ReplayBuffer, WholeEpisodes
 from episodia.testing import assert_same_items
 from list_questions import even_or_odd
 from scripted_agents import Echo, makers
-
-SPACES = gym.make("CartPole-v1")
-
-
-def new_module(kind=MLPActorCritic):
-    torch.manual_seed(0)
-    return kind(SPACES.observation_space, SPACES.action_space, hidden=(8,))
-
-
-def make_runner(seed, kind=MLPActorCritic):
-    return SingleAgentEnvRunner("CartPole-v1", new_module(kind), num_envs=2, seed=seed)
-
-
-def new_learner(config=None, kind=MLPActorCritic):
-    return Learner(new_module(kind), config or A2CConfig(), seed=0)
-
-
-def weights_of(learner):
-    return learner.get_weights()["default_policy"]
-
-
-def is_same(first, second, tolerance=0.0):
-    return all(torch.allclose(first[name], second[name], rtol=0, atol=tolerance) for name in first)
+from small_learners import is_same, make_runner, new_learner, weights_of
 
 
 @given(st.integers(1, 60), st.lists(st.integers(1, 8), min_size=1, max_size=6))

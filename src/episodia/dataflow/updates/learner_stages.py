@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 from episodia.dataflow.deliveries import Statistics
 from episodia.dataflow.runner_group import RunnerGroup
@@ -16,7 +16,21 @@ from episodia.learners import Learner, MeasuredGradients, Metrics
 Weighted: TypeAlias = "tuple[MeasuredGradients, Mapping[str, int]]"
 
 
-def send_weights(learner: Learner, runner: EnvRunner[Any] | RunnerGroup, version: int | None = None) -> None:
+class HasWeights(Protocol):
+    """A learner, or several of them."""
+
+    def get_weights(self) -> dict[str, Any]:
+        """Return weights by module."""
+
+
+class LearnsModules(HasWeights, Protocol):
+    """Learners of several modules."""
+
+    def update(self, episodes: EpisodeList[Any], statistics: Statistics | None = None) -> Metrics:
+        """Update each module with what its agents have done."""
+
+
+def send_weights(learner: HasWeights, runner: EnvRunner[Any] | RunnerGroup, version: int | None = None) -> None:
     """Let a runner, or all runners of a group, go on with the weights of a learner; modules of other learners keep theirs."""
     to: Any = runner  # which has one module, or several
     weights = learner.get_weights()
@@ -41,6 +55,22 @@ def train_one_step(
         metrics = learner.update(episodes, **how)
         if group is not None:
             send_weights(learner, group)
+        return metrics
+
+    return train
+
+
+def train_modules(learners: LearnsModules, group: RunnerGroup) -> Callable[[EpisodeList[Any]], Metrics]:
+    """Return a function that updates each module where its learner is, sends the new weights to a group, and returns metrics.
+
+    Args:
+        learners: `PolicyHosts` or `GradientWorkers`.
+        group: Who gets the new weights.
+    """
+
+    def train(episodes: EpisodeList[Any]) -> Metrics:
+        metrics = learners.update(episodes, group.acted_with)
+        send_weights(learners, group)
         return metrics
 
     return train

@@ -10,6 +10,7 @@ from episodia.dataflow.flows.flow import Flow
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.errors import FlowError
 from episodia.learners import ALL_MODULES, Metrics
+from episodia.learners.update_metrics import mean_of_updates
 
 # Returns numbers for each record, by name.
 Collector: TypeAlias = Callable[[], Mapping[str, float]]
@@ -38,6 +39,16 @@ def flat_metrics(metrics: Metrics, *, many: bool) -> dict[str, float]:
         for name, value in measured.items()
         if name != "num_steps"
     }
+
+
+def merged_metrics(found: Mapping[str, Metrics]) -> Metrics:
+    """Return the metrics of the learners of several modules as those of one learner; counts of all modules are sums.
+
+    >>> merged_metrics({"red": {"red": {"loss": 0.5}, "__all_modules__": {"num_steps": 3}}})
+    {'red': {'loss': 0.5}, '__all_modules__': {'num_steps': 3}}
+    """
+    totals = mean_of_updates([{"all": metrics[ALL_MODULES]} for metrics in found.values()])
+    return {**{name: metrics[name] for name, metrics in found.items()}, ALL_MODULES: totals.get("all", {})}
 
 
 @final

@@ -1,0 +1,1 @@
+"""Several learners, or several workers of one learner, that learn together."""
