@@ -114,9 +114,8 @@ class JointRows:
         shown: Iterable[Any] = step.observations
         if step.observations[0].nbytes > _LARGE_ROW:
             shown = [row.copy() for row in step.observations]
-        for appends, items in zip(
-            self._appends, (shown, step.actions, step.rewards, [NO_INFO] * len(self.owners)), strict=True
-        ):
+        columns: list[Iterable[Any]] = [shown, step.actions, step.rewards, [NO_INFO] * len(self.owners)]
+        for appends, items in zip(self._appends, columns, strict=True):
             _call_each(appends, items)
         for name, outputs in step.extras.items():
             if name not in self._outputs:
