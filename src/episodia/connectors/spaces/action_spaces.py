@@ -64,6 +64,8 @@ class ActionSpaces:
     def __init__(self) -> None:
         self._distinct: list[Space[Any]] = []
         self._representative = PerSpace(self._first_equal)
+        # For a `Dict` of one space for all agents, what is returned whoever acts; None for different spaces.
+        self._common: PerSpace[list[RowsOfSpace] | None] = PerSpace(self._for_all)
         # The rows, the input space and the result of the last call: the next call often has the same rows.
         self._last: tuple[Any, Any, list[RowsOfSpace]] = (None, None, [])
 
@@ -83,9 +85,11 @@ class ActionSpaces:
             rows = memorized_rows(shared_data, outputs.module_id)
             if rows and rows is self._last[0] and input_space is self._last[1]:
                 return self._last[2]
-            if rows and all(agent in children for _, agent in rows):
-                self._last = rows, input_space, self._by_agent([children[agent] for _, agent in rows])
-                return self._last[2]
+            if rows and input_space is not None and {agent for _, agent in rows} <= children.keys():
+                common = self._common(input_space)
+                found = self._by_agent([children[agent] for _, agent in rows]) if common is None else common
+                self._last = rows, input_space, found
+                return found
             space = children.get(outputs.module_id, input_space if own is None else own)
         if space is None:
             raise BatchError(
@@ -93,6 +97,11 @@ class ActionSpaces:
                 "Build the pipeline with `input_action_space`, or give the module an `action_space`."
             )
         return [RowsOfSpace(None, space)]
+
+    def _for_all(self, space: spaces.Dict) -> list[RowsOfSpace] | None:
+        """Return the space of all rows, if all agents in `space` have equal spaces."""
+        found = self._by_agent(list(space.spaces.values()))
+        return found if len(found) == 1 else None
 
     def _by_agent(self, of_rows: list[Space[Any]]) -> list[RowsOfSpace]:
         groups: dict[int, tuple[Space[Any], list[int]]] = {}

@@ -50,6 +50,7 @@ class MultiAgentActor:
     Attributes:
         metrics: The metrics that sum up the time spent.
         shapers: The pieces that set rewards.
+        agents: The agents that act; replaced when other agents do.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class MultiAgentActor:
         self.shapers = shapers_of(env_to_module)
         self._stateful = {} if modules is None else {name: module.is_stateful() for name, module in modules.items()}
         self._observed: list[tuple[str, int]] | None = None
-        self._agents: LiveAgents | None = None
+        self.agents: LiveAgents | None = None
         self._batch: dict[Any, Any] = {}
         self._shared: dict[Any, Any] = {}
 
@@ -107,14 +108,14 @@ class MultiAgentActor:
             shaper(rl_module=None, batch={}, episodes=episodes)
 
     def _live(self, episodes: Sequence[MultiAgentEpisode]) -> LiveAgents:
-        if self._agents is None or not self._agents.holds(episodes):
-            self._agents = LiveAgents(episodes)
-        return self._agents
+        if self.agents is None or not self.agents.holds(episodes):
+            self.agents = LiveAgents(episodes)
+        return self.agents
 
     @property
     def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
         """The agents that acted last and the outputs for them, by module."""
-        return self._agents, self._shared.get(MAPPED_BATCH, {})
+        return self.agents, self._shared.get(MAPPED_BATCH, {})
 
     def observe_end(self, episode: MultiAgentEpisode, *, explore: bool) -> None:
         """Let pieces that write into episodes see the last observations of an episode; no module acts on them."""
@@ -125,7 +126,7 @@ class MultiAgentActor:
 
     def forget(self) -> None:
         """Drop the observed batch, because its inputs have changed."""
-        self._observed = self._agents = None
+        self._observed = self.agents = None
 
     def act(
         self,
@@ -150,7 +151,7 @@ class MultiAgentActor:
         outputs = self._outputs(self.modules, explore and not at_random, at_random)
         between = perf_counter()
         self.metrics.forward_time_s += between - started
-        if self._agents is None or not self._agents.are_shown:
+        if self.agents is None or not self.agents.are_shown:
             self._add_masks(outputs, episodes)
         if at_random:
             choices = self._at_random(outputs, episodes, space_of)

@@ -24,6 +24,9 @@ from episodia.stacking import SCALAR_DTYPES, joined_rows
 _Ends = dict[Any, tuple[bool, bool]]
 
 
+_FLAG_TYPES = frozenset({bool, np.bool_})
+
+
 @final
 class JointRecording:
     """Stores steps in which all agents that acted are shown what follows and are paid; agents may end by them.
@@ -92,10 +95,23 @@ class JointRecording:
             lane.is_mid_step = lane.is_recording = False
         if len(ends) < len(lanes):
             self._forget_others(ends)
-        elif self._is_trusted:
+            return ends
+        if self._is_trusted:
             for module_id, (_, step) in zip(self._rows, steps, strict=True):
                 agents.show(module_id, step.observations)
+        if any(ends.values()):
+            self._let_leave(agents, ends)
         return ends
+
+    def _let_leave(self, agents: LiveAgents, ends: dict[int, _Ends]) -> None:
+        """Go on without the agents that have ended."""
+        self._agents = self._actor.agents = agents.without(ends)
+        for module_id, rows in list(self._rows.items()):
+            places = [place for place, (at, agent) in enumerate(rows.owners) if agent not in ends[at]]
+            if places:
+                self._rows[module_id] = rows.at(places)
+            else:
+                del self._rows[module_id]
 
     def _joint_steps(
         self,
@@ -206,13 +222,11 @@ def _ends_of(choice: Choice, outcome: Any) -> _Ends | None:
     return ended if ended.keys() < acted else None
 
 
-def _true_flags(flags: dict[Any, Any]) -> list[Any]:
+def _true_flags(flags: dict[Any, Any]) -> Collection[Any]:
     values = flags.values()
-    if not any(values):
-        return []
-    if countOf(map(type, values), bool) < len(flags):
-        raise TypeError("flags of other types are checked by the episode")
-    return [agent for agent, flag in flags.items() if flag]
+    if not _FLAG_TYPES.issuperset(map(type, values)):
+        raise TypeError("flags of other types are left to the episode")
+    return [agent for agent, flag in flags.items() if flag] if True in values else ()
 
 
 def _some(rows: JointRows, ends: dict[int, _Ends], num_lanes: int) -> tuple[JointRows, list[int] | None]:

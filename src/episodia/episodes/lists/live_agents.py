@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -46,16 +46,17 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         """List running episodes."""
         self.was_read = False
         self._begin(list(episodes), is_multi_agent=True, is_current=True)
+        self._know([(place, agent, single) for place, one in enumerate(self._listed) for agent, single in _acting(one)])
+
+    def _know(self, acting: list[tuple[int, Any, SingleAgentEpisode]]) -> None:
+        """Note the agents that are to act: the position of the episode, the agent and its own episode."""
         # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
-        self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in episodes]
-        self._owners: list[tuple[int, Any]] = []
-        self._own_rows: list[SingleAgentEpisode] = []
-        self.num_acting: list[int] = []
-        for position, episode in enumerate(episodes):
-            acting = _acting(episode)
-            self.num_acting.append(len(acting))
-            self._owners += [(position, agent) for agent, _ in acting]
-            self._own_rows += [single for _, single in acting]
+        self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in self._listed]
+        self._owners: list[tuple[int, Any]] = [(position, agent) for position, agent, _ in acting]
+        self._own_rows: list[SingleAgentEpisode] = [single for _, _, single in acting]
+        self.num_acting = [0] * len(self._listed)
+        for position, _ in self._owners:
+            self.num_acting[position] += 1
         ids = [row.module_id for row in self._own_rows]
         self._modules = positions_by_module(ids) if self._listed else {DEFAULT_MODULE_ID: counted(0)}
         places = {module_id: positions.tolist() for module_id, positions in self._modules.items()}
@@ -64,6 +65,20 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
             for module_id, chosen in places.items()
         }
         self._by_module = {module_id: [self._owners[place] for place in chosen] for module_id, chosen in places.items()}
+
+    def without(self, ended: Mapping[int, Container[Any]]) -> LiveAgents:
+        """Return the list after some agents of the episodes at these positions have ended; what others are shown is kept."""
+        made = LiveAgents.__new__(LiveAgents)
+        made.was_read = False
+        made._begin(self._listed, is_multi_agent=True, is_current=True)
+        owned = zip(self._owners, self._own_rows, strict=True)
+        made._know([(at, agent, single) for (at, agent), single in owned if agent not in ended.get(at, ())])
+        for module_id, group in made._live_groups.items():
+            shown = self._live_groups[module_id].shown
+            if shown is not None:
+                group.shown = shown[[agent not in ended.get(at, ()) for at, agent in self._by_module[module_id]]]
+        made.was_read = self.was_read
+        return made
 
     def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
         """Tell whether a new list of `episodes` would be the same."""

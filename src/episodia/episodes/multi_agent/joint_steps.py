@@ -107,16 +107,20 @@ class JointRows:
 
     def at(self, places: list[int]) -> JointRows:
         """Return some of them."""
-        return JointRows([self.owners[place] for place in places], [self.records[place] for place in places])
+        made = JointRows([self.owners[place] for place in places], [self.records[place] for place in places])
+        made.kinds = self.kinds
+        return made
 
     def push(self, step: JointStep) -> None:
         """Append a step to the columns, which take its kinds of rows; `settle` has to follow."""
         shown: Iterable[Any] = step.observations
         if step.observations[0].nbytes > _LARGE_ROW:
             shown = [row.copy() for row in step.observations]
-        columns: list[Iterable[Any]] = [shown, step.actions, step.rewards, [NO_INFO] * len(self.owners)]
-        for appends, items in zip(self._appends, columns, strict=True):
-            _call_each(appends, items)
+        observations, actions, rewards, infos = self._appends
+        _call_each(observations, shown)
+        _call_each(actions, step.actions)
+        _call_each(rewards, step.rewards)
+        _call_each(infos, [NO_INFO] * len(infos))
         for name, outputs in step.extras.items():
             if name not in self._outputs:
                 self._outputs[name] = [single.extra_model_outputs[name].push for single in self._singles]
@@ -134,7 +138,7 @@ class JointRows:
             single.count_step(now)
 
 
-def _appends(singles: list[SingleAgentEpisode]) -> tuple[list[_Append], ...]:
+def _appends(singles: list[SingleAgentEpisode]) -> tuple[list[_Append], list[_Append], list[_Append], list[_Append]]:
     """Return what appends to the columns of each agent: observations, actions, rewards and infos."""
     return (
         [single.observations.push for single in singles],
