@@ -11,10 +11,10 @@ from typing import Any, final
 import numpy as np
 
 from episodia.arguments import checked_choice, checked_flag, checked_path, checked_seed, checked_whole
+from episodia.display.notebook_html import block
 from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
-from episodia.notebook_html import block
 from episodia.replay.adding.env_times import env_times_of, with_env_times
 from episodia.replay.adding.incoming import incoming
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from episodia import notebook_html as html
 from episodia.columns import Columns
+from episodia.display import notebook_html as html
 from episodia.episodes.lists.ragged import offsets_of
 from episodia.replay.table import Table
 from episodia.types import ModuleID

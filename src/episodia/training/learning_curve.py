@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from episodia import plotting
 from episodia.arguments import checked_each, is_number
+from episodia.display import plotting
 from episodia.errors import TrainingError
 from episodia.training.training import Record
 

@@ -24,9 +24,9 @@ from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.interrupts import deferred_interrupts
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
-from episodia.training.events.training_callback import Callback, Callbacks
-from episodia.training.recipes.plans import flow_of
+from episodia.training.events.training_callback import Callback, RunCallbacks
 from episodia.training.recipes.recipe import BaseRecipe
+from episodia.training.recipes.training_plans import flow_of
 from episodia.training.recipes.updating import Updating
 from episodia.training.training_checks import (
     COUNTERS,
@@ -112,7 +112,7 @@ class Training:
         self.stopped_by: StoppedBy | None = None
         self._recent: deque[float] = deque(maxlen=WINDOW)
         self.directory: Path | None = None
-        self._told = Callbacks(self)
+        self._told = RunCallbacks(self)
         self._others = dict(others or {})
         self._reset_next = False
         self._is_whole = True
@@ -178,8 +178,8 @@ class Training:
         return reason
 
     @contextmanager
-    def _telling(self, callbacks: Sequence[Callback]) -> Iterator[Callbacks]:
-        before, self._told = self._told, Callbacks(self, callbacks)
+    def _telling(self, callbacks: Sequence[Callback]) -> Iterator[RunCallbacks]:
+        before, self._told = self._told, RunCallbacks(self, callbacks)
         try:
             yield self._told
         finally:

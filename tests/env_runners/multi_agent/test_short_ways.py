@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from episodia.connectors import ConnectorV2, FlattenObservations, MeanStdFilter, OneHotObservations
 from episodia.env_runners.envs.multi_agent_env import MultiAgentEnv
 from episodia.env_runners.multi_agent_env_runner import MultiAgentEnvRunner
-from episodia.episodes.multi_agent.joint_steps import JointRows
+from episodia.episodes.multi_agent.joint_rows import JointRows
 from episodia.modules import MLPActorCritic, RuleModule
 from episodia.testing import assert_same_multi_agent_episode
 from scripted_agents import ACTIONS, OBSERVATIONS, Echo, assert_recorded_as_by_a_plain_loop, makers

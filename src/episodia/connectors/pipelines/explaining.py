@@ -15,9 +15,9 @@ from episodia.connectors.batches.tracked_batch import fingerprint
 from episodia.connectors.pipelines.current_run import Run, copied, unwrapped
 from episodia.connectors.pipelines.piece_lookup import walk
 from episodia.connectors.pipelines.pipeline_display import settings_text
+from episodia.display.notebook_html import block, bytes_text, row, table
 from episodia.episodes.lists.episode_list import Episodes
 from episodia.modules.protocol import Modules
-from episodia.notebook_html import block, bytes_text, row, table
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2

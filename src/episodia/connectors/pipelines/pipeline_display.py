@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from episodia.connectors.piece_arguments import settings_of
 from episodia.connectors.pipelines.piece_lookup import SEPARATOR, Place, walk
-from episodia.notebook_html import block, folded, text
+from episodia.display.notebook_html import block, folded, text
 from episodia.trees import shortened
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, final
 
 from episodia.arguments import checked_choice, checked_each, is_number
 from episodia.dataflow.flows.flow import Flow
-from episodia.dataflow.flows.pictures import Drawn
+from episodia.dataflow.flows.pictures import FlowPicture
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
 from episodia.errors import FlowError
 
@@ -85,7 +85,7 @@ class _Several(Source):
     def pending(self) -> list[Pending]:
         return [one for flow in self._flows for one in flow.pending()]
 
-    def inner_flows(self) -> list[Drawn]:
+    def inner_flows(self) -> list[FlowPicture]:
         return [flow.drawn() for flow in self._flows]
 
     def get_state(self) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 
 from episodia.arguments import checked_whole
 from episodia.dataflow.flows.flow import Flow
-from episodia.dataflow.flows.pictures import Drawn
+from episodia.dataflow.flows.pictures import FlowPicture
 from episodia.dataflow.flows.sources import NOTHING, Pending, Source
 from episodia.dataflow.kept_deliveries import held_from, held_state
 from episodia.errors import FlowError
@@ -73,7 +73,7 @@ class _Branch(Source):
     def why_nothing(self) -> str:
         return self._trunk.flow.why_nothing() if self._trunk.has_room else "waits for a slower branch"
 
-    def inner_flows(self) -> list[Drawn]:
+    def inner_flows(self) -> list[FlowPicture]:
         return [self._trunk.flow.drawn()]
 
     def get_state(self) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from episodia.arguments import checked_each, checked_whole
 from episodia.dataflow.flows.gates import Gate, why_shut
-from episodia.dataflow.flows.pictures import Drawn, flow_html, flow_text
+from episodia.dataflow.flows.pictures import FlowPicture, flow_html, flow_text
 from episodia.dataflow.flows.sources import NOTHING, Items, Pending, Source, wait_for
 from episodia.dataflow.flows.stages import (
     Batch,
@@ -216,13 +216,13 @@ class Flow(Source):
 
     # --- Pictures ---------------------------------------------------------------------------------------------------
 
-    def drawn(self) -> Drawn:
+    def drawn(self) -> FlowPicture:
         """Return what a picture of the flow shows."""
         names = [self.name, *map(name_of, self._stages)]
         gate = "" if self._gate is None else (why_shut(self._gate) or "open")
-        return Drawn(list(zip(names, self.num_items, self.time_s, strict=True)), gate, self._source.inner_flows())
+        return FlowPicture(list(zip(names, self.num_items, self.time_s, strict=True)), gate, self._source.inner_flows())
 
-    def inner_flows(self) -> list[Drawn]:
+    def inner_flows(self) -> list[FlowPicture]:
         """Return the picture of the flow, inside of another one."""
         return [self.drawn()]
 

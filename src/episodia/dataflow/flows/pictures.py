@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 
-class Drawn(NamedTuple):
+class FlowPicture(NamedTuple):
     """What a picture of a flow shows.
 
     Attributes:
@@ -17,13 +17,13 @@ class Drawn(NamedTuple):
 
     stages: list[tuple[str, int, float]]
     gate: str
-    inner: list[Drawn]
+    inner: list[FlowPicture]
 
 
-def flow_text(drawn: Drawn, indent: str = "") -> str:
+def flow_text(drawn: FlowPicture, indent: str = "") -> str:
     """Return a picture as text.
 
-    >>> print(flow_text(Drawn([("Items", 3, 0.001), ("for_each double", 3, 0.5)], "open", [])))
+    >>> print(flow_text(FlowPicture([("Items", 3, 0.001), ("for_each double", 3, 0.5)], "open", [])))
     [open] Items (3 items, 1 ms) -> for_each double (3 items, 500 ms)
     """
     gate = f"[{drawn.gate}] " if drawn.gate else ""
@@ -32,7 +32,7 @@ def flow_text(drawn: Drawn, indent: str = "") -> str:
     return "\n".join([f"{indent}{gate}{stages}", *inner])
 
 
-def flow_html(drawn: Drawn) -> str:
+def flow_html(drawn: FlowPicture) -> str:
     """Return a picture as HTML: a table of the stages, and the flows before them below."""
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{count}</td><td>{1e3 * time_s:.3g}</td></tr>"

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, final
 
 from episodia.dataflow.engines.engine import Call, Engine
-from episodia.dataflow.flows.pictures import Drawn
+from episodia.dataflow.flows.pictures import FlowPicture
 from episodia.errors import FlowError, FlowStalledError
 
 # How long to look at one of several engines before the next.
@@ -52,7 +52,7 @@ class Source(ABC):
         """Return why there is no item, or an empty text."""
         return ""
 
-    def inner_flows(self) -> list[Drawn]:
+    def inner_flows(self) -> list[FlowPicture]:
         """Return the pictures of the flows that items come from."""
         return []
 

@@ -17,7 +17,7 @@ from episodia.env_runners.rollout.multi_agent_lane import Choice, Lane
 from episodia.episodes import MultiAgentEpisode
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.multi_agent.agent_record import AgentRecord
-from episodia.episodes.multi_agent.joint_steps import JointRows, JointStep, RowKinds
+from episodia.episodes.multi_agent.joint_rows import JointRows, JointStep, RowKinds
 from episodia.stacking import SCALAR_DTYPES, joined_rows
 
 # Agents that end with a step, and whether each of them terminates and is truncated.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from episodia import plotting
 from episodia.columns import Columns
+from episodia.display import plotting
 from episodia.episodes.display.episode_tables import columns_of
 from episodia.errors import EpisodeError, EpisodeKeyError
 from episodia.trees import leaves

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.notebook_html import block, bytes_text, folded_row, row, table
+from episodia.display.notebook_html import block, bytes_text, folded_row, row, table
 from episodia.trees import describe, is_nested, leaves, shortened
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from episodia import plotting
+from episodia.display import plotting
+from episodia.display.notebook_html import block, bytes_text, folded, row, table
 from episodia.episodes.display.episode_plots import check_columns, draw_line, ending_of, mark_end, mark_time
 from episodia.episodes.display.episode_tables import columns_html, columns_of
 from episodia.errors import EpisodeError
-from episodia.notebook_html import block, bytes_text, folded, row, table
 from episodia.trees import shortened
 
 if TYPE_CHECKING:

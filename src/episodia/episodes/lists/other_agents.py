@@ -32,7 +32,7 @@ from episodia.episodes.multi_agent.agent_columns import (
     INFOS,
     OBSERVATIONS,
     REWARDS,
-    Source,
+    AgentColumn,
     extended,
     extra_output,
     pending_item,
@@ -68,7 +68,7 @@ class AgentHistory:
         departed = record.departed
         self._single = record.episode if departed is None else departed.episode
         self._ended_at = record.ended_at if departed is None else departed.ended_at
-        self._source: Source | None = None if column in COMPUTED else _SOURCES.get(column) or extra_output(column)
+        self._source: AgentColumn | None = None if column in COMPUTED else _SOURCES.get(column) or extra_output(column)
         self._stands_at = np.empty(0, np.int64)
         if self._single is not None:
             shown_at = record.shown_at() if departed is None else departed.shown_at

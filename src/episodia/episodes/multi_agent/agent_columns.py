@@ -17,7 +17,7 @@ from episodia.stacking import SCALAR_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AgentColumn:
     """A column of every agent: where it is, and what a pending step has of it."""
 
     name: str
@@ -32,22 +32,22 @@ def _reward_so_far(pending: PendingStep) -> Any:
     return 0.0 if pending.reward is None else pending.reward
 
 
-OBSERVATIONS = Source("observations", lambda single: single.observations, None)
-INFOS = Source("infos", lambda single: single.infos, None)
-ACTIONS = Source("actions", lambda single: single.actions, lambda pending: pending.action)
-REWARDS = Source("rewards", lambda single: single.rewards, _reward_so_far)
+OBSERVATIONS = AgentColumn("observations", lambda single: single.observations, None)
+INFOS = AgentColumn("infos", lambda single: single.infos, None)
+ACTIONS = AgentColumn("actions", lambda single: single.actions, lambda pending: pending.action)
+REWARDS = AgentColumn("rewards", lambda single: single.rewards, _reward_so_far)
 
 
-def extra_output(key: str) -> Source:
+def extra_output(key: str) -> AgentColumn:
     """Return the source of one extra model output."""
-    return Source(
+    return AgentColumn(
         key,
         lambda single: single.extra_model_outputs.get(key),
         lambda pending: (pending.extra_model_outputs or {}).get(key, NOTHING),
     )
 
 
-def pending_item(record: AgentRecord, source: Source) -> Any:
+def pending_item(record: AgentRecord, source: AgentColumn) -> Any:
     """Return what is pending of the column of an agent that has acted, `NOTHING` if nothing is."""
     pending = record.pending
     if source.pending is None or pending is None or pending.action is NOTHING:
@@ -55,7 +55,7 @@ def pending_item(record: AgentRecord, source: Source) -> Any:
     return source.pending(pending)
 
 
-def column_with_pending(record: AgentRecord, source: Source, *, only_end: bool = False) -> LookbackBuffer | None:
+def column_with_pending(record: AgentRecord, source: AgentColumn, *, only_end: bool = False) -> LookbackBuffer | None:
     """Return the column of one agent, with what is pending as its last item.
 
     With `only_end`, and if something is pending, it may begin late: only the last item counts.

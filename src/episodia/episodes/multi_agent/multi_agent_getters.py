@@ -16,7 +16,7 @@ from episodia.episodes.columns.indexing import Index, as_flag
 from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.multi_agent.agent_columns import (
     REWARDS,
-    Source,
+    AgentColumn,
     column_with_pending,
     extended,
     extra_output,
@@ -45,7 +45,7 @@ class Query(NamedTuple):
     return_list: Any
 
 
-def read(episode: MultiAgentEpisode, source: Source, query: Query) -> Any:
+def read(episode: MultiAgentEpisode, source: AgentColumn, query: Query) -> Any:
     """Return what `query` asks of `source`."""
     try:
         _check_flags(query)
@@ -125,7 +125,7 @@ def _is_collection(agent_ids: Any, episode: MultiAgentEpisode) -> bool:
     return isinstance(agent_ids, Iterable) and not isinstance(agent_ids, (str, bytes)) and not is_an_agent
 
 
-def _by_agent_steps(source: Source, query: Query, records: Collection[AgentRecord]) -> dict[AgentID, Any]:
+def _by_agent_steps(source: AgentColumn, query: Query, records: Collection[AgentRecord]) -> dict[AgentID, Any]:
     found = {}
     # Of what is pending alone, the rest of the column is not asked for.
     latest = query.indices == -1 if type(query.indices) is int and not query.neg_index_as_lookback else False
@@ -156,7 +156,7 @@ def _count(items: Any) -> int:
 
 
 def _by_env_steps(
-    episode: MultiAgentEpisode, source: Source, query: Query, records: Collection[AgentRecord]
+    episode: MultiAgentEpisode, source: AgentColumn, query: Query, records: Collection[AgentRecord]
 ) -> dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
     if single:
@@ -175,7 +175,9 @@ def _by_env_steps(
     return found
 
 
-def _of_agent(record: AgentRecord, source: Source, query: Query, places: list[int | None], window: list[int]) -> Any:
+def _of_agent(
+    record: AgentRecord, source: AgentColumn, query: Query, places: list[int | None], window: list[int]
+) -> Any:
     """Return an agent's items at the environment steps `places`, `NOTHING` without items.
 
     If there is a `window`, the places are all environment steps from its first to its last.
@@ -194,7 +196,7 @@ def _of_agent(record: AgentRecord, source: Source, query: Query, places: list[in
     return NOTHING if column is None else _pick(column, positions, query)
 
 
-def _run_of(record: AgentRecord, source: Source, rows: range, hot: bool) -> Any:
+def _run_of(record: AgentRecord, source: AgentColumn, rows: range, hot: bool) -> Any:
     """Return an agent's items at neighbouring rows, of which the last may be pending; `NOTHING` without items.
 
     None if that is not so simple: the column has not all of the agent's steps.
@@ -220,7 +222,7 @@ def _run_of(record: AgentRecord, source: Source, rows: range, hot: bool) -> Any:
 
 
 def _at_one_env_step(
-    source: Source, query: Query, records: Collection[AgentRecord], env_t: int | None
+    source: AgentColumn, query: Query, records: Collection[AgentRecord], env_t: int | None
 ) -> dict[AgentID, Any]:
     found = {}
     for record in records:
@@ -236,7 +238,7 @@ def _at_one_env_step(
     return found
 
 
-def _item_of(record: AgentRecord, source: Source, query: Query, position: int | None) -> Any:
+def _item_of(record: AgentRecord, source: AgentColumn, query: Query, position: int | None) -> Any:
     """Return one item of an agent, the filling if there is no `position`; `NOTHING` if the agent has no such column."""
     single = record.episode
     if single is None:
@@ -257,7 +259,7 @@ def _item_of(record: AgentRecord, source: Source, query: Query, position: int | 
 
 
 def _as_list(
-    episode: MultiAgentEpisode, source: Source, query: Query, records: Collection[AgentRecord]
+    episode: MultiAgentEpisode, source: AgentColumn, query: Query, records: Collection[AgentRecord]
 ) -> list[dict[AgentID, Any]] | dict[AgentID, Any]:
     places, single = _env_places(episode, source, query)
     rows = [_at_one_env_step(source, query, records, env_t) for env_t in places]
@@ -268,7 +270,7 @@ def _as_list(
 _ABSENT = 2**60
 
 
-def _env_places(episode: MultiAgentEpisode, source: Source, query: Query) -> tuple[list[int | None], bool]:
+def _env_places(episode: MultiAgentEpisode, source: AgentColumn, query: Query) -> tuple[list[int | None], bool]:
     """Return the environment steps that the indices mean, None for those outside, and whether it was a single index."""
     first = episode.roster.clock.first_env_t
     # The last environment step has no actions yet.
@@ -304,7 +306,7 @@ def _check_inside(episode: MultiAgentEpisode, indices: Any, positions: list[int]
             )
 
 
-def _position(record: AgentRecord, source: Source, env_t: int | None) -> int | None:
+def _position(record: AgentRecord, source: AgentColumn, env_t: int | None) -> int | None:
     """Return the position in the agent's column of what stands at environment step `env_t`."""
     position = None if env_t is None else record.timeline.position_at(env_t)
     single = record.episode
@@ -322,7 +324,7 @@ def _position(record: AgentRecord, source: Source, env_t: int | None) -> int | N
     return 0 if column is None else column.len_incl_lookback()
 
 
-def _column_for(record: AgentRecord, source: Source, positions: list[int | None]) -> LookbackBuffer | None:
+def _column_for(record: AgentRecord, source: AgentColumn, positions: list[int | None]) -> LookbackBuffer | None:
     column = source.column(record.known)
     stored = 0 if column is None else column.len_incl_lookback()
     # Where nothing is stored yet, what is pending tells what an item that is not there is filled like.

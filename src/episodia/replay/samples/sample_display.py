@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from episodia.display.notebook_html import block
 from episodia.episodes.display.episode_tables import counts_text, episodes_html
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
-from episodia.notebook_html import block
 
 
 def sample_text(sample: EpisodeList[SingleAgentEpisode]) -> str:

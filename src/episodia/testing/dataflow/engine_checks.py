@@ -16,7 +16,7 @@ _PATIENCE_S = 30.0
 _SLOW_S = 0.5
 
 
-class Counter:
+class Adder:
     """An object for workers: it counts what it was asked to add, and says what it has added."""
 
     def __init__(self, first: int = 0) -> None:
@@ -41,7 +41,7 @@ class Counter:
         raise LookupError(text)
 
 
-def broken() -> Counter:
+def broken() -> Adder:
     """Fail to make an object."""
     raise LookupError("cannot be made")
 
@@ -96,7 +96,7 @@ def _error_of(engine: Engine, call: Call) -> BaseException | None:
 
 
 def _calls_in_order(engine: Engine) -> None:
-    workers = [engine.start(Counter), engine.start(Counter)]
+    workers = [engine.start(Adder), engine.start(Adder)]
     calls = [[worker.call("add", number) for number in range(1, 4)] for worker in workers]
     for own in calls:
         for count, call in reversed(list(enumerate(own, start=1))):
@@ -106,7 +106,7 @@ def _calls_in_order(engine: Engine) -> None:
 
 
 def _own_errors(engine: Engine) -> None:
-    worker = engine.start(Counter)
+    worker = engine.start(Adder)
     failing, following = worker.call("fail", "of its own"), worker.call("add", 1)
     for _ in range(2):
         error = _error_of(engine, failing)
@@ -116,7 +116,7 @@ def _own_errors(engine: Engine) -> None:
 
 
 def _waiting(engine: Engine) -> None:
-    worker, other = engine.start(Counter), engine.start(Counter)
+    worker, other = engine.start(Adder), engine.start(Adder)
     first, second = worker.call("add", 1), other.call("add", 2)
     _ended(engine, first)
     over = engine.wait([first, second], 0)
@@ -134,7 +134,7 @@ def _expect_dead(engine: Engine, call: Call, why: str) -> None:
 
 
 def _killing(engine: Engine) -> None:
-    worker, other = engine.start(Counter), engine.start(Counter)
+    worker, other = engine.start(Adder), engine.start(Adder)
     before = worker.call("add", 1)
     _ended(engine, before)
     queued: list[Call] = [worker.call("add_slowly", number) for number in (2, 3)]
@@ -160,13 +160,13 @@ def _broken_objects(engine: Engine) -> None:
 
 def _sharing(engine: Engine) -> None:
     handle = engine.share({"weights": [1, 2]})
-    for worker in (engine.start(Counter), engine.start(Counter)):
+    for worker in (engine.start(Adder), engine.start(Adder)):
         found = _ended(engine, worker.call("read", handle)).result()
         assert found == {"weights": [1, 2]}, f"a worker read {found}, expected what was shared."
 
 
 def _closing(engine: Engine) -> None:
-    worker = engine.start(Counter)
+    worker = engine.start(Adder)
     _ended(engine, worker.call("add", 1))
     engine.close()
     engine.close()

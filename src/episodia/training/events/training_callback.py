@@ -45,7 +45,7 @@ Callback: TypeAlias = "Callable[[Record], object] | TrainingCallback"
 
 
 @final
-class Callbacks:
+class RunCallbacks:
     """Calls all callbacks of a run in order.
 
     If one fails, the others are called all the same, and the first error is raised when the update is complete, with a note

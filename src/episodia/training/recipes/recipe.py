@@ -10,7 +10,7 @@ from episodia.arguments import checked_whole
 from episodia.connectors import ConnectorV2
 from episodia.errors import TrainingError
 from episodia.learners import Learner
-from episodia.training.recipes.plans import Plan, checked_plan
+from episodia.training.recipes.training_plans import Plan, checked_plan
 from episodia.training.recipes.updating import UpdateWithEpisodes, Updating
 
 
@@ -77,7 +77,7 @@ class Recipe(BaseRecipe):
         minibatch_size: The approximate number of steps per gradient step; None takes all steps at once.
         plan: `"loop"`: collect, learn, copy the weights. `"rounds"`: the same as a flow over a group of runners. `"a3c"`:
             runners compute gradients, which are applied as they come; one pass. `"impala"`: runners play while the learner
-            learns. See `episodia.training.recipes.plans`.
+            learns. See `episodia.training.recipes.training_plans`.
         max_lag: In `"impala"`, drop what is behind by more versions of the weights; None drops nothing.
 
     Raises:

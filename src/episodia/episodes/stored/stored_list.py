@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+from episodia.display.notebook_html import block
 from episodia.episodes.columns.indexing import with_int_bounds
 from episodia.episodes.display.episode_tables import episodes_html
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.list_columns import position_in
-from episodia.episodes.lists.stored_episodes import episode_at
-from episodia.notebook_html import block
+from episodia.episodes.stored.stored_episodes import episode_at
 from episodia.store import RowStore
 
 _MOST_SHOWN = 100

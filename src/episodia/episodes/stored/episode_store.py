@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, final
 
 from episodia.arguments import checked_path
+from episodia.display.notebook_html import block, bytes_text, row, table
 from episodia.episodes.lists.episode_list import Episode, EpisodeList, are_multi_agent, listed
-from episodia.episodes.lists.stored_episodes import record_of
-from episodia.episodes.lists.stored_list import StoredList
+from episodia.episodes.stored.stored_episodes import record_of
+from episodia.episodes.stored.stored_list import StoredList
 from episodia.errors import StoreError
-from episodia.notebook_html import block, bytes_text, row, table
 from episodia.store import Damage, RowStore
 
 

@@ -22,7 +22,7 @@ from episodia.training import (
     save_training,
 )
 from episodia.training import train as train_
-from episodia.training.recipes.plans import PLANS
+from episodia.training.recipes.training_plans import PLANS
 
 SMALL = {"num_envs": 2, "hidden": (8,)}
 STEPS = {**SMALL, "num_timesteps": 64}

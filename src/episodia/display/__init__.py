@@ -1,0 +1,1 @@
+"""What all displays share: tables for notebooks, and figures of matplotlib."""

@@ -1,0 +1,1 @@
+"""Episodes on disk, and the lists that read them."""
