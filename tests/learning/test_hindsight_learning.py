@@ -1,6 +1,6 @@
 """Sparse goal tasks: flip 12 bits until they equal a goal, and move a point to a place. Only with hindsight they are learned.
 
-The settings for the point were chosen with the seed 200.
+The settings for the point were chosen with the seeds 200 and 201.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_dqn_without_hindsight_reaches_almost_no_goal(seed):
     assert successes(0.0, seed) <= 0.2
 
 
-RADIUS, LIMIT, STRIDE = 0.05, 25, 0.15
+RADIUS, LIMIT, STRIDE = 0.04, 25, 0.15
 MOVING = {
     "num_envs": 4,
     "num_timesteps": 32,
@@ -136,15 +136,15 @@ class HindsightSAC(SACConfig):
 
 
 def arrivals(ratio, seed):
-    """Return the share of 100 greedy episodes that arrive at their goal after 10,000 steps."""
+    """Return the share of 100 greedy episodes that arrive at their goal after 7,000 steps."""
     config = HindsightSAC(hindsight=ratio, learning_rate=1e-3, gamma=0.95, tau=0.01)
-    with train(config, Move, steps=9_900, seed=seed, **MOVING) as training:
+    with train(config, Move, steps=6_900, seed=seed, **MOVING) as training:
         return np.mean([found > -LIMIT for found in training.evaluate(100)])
 
 
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", SEEDS)
-def test_sac_with_hindsight_arrives_at_90_percent_of_all_goals_within_10_000_steps(seed):
+def test_sac_with_hindsight_arrives_at_90_percent_of_all_goals_within_7_000_steps(seed):
     assert arrivals(0.8, seed) >= 0.9
 
 

@@ -130,6 +130,23 @@ def test_noisy_heads_draw_noise_in_training_and_keep_it_for_exploration():
     torch.testing.assert_close(module.forward_inference(batch())["action_dist_inputs"], quiet)
 
 
+def noise_of_values(atoms):
+    """Return the size of the noise of values, in units of their spread, of a network whose atoms have learned the same."""
+    module = QNetwork(BOX, FOUR, hidden=(64,), noisy=True, atoms=atoms, generator=seeded())
+    weight = dict(module.named_parameters())["advantage_head.2.mean.weight"].view(4, atoms, 64)
+    columns = {"obs": torch.rand(64, *BOX.shape, generator=seeded())}
+    torch.manual_seed(0)
+    with torch.no_grad():
+        weight.copy_(weight[:, :1].clone().expand_as(weight))
+        quiet = module.eval().forward_train(columns)["q_values"]
+        noisy = torch.stack([module.train().forward_train(columns)["q_values"] for _ in range(100)])
+    return float((noisy - quiet).std() / quiet.std())
+
+
+def test_many_atoms_do_not_average_the_noise_away():
+    assert noise_of_values(51) > 0.6 * noise_of_values(1) > 0.0
+
+
 def test_an_ensemble_computes_what_its_members_compute():
     ensemble = Ensemble(3, 4, (6, 5), 2, seeded())
     inputs = torch.rand(7, 4)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parameter import Buffer
 
-from episodia.modules.networks.layers import linear
+from episodia.modules.networks.layers import HIDDEN_GAIN, linear
 
 
 @final
@@ -52,6 +52,16 @@ class NoisyLinear(nn.Module):
         of_inputs, of_outputs = self.input_noise.clone(), self.output_noise.clone()
         weight = self.mean.weight + self.weight_sigma * torch.outer(of_outputs, of_inputs)
         return functional.linear(inputs, weight, self.mean.bias + self.bias_sigma * of_outputs)
+
+
+def noisy_layers(inputs: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Sequential:
+    """Return a noisy layer of `inputs` units with a rectifier, and a noisy layer of `outputs` above it, see `NoisyLinear`.
+
+    With a noisy layer of outputs alone, each atom of a distribution of returns would have noise of its own, and their mean
+    hardly any.
+    """
+    below = NoisyLinear(inputs, inputs, HIDDEN_GAIN, generator)
+    return nn.Sequential(below, nn.ReLU(), NoisyLinear(inputs, outputs, gain, generator))
 
 
 def set_exploring(network: nn.Module, explores: bool) -> None:

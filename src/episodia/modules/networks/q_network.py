@@ -17,7 +17,7 @@ from episodia.modules.distributions.for_space import dist_for
 from episodia.modules.distributions.point import GreedySpec
 from episodia.modules.networks.acting_network import ActingNetwork, needed
 from episodia.modules.networks.layers import check_size, check_sizes, linear, passed
-from episodia.modules.networks.noisy_linear import NoisyLinear, set_exploring
+from episodia.modules.networks.noisy_linear import noisy_layers, set_exploring
 from episodia.modules.networks.trunk import Trunk, observations_of
 from episodia.types import Batch, Item
 
@@ -35,7 +35,7 @@ class QNetwork(ActingNetwork):
         recurrent: The kind of recurrent layer above them, `"lstm"` or `"gru"`, or None.
         cell_size: The number of units of the recurrent layer; None takes the size of the layer below it.
         dueling: Whether values of states and advantages of actions have heads of their own.
-        noisy: Whether the heads have noisy weights, see `NoisyLinear`.
+        noisy: Whether each head is two layers with noisy weights, see `NoisyLinear`.
         atoms: The number of atoms of the distribution of returns; 1 estimates the mean alone.
         value_range: With several atoms, the smallest and the largest return: atoms are then evenly spaced returns with learned
             probabilities (C51). None learns the returns themselves, quantiles of equal probability.
@@ -74,7 +74,7 @@ class QNetwork(ActingNetwork):
         self.value_range = _checked_range(value_range, self.atoms)
         self.choices = choices
         self.trunk = Trunk(observation_space, self.hidden, recurrent, self.cell_size, generator, "relu")
-        width, make = self.trunk.num_features, NoisyLinear if noisy else linear
+        width, make = self.trunk.num_features, noisy_layers if noisy else linear
         self.advantage_head: nn.Module = make(width, choices.n * self.atoms, 1.0, generator)
         self.value_head: nn.Module | None = make(width, self.atoms, 1.0, generator) if dueling else None
 
