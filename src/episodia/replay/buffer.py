@@ -196,8 +196,9 @@ class ReplayBuffer:
             return sum(table.update(found, numbers) for table, found, numbers in by_module)
 
     def _by_module(self, keys: Item, values: Item) -> list[tuple[Table, np.ndarray, np.ndarray]]:
-        if not isinstance(keys, Mapping) and len(self._tables) == 1:
-            keys, values = dict.fromkeys(self._tables, keys), dict.fromkeys(self._tables, values)
+        if len(self._tables) == 1 and not isinstance(keys, Mapping) and not isinstance(values, Mapping):
+            own = as_keys(keys)
+            return [(next(iter(self._tables.values())), own, as_priorities(values, len(own)))]
         if (
             not isinstance(keys, Mapping)
             or not isinstance(values, Mapping)

@@ -10,7 +10,7 @@ import numpy as np
 
 from episodia.errors import ReplayError
 from episodia.replay.rows.claims import Claims
-from episodia.replay.rows.row_index import STEP, RowIndex
+from episodia.replay.rows.row_index import RowIndex
 from episodia.trees import describe
 from episodia.types import Item
 
@@ -34,10 +34,10 @@ def are_fresh(keys: np.ndarray, index: RowIndex, claims: Claims) -> np.ndarray:
     """Tell which keys belong to steps that are still stored: bool [B]."""
     rows = rows_of_keys(keys)
     fresh: np.ndarray = rows < claims.capacity
-    if not fresh.all():
+    if np.count_nonzero(fresh) < len(fresh):
         rows = np.where(fresh, rows, 0)
     fresh &= keys_of(rows, claims, claims.claimed) == keys
-    fresh &= (index.kind.take(rows, mode="clip") & STEP).astype(np.bool_)
+    fresh &= index.are_steps(rows)
     return fresh
 
 
@@ -66,8 +66,9 @@ def as_priorities(values: Item, count: int) -> np.ndarray:
             "the order of the keys."
         )
     found = found.astype(np.float64, copy=False)
-    if not np.isfinite(found).all():
-        place = int(np.flatnonzero(~np.isfinite(found))[0])
+    is_finite = np.isfinite(found)
+    if np.count_nonzero(is_finite) < count:
+        place = int(np.flatnonzero(~is_finite)[0])
         raise ReplayError(
             f"found {found[place]} as the value of key {place}, expected finite numbers. Look for the step whose TD error is "
             "not finite; nothing was updated."

@@ -7,6 +7,7 @@ from typing import Literal, final
 import numpy as np
 
 from episodia.arguments import checked_choice, checked_number
+from episodia.episodes.lists.ragged import counted
 from episodia.errors import ReplayError
 from episodia.replay.selectors.selector import NUM_ROUNDS, AddedSteps, Selection, StoredSteps
 from episodia.replay.selectors.sum_tree import SumTree
@@ -92,7 +93,8 @@ class Proportional:
         if tree is None:
             return
         priorities = np.power(np.abs(values) + self._epsilon, self._alpha)
-        if not priorities.max() <= _LARGEST / tree.size:
+        highest = float(priorities.max())
+        if not highest <= _LARGEST / tree.size:
             raise ReplayError(
                 f"{self!r}: found the value {np.abs(values).max()}, expected values whose powers have a finite sum. Clip the "
                 "values."
@@ -103,16 +105,16 @@ class Proportional:
         tree.set(rows, priorities)
         if not known:
             return
-        largest = float(tree.values.take(rows).max())
+        # Of equal rows another value may count than the highest.
+        largest = float(tree.values.take(rows).max()) if highest > self._largest else self._largest
         if largest > self._largest:
-            self._largest = largest
-            self._num_largest = self._count_largest(tree, rows, largest)
-        else:
-            self._num_largest = known - gone + self._count_largest(tree, rows)
+            self._largest, known, gone = largest, 0, 0
+        come = self._count_largest(tree, rows) if highest >= self._largest else 0
+        self._num_largest = known - gone + come
 
-    def _count_largest(self, tree: SumTree, rows: np.ndarray, largest: float | None = None) -> int:
+    def _count_largest(self, tree: SumTree, rows: np.ndarray) -> int:
         """Return how many different `rows` have the largest priority."""
-        found = rows[tree.values.take(rows) == (self._largest if largest is None else largest)]
+        found = rows[tree.values.take(rows) == self._largest]
         if not len(found):
             return 0
         found.sort()
@@ -133,9 +135,9 @@ class Proportional:
         tree = self._tree
         if tree is None or not tree.total > 0.0:
             return Selection(steps.uniform(num, rng), np.ones(num))
-        rows = tree.find((np.arange(num) + rng.random(num)) * (tree.total / num))
+        rows = tree.find((counted(num) + rng.random(num)) * (tree.total / num))
         allowed = steps.allowed(rows)
-        if not allowed.all():
+        if np.count_nonzero(allowed) < num:
             rows = self._redrawn(tree, rows, allowed, steps, rng)
         priorities = tree.values.take(rows)
         if not priorities.min() > 0.0:  # epsilon is 0, and only steps with the priority 0 are allowed

@@ -14,6 +14,8 @@ from episodia.trees import frozen
 class SumTree:
     """Numbers at `size` positions, in blocks of `fan`; their sums, again in blocks; and so on, up to at most `top` sums.
 
+    A block has 8, 16 or 24 entries, so that comparisons of a block are counted as whole words.
+
     Sums are recomputed from what is below them, never added to, so rounding errors do not grow. All in float64. If an exception
     such as Ctrl-C comes while numbers are set, all sums are recomputed before they are used again.
 
@@ -29,8 +31,8 @@ class SumTree:
         self.size = size
         self._fan = fan
         self._ones = np.ones(fan)
-        # A block times this matrix: the sums of its first 0, 1, 2, ... entries. A product is faster than `cumsum`.
-        self._before = np.triu(np.ones((fan, fan + 1)), 1)
+        # A block times this matrix: the sums before its entries. A product is faster than `cumsum`.
+        self._before = np.triu(np.ones((fan, fan)), 1)
         num_levels, count = 0, size
         while count > top:
             num_levels, count = num_levels + 1, -(-count // fan)
@@ -83,15 +85,45 @@ class SumTree:
         masses = np.minimum(masses, np.nextafter(cumulated[-1], 0.0))
         at = cumulated.searchsorted(masses, side="right")
         left = np.maximum(masses - (cumulated.take(at) - top.take(at)), 0.0)
-        begins = _begins(len(at), self._fan + 1)
+        begins = _begins(len(at), self._fan)
         for level in self._levels[-2::-1]:
             before = level.reshape(-1, self._fan).take(at, 0) @ self._before
-            # Rounding may leave as much as the whole block: then its last entry above 0 is meant.
-            left = np.minimum(left, np.nextafter(before[:, -1], 0.0))
-            step = (before > left[:, None]).argmax(axis=1) - 1
-            left -= before.reshape(-1).take(begins + step)
+            # What is left lies in the last entry before which there is not more.
+            step = _counts_true(before <= left[:, None]) - _ONE
+            if level is not self._levels[0]:
+                left -= before.reshape(-1).take(begins + step)
             at = at * self._fan + step
+        if np.count_nonzero(self._levels[0].take(at)) < len(at):
+            self._move_back(at)
         return at
+
+    def _move_back(self, positions: np.ndarray) -> None:
+        """Replace positions whose number is 0 by the last ones before them whose number is not.
+
+        Rounding may leave as much as a whole block; then its last entry above 0 is meant.
+        """
+        values = self.values
+        for place in np.flatnonzero(values.take(positions) == 0.0).tolist():
+            positions[place] = np.flatnonzero(values[: positions[place]])[-1]
+
+
+_ONE = np.array(1)
+# The product of a word and this one has the sum of the bytes of the word in its upper byte.
+_BYTES, _UPPER = np.array(0x0101010101010101, np.uint64), np.array(56, np.uint64)
+
+
+def _counts_true(mask: np.ndarray) -> np.ndarray:
+    """Return how many entries of each row are true, of rows that have 8, 16 or 24: int64 [B]. Much faster than a sum.
+
+    >>> _counts_true(np.arange(16).reshape(2, 8) < 11).tolist()
+    [8, 3]
+    """
+    words = mask.view(np.uint64)
+    total = words[:, 0]
+    for column in range(1, words.shape[1]):
+        total = total + words[:, column]
+    counts: np.ndarray = ((total * _BYTES) >> _UPPER).view(np.int64)
+    return counts
 
 
 @lru_cache(maxsize=16)
