@@ -16,7 +16,7 @@ from episodia.episodes.lists.episode_list import Episode, EpisodeList
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 from episodia.errors import ReplayError
 from episodia.replay.adding.env_times import env_times_of, with_env_times
-from episodia.replay.adding.incoming import incoming
+from episodia.replay.adding.incoming import Incoming, incoming
 from episodia.replay.buffer_display import buffer_html, buffer_text, contents_of
 from episodia.replay.draws.draw import Draw
 from episodia.replay.draws.transitions import Transitions
@@ -123,12 +123,13 @@ class ReplayBuffer:
                 if env_times:
                     parts[:] = [with_env_times(part, env_times) for part in parts]
                 table.check(parts)
-            added = Added()
             with self._changes.changing(lambda: self._tables):
-                for table, parts in found:
-                    self._tables[table.module_id] = table
-                    added += table.add(parts)
-        return added
+                return Added.of(map(self._added, found))
+
+    def _added(self, found: tuple[Table, list[Incoming]]) -> Added:
+        table, parts = found
+        self._tables[table.module_id] = table
+        return table.add(parts)
 
     def _table(self, module_id: ModuleID) -> Table:
         """Return the table of a module, a new one if it has no table yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, final
 
@@ -51,9 +51,15 @@ class Added(NamedTuple):
     num_evicted_episodes: int = 0
 
     def __add__(self, other: object) -> Added:
-        if not isinstance(other, Added):
-            return NotImplemented
-        return Added(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+        return Added(*map(sum, zip(self, other, strict=True))) if isinstance(other, Added) else NotImplemented
+
+    @classmethod
+    def of(cls, parts: Iterable[Added]) -> Added:
+        """Return what several calls have changed together."""
+        added = None
+        for part in parts:
+            added = part if added is None else added + part
+        return added or cls()
 
 
 @final
@@ -142,27 +148,21 @@ class Table:
 
     def add(self, parts: list[Incoming]) -> Added:
         """Store checked chunks."""
-        added = Added()
-        with self.lock:
-            for found in parts:
-                added += self._add_part(found)
-        return added
-
-    def _add_part(self, found: Incoming) -> Added:
         if not self.spaces:
-            self.spaces = found.spaces()
-        added = Added()
-        if len(found.chunks.keys):
+            self.spaces = parts[0].spaces()
+        with self.lock:
+            return Added.of(each for found in parts for each in self._add_part(found))
+
+    def _add_part(self, found: Incoming) -> Iterator[Added]:
+        if found.chunks.keys:
             if ENV_T in found.values:
                 self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
             if self.writer.goes_on(found.chunks):
-                added = self._add(found)
+                yield self._add(found)
             else:
-                for part in in_parts(found, self.writer.reserve(), self.capacity // 2):
-                    added += self._add(part)
+                yield from map(self._add, in_parts(found, self.writer.reserve(), self.capacity // 2))
         for ending in found.endings:
             self.writer.end(*ending)
-        return added
 
     def _add(self, found: Incoming) -> Added:
         writer = self.writer
@@ -235,7 +235,14 @@ class Table:
             self.check_whole()
         index = self.writer.index
         steps = self.steps if allowed is None else StoredSteps(index, self.writer.ring, allowed)
-        rows, weights = self._selected(num, steps, rng)
+        found: object = self.selector.select(num, steps, rng)
+        if not isinstance(found, Selection) or not _is_selection_of(found, num):
+            raise ReplayError(
+                f"{self.selector!r}: found {describe(found)} from `select`, expected a `Selection` with int64[{num}] rows, and "
+                f"with float64[{num}] weights or None. `check_selector` finds such faults."
+            )
+        # An array of our own: a selector may use its array again.
+        rows = found.rows.copy() if found.rows.dtype == _INT else found.rows.astype(_INT)
         try:
             kinds = index.kind.take(rows)
         except IndexError:
@@ -245,19 +252,7 @@ class Table:
                 f"{self.selector!r}: found {num} rows, of which some are no stored steps, expected {num} rows of steps. Let "
                 "`select` return rows that `steps.allowed` accepts; `check_selector` finds such faults."
             )
-        return Picked(rows, kinds, weights)
-
-    def _selected(self, num: int, steps: StoredSteps, rng: np.random.Generator) -> Selection:
-        """Return what the selector selects, in an array of our own: a selector may use its array again."""
-        found: object = self.selector.select(num, steps, rng)
-        if isinstance(found, Selection):
-            rows, weights = found
-            if _has_shape(rows, num) and rows.dtype.kind in "iu" and (weights is None or _has_shape(weights, num)):
-                return Selection(rows.copy() if rows.dtype == _INT else rows.astype(_INT), weights)
-        raise ReplayError(
-            f"{self.selector!r}: found {describe(found)} from `select`, expected a `Selection` with int64[{num}] rows, and "
-            f"with float64[{num}] weights or None. `check_selector` finds such faults."
-        )
+        return Picked(rows, kinds, found.weights)
 
     # --- State ------------------------------------------------------------------------------------------------------
 
@@ -303,5 +298,10 @@ class Table:
         return keys_of(rows, self.writer.ring, self.writer.ring.claimed)
 
 
-def _has_shape(given: object, num: int) -> bool:
-    return isinstance(given, np.ndarray) and given.shape == (num,)
+def _is_selection_of(found: Selection, num: int) -> bool:
+    """Tell whether a selection has `num` rows, and as many weights or none."""
+    rows: object = found.rows
+    if not isinstance(rows, np.ndarray) or rows.shape != (num,) or rows.dtype.kind not in "iu":
+        return False
+    weights: object = found.weights
+    return weights is None or (isinstance(weights, np.ndarray) and weights.shape == (num,))

@@ -126,8 +126,10 @@ class UnmadeList(EpisodeList[AnyEpisode_co]):
     def groups(self) -> dict[Any, EpisodeList[SingleAgentEpisode]]:
         """Return the agent episodes of each module as a list of their own."""
         rows = self.untouched_rows()
-        if rows is None or not self.is_grouped:
+        if rows is None:
             return super().groups()
+        if not self.is_multi_agent and len(rows.modules) == 1:
+            return dict.fromkeys(rows.modules, self._as_group())
         return {module_id: self._picked_from(rows, positions) for module_id, positions in rows.modules.items()}
 
     def _picked_from(self, rows: UnmadeRows, positions: np.ndarray) -> EpisodeList[SingleAgentEpisode]:

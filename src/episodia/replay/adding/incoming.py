@@ -109,7 +109,8 @@ def _are_stored_as_they_are(found: RowsInPlace) -> bool:
 
 
 def _chunks(facts: ChunkFacts) -> Chunks:
-    return Chunks(facts.origins, facts.t_started, facts.lengths, facts.ends * _FLAG, facts.num_steps)
+    flags = facts.ends * _FLAG if np.count_nonzero(facts.ends) else facts.ends
+    return Chunks(facts.origins, facts.t_started, facts.lengths, flags, facts.num_steps)
 
 
 def _incoming(episodes: EpisodeList, extras: list[str], *, infos: bool) -> Incoming:

@@ -86,8 +86,8 @@ class StoredEpisodes(Records):
     """Parts of episodes: the observations from `t_kept` to `t_stop` are stored, in the runs from `first` to `last`.
 
     `extent` is where a growing episode goes on to write; -1 if the episode does not grow. Before the time step `limit`, the
-    observation after step t goes to the row t + `shift`: its last run, if there is one, grows there. A `limit` of -1 says that
-    the extent does not continue the last run.
+    observation after step t goes to the row t + `shift`, where the last run of the episode grows. A `limit` of -1 says that
+    there is no last run, or that the extent does not continue it.
 
     `ids` has the id of the episode, with its agent, that each part belongs to; `parts` has the parts by that id.
     """

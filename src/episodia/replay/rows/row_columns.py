@@ -86,7 +86,8 @@ class RowColumns:
                 self._storage.check(name, given)
                 column = earlier.get(name, given)
             if type(column) is np.ndarray and type(given) is np.ndarray:
-                fits = _leaf_fits(column, given)
+                is_alike = column.dtype == given.dtype and column.shape[1:] == given.shape[1:]
+                fits = is_alike or _leaf_fits(column, given)
             else:
                 fits = _nested_fits(column, given)
             if not fits:

@@ -30,8 +30,8 @@ Eviction: TypeAlias = Literal["steps", "episodes", "reservoir"]
 # The largest number of rows that are set aside for one episode.
 LARGEST_EXTENT = 64
 
-# Arrays without axes, which NumPy combines with others faster than numbers.
-_ZERO, _ONE = np.array(0), np.array(1)
+# An array without axes, which NumPy combines with others faster than a number.
+_ONE = np.array(1)
 
 
 class Chunks(NamedTuple):
@@ -202,22 +202,19 @@ class RowWriter:
         stops, runs = chunks.t_started + chunks.lengths, stored.last.take(episodes)
         fits: np.ndarray = stored.t_stop.take(episodes) == chunks.t_started
         fits &= stops <= stored.limit.take(episodes)
-        fits &= runs >= _ZERO
         if np.count_nonzero(chunks.flags):
             fits &= chunks.flags == 0
-        if self._has_old_extents():
+        if self.ring.old_before > self._oldest and self._has_old_extents():
             fits &= self.extents.born.take(stored.extent.take(episodes)) >= self.ring.old_before
-        if len(set(keys)) != len(keys):
+        if len(keys) > 1 and len(set(keys)) != len(keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
         return _Continued(chunks, episodes, runs, stops, fits, np.count_nonzero(fits) == len(keys))
 
     def _has_old_extents(self) -> bool:
         """Tell whether there are extents in use whose rows are claimed again soon."""
-        old_before = self.ring.old_before
-        if old_before > self._oldest:
-            born = self.extents.born
-            self._oldest = int(born.min(where=born >= 0, initial=self.ring.claimed))
-        return old_before > self._oldest
+        born = self.extents.born
+        self._oldest = int(born.min(where=born >= 0, initial=self.ring.claimed))
+        return self.ring.old_before > self._oldest
 
     def _extend(self, chunks: Chunks, found: _Continued) -> np.ndarray:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
@@ -399,6 +396,7 @@ class RowWriter:
             if self.evict == "episodes":
                 self._evicted += self.index.evict_episode(episode)
             if self.index.episodes.last[episode] < 0:
+                self._note_place(episode, int(self.index.episodes.extent[episode]))
                 self._emptied.append(episode)
 
     def _forget_emptied(self) -> None:
