@@ -8,20 +8,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from episodia.connectors import EpsilonGreedy
-from episodia.env_runners import MultiAgentEnv, MultiAgentEnvRunner
+from episodia.env_runners import MultiAgentEnvRunner
 from episodia.learners import DQNConfig, Learner, PPOConfig, ReplayUpdates
-from episodia.modules import MultiModule, default_module
+from episodia.modules import MultiModule
 from episodia.replay import ReplayBuffer
 from episodia.schedules import PiecewiseLinearSchedule
 from episodia.training import ReplayRecipe, Training, train
 from examples import example
+from meeting_agents import FALLING, Meet, network
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3, 4))]
-DELAY, PLACES = 4, 3
-FALLING = PiecewiseLinearSchedule([(0, 1.0), (1_500, 0.1)])
+DELAY = 4
 DQN = DQNConfig(gamma=0.0, learning_rate=5e-3)
 
 MEMORY = {
@@ -54,29 +53,6 @@ def test_dqn_without_memory_stays_at_chance(seed):
     with train("dqn", recall, steps=3_900, seed=seed, **MEMORY) as training:
         # 200 games: chance is 50 %, and three standard deviations are 11 %.
         assert 0.39 < np.mean(training.evaluate(200)) < 0.61
-
-
-class Meet(MultiAgentEnv):
-    """Both agents see the place where they have to meet; both get 1 if both go there, 1 time in 9 at random."""
-
-    possible_agents = agents = ("left", "right")
-    observation_spaces = action_spaces = dict.fromkeys(agents, spaces.Discrete(PLACES))
-
-    def reset(self, *, seed=None, options=None):
-        if seed is not None:
-            self.rng = np.random.default_rng(seed)
-        self.place = int(self.rng.integers(PLACES))
-        return dict.fromkeys(self.agents, self.place), {}
-
-    def step(self, actions):
-        have_met = float(set(actions.values()) == {self.place})
-        shown = dict.fromkeys(self.agents, self.place)
-        return shown, dict.fromkeys(self.agents, have_met), {"__all__": True}, {}, {}
-
-
-def network(kind, generator):
-    place = spaces.Discrete(PLACES)
-    return default_module(place, place, kind=kind, hidden=(32,), generator=generator)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,17 +7,19 @@ from math import ceil
 from typing import Any
 
 from episodia.dataflow.flows.concurrently import concurrently
+from episodia.dataflow.flows.duplicate import duplicate
 from episodia.dataflow.flows.flow import Flow
-from episodia.dataflow.flows.rollouts import rollouts
+from episodia.dataflow.flows.rollouts import made_there, rollouts
 from episodia.dataflow.runner_group import RunnerGroup, episodes_of
 from episodia.dataflow.updates.concat_steps import ConcatSteps
-from episodia.dataflow.updates.delivery_stages import DropStale
+from episodia.dataflow.updates.delivery_stages import DropStale, select_modules
 from episodia.dataflow.updates.learner_stages import GradientsThere, apply_gradients, train_one_step
 from episodia.dataflow.updates.learner_worker import Updated, Updates
-from episodia.dataflow.updates.replaying import replay, store
+from episodia.dataflow.updates.replaying import replay, replayed_lists, store
 from episodia.episodes import EpisodeList
 from episodia.learners import Learner, Metrics, ReplayUpdates
 from episodia.learners.update_metrics import mean_of_updates
+from episodia.replay import ReplayBuffer, Sequences
 
 
 def share_of(group: RunnerGroup, num_timesteps: int) -> int:
@@ -140,3 +142,66 @@ def from_replay(
     learned = replay(shards, group, warm_up=ceil(warm_up / len(shards)), steps=lambda: group.num_steps)
     both = concurrently([stored, learned], weights=[1, updates_per_step * share], output=[1])
     return both.batch(max(1, round(updates_per_step * share))).for_each(mean_of_updates)
+
+
+def two_trainers(
+    group: RunnerGroup,
+    learner: Learner,
+    updates: ReplayUpdates,
+    *,
+    num_timesteps: int,
+    warm_up: int,
+    updates_per_step: float,
+    **how: Any,
+) -> Flow:
+    """Return PPO and DQN in one environment with many agents: each learner learns from what the agents of its modules do.
+
+    Args:
+        group: The group.
+        learner: Learns from what was just played, such as PPO.
+        updates: Learns from replay, such as DQN; its learner has other modules.
+        num_timesteps: How many steps an update of `learner` learns from.
+        warm_up: How many rows there have to be before the first update from replay.
+        updates_per_step: The number of updates from replay for each step.
+        **how: Arguments of `Learner.update`, for `learner`.
+    """
+    share = share_of(group, num_timesteps)
+    for_both = rollouts(group, num_timesteps=share).flatten()
+    first, second = duplicate(for_both)
+    lists = first.combine(ConcatSteps(num_timesteps)).for_each(select_modules(*learner.modules))
+    on_policy = lists.for_each(train_one_step(learner, group, **how))
+    stored = second.for_each(made_there).for_each(select_modules(*updates.learner.modules)).tap(updates.buffer.add)
+    learned = replay(updates, group, warm_up=warm_up)
+    from_buffer = concurrently([stored, learned], weights=[1, updates_per_step * share], output=[1])
+    return concurrently([on_policy, from_buffer], mode="async", name="two_trainers")
+
+
+def with_replay(  # noqa: PLR0913  # each is an independent choice
+    group: RunnerGroup,
+    learner: Learner,
+    buffer: ReplayBuffer,
+    *,
+    num_timesteps: int,
+    num_replayed: int,
+    warm_up: int,
+    replayed_per_round: float = 1.0,
+    draw: Any = None,
+) -> Flow:
+    """Return an algorithm that learns from what was just played, such as A2C, with a replay buffer put into it.
+
+    Args:
+        group: The group.
+        learner: The learner. Its loss has to cope with steps of older weights, as that of IMPALA does.
+        buffer: The buffer.
+        num_timesteps: How many steps an update with new episodes learns from.
+        num_replayed: The number of stretches of a sample.
+        warm_up: How many rows there have to be before the first sample.
+        replayed_per_round: How many updates with samples for each one with new episodes.
+        draw: What a sample is made of; by default, stretches of 20 steps.
+    """
+    stretches = Sequences(20) if draw is None else draw
+    played = rollouts(group, num_timesteps=share_of(group, num_timesteps)).flatten().tap(store(buffer))
+    fresh = played.combine(ConcatSteps(num_timesteps))
+    old = replayed_lists(buffer, num_replayed, stretches, warm_up=warm_up, lookback=learner.pipeline.lookback)
+    lists = concurrently([fresh, old], weights=[1, replayed_per_round], name="with_replay")
+    return lists.for_each(train_one_step(learner, group))
