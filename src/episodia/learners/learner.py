@@ -27,6 +27,7 @@ from episodia.learners.gradients.gradient_averages import (
     by_module,
     total_weight,
 )
+from episodia.learners.gradients.gradient_function import GradientFunction
 from episodia.learners.gradients.gradient_steps import GradientSteps, Taken
 from episodia.learners.hooks import Hooks, LearnerHook
 from episodia.learners.learner_modules import LearnerModules
@@ -340,6 +341,10 @@ class Learner:
         return self._differentiation.measured(
             batch, coefficients, progress=self._progress, device=self.device, hook=self._hooks
         )
+
+    def gradient_function(self) -> GradientFunction:
+        """Return `compute_gradients` as a function of a state and a batch, for workers without memory."""
+        return GradientFunction(self._networks.rl_module, self.config)
 
     def num_steps_of(self, batch: Mapping[str, Batch]) -> dict[str, int]:
         """Return how many steps of each module count for the loss: the weights of the gradients of `batch`."""

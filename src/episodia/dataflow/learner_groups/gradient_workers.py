@@ -69,7 +69,7 @@ class GradientWorkers:
         self._engine = engine
         self._timeout_s = None if engine.is_serial else call_timeout_s
         self._max_restarts = max_restarts
-        functions = {name: GradientFunction(learner.modules, learner.config) for name, learner in learners.items()}
+        functions = {name: learner.gradient_function() for name, learner in learners.items()}
         self._make = partial(_Host, functions)
         self._workers = [engine.start(self._make) for _ in range(num_workers)]
         self.shares: dict[str, int] = {}
