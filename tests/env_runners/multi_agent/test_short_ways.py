@@ -58,14 +58,14 @@ def test_steps_that_are_stored_together_are_what_a_plain_loop_would_have_recorde
     assert_recorded_as_by_a_plain_loop(samples, envs)
 
 
-def test_most_steps_are_stored_together(joint):
+def test_all_steps_without_decisions_are_stored_together(joint):
     make, _ = makers(**{**BULK, "longest": 1})
     runner = MultiAgentEnvRunner(make, Echo(), num_envs=3, seed=0)
     for env in runner.envs:
         env.longest = 10**6
     runner.sample(num_timesteps=300)
 
-    assert len(joint) == 99  # all but the first one, which makes the columns
+    assert len(joint) == 100
 
 
 class Counting(MultiAgentEnv):

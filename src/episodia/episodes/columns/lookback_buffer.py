@@ -160,6 +160,8 @@ class LookbackBuffer:
             return False
         if not shape:
             return dtype.type in self.free_types
+        if self._space is None:
+            return dtype in PLAIN_DTYPES
         return dtype == self.row_dtype and (self.row_shape is None or self.row_shape == shape)
 
     # --- What it holds ----------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.columns.rewards import REWARD_TYPES
 from episodia.episodes.columns.storage import NO_INFO
 from episodia.episodes.multi_agent.agent_record import AgentRecord
-from episodia.episodes.single_agent.single_agent_columns import take_back
+from episodia.episodes.single_agent.single_agent_columns import extra_columns, take_back
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
 
 # The dtype and the shape of each row.
@@ -25,6 +26,7 @@ _Append = Callable[[Any], None]
 # Larger observations are copied, so that an episode does not keep those of all others in memory.
 _LARGE_ROW = 2**12
 _ARRAYS = frozenset({np.ndarray})
+_NEW_COLUMN = LookbackBuffer()
 
 
 class RowKinds(NamedTuple):
@@ -40,12 +42,13 @@ class RowKinds(NamedTuple):
         if single is None or record.pending is not None or single.is_terminated or single.is_truncated:
             return False
         columns = single.extra_model_outputs
+        has_columns = columns.keys() == self.extras.keys() or not (columns or len(single))  # then they are made
         return (
             single.observations.takes_rows(*self.observations)
             and single.actions.takes_rows(*self.actions)
             and not single.rewards.finalized
-            and columns.keys() == self.extras.keys()
-            and all(columns[name].takes_rows(*kind) for name, kind in self.extras.items())
+            and has_columns
+            and all(columns.get(name, _NEW_COLUMN).takes_rows(*kind) for name, kind in self.extras.items())
         )
 
 
@@ -121,15 +124,25 @@ class JointRows:
         _call_each(actions, step.actions)
         _call_each(rewards, step.rewards)
         _call_each(infos, [NO_INFO] * len(infos))
+        if step.extras.keys() != self._outputs.keys():
+            self._find_outputs(step.extras)
         for name, outputs in step.extras.items():
-            if name not in self._outputs:
-                self._outputs[name] = [single.extra_model_outputs[name].push for single in self._singles]
             _call_each(self._outputs[name], outputs)
+
+    def _find_outputs(self, extras: Mapping[str, Any]) -> None:
+        """Look up the columns of extra model outputs; agents without a step get new ones."""
+        for single in self._singles:
+            single.extra_model_outputs = extra_columns(single, extras)
+        self._outputs = {name: [single.extra_model_outputs[name].push for single in self._singles] for name in extras}
 
     def take_back(self) -> None:
         """Remove what was pushed and not settled."""
         for single in self._singles:
             take_back(single)
+            columns = single.extra_model_outputs
+            single.extra_model_outputs = {
+                name: column for name, column in columns.items() if column.len_incl_lookback()
+            }
 
     def settle(self, env_ts: list[int], now: float) -> None:
         """Count a step that was pushed; `env_ts` are the environment steps of all episodes after it."""

@@ -325,18 +325,11 @@ class MultiAgentEpisode:
 
     def _with(self, roster: Roster) -> MultiAgentEpisode:
         """Return an episode with the agents of `roster` that has everything else in common with this one."""
-        other = self._without_subclass(
-            self.id_,
-            observation_space=self.observation_space,
-            action_space=self.action_space,
-            agent_episode_ids=self._agent_episode_ids,
-            agent_module_ids=self._agent_to_module_mapping,
-            agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
-            missing_final_observation=self.missing_final_observation,
-            rewards_after_done=self.rewards_after_done,
-        )
-        other.__dict__.update(self._added_by_subclass())
-        other.env_index = self.env_index
+        other = type(self).__new__(type(self))
+        other.__dict__.update(vars(self))
+        other.is_terminated = other.is_truncated = False
+        other._agent_to_module_mapping = dict(self._agent_to_module_mapping)
+        other._agent_episode_ids = dict(self._agent_episode_ids)
         other._finalized = self.is_finalized
         other._custom_data = copy.deepcopy(self._custom_data) if self._custom_data else {}
         other.roster = roster
