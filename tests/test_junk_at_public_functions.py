@@ -17,7 +17,7 @@ from episodia.connectors import (
 )
 from episodia.connectors.batches.batch_items import as_ragged
 from episodia.connectors.batches.episode_iteration import single_agent_episode_iterator
-from episodia.env_runners import SingleAgentEnvRunner
+from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
 from episodia.episodes import MultiAgentEpisode, SingleAgentEpisode
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import (
@@ -266,3 +266,24 @@ def test_texts_are_no_rewards_and_none_and_empty_texts_no_flags(reward, flag, ve
         pytest.raises(EnvError, match=r"environment 0: found .* as a step"),
     ):
         runner.sample(num_timesteps=3)
+
+
+SETTINGS = [
+    *("vectorization", "batch_mode", "on_env_error", "check_finite", "async_context", "step_timeout_s", "num_envs"),
+    *("horizon", "lookback", "max_restarts", "reward_delay", "rollout_fragment_length", "recorder", "episode_class"),
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "junk", [np.zeros(0), np.array(["a"]), np.array([[1, 2]]), torch.zeros(2), {1, 2}, b"x", -1, 1.5]
+)
+def test_junk_as_a_setting_of_a_runner_is_an_error_of_the_library(setting, junk):
+    with pytest.raises(EpisodiaError, match=setting):
+        SingleAgentEnvRunner(ScriptedEnv, seed=0, **{setting: junk})
+
+
+@pytest.mark.parametrize("kind", [SingleAgentEnvRunner, MultiAgentEnvRunner])
+def test_more_environments_than_any_machine_has_are_rejected_at_once(kind):
+    with pytest.raises(EnvRunnerError, match="num_envs=10000000"):
+        kind(ScriptedEnv, num_envs=10**30, seed=0)

@@ -25,7 +25,7 @@ from episodia.env_runners.runner_settings import (
     RunnerSettings,
     StepTimeout,
     check_episode_class,
-    check_whole,
+    check_num_envs,
     checked_numbers,
     timeout_of,
 )
@@ -151,7 +151,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
             async_context=async_context,
             check_finite=check_finite,
         )
-        check_whole(1, num_envs=num_envs)
+        check_num_envs(num_envs)
         rl_module = as_modules(acting.module)
         seeds = Seeds.of_agents(seed, device_of(*(rl_module or {}).values()))
         super().__init__(settings, rl_module, seeds, callbacks)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
-from episodia.arguments import checked_flag, checked_whole, is_number
+from episodia.arguments import checked_choice, checked_flag, checked_whole, is_number
 from episodia.episodes import EpisodeRecorder, SingleAgentEpisode
 from episodia.errors import EnvRunnerError
 
@@ -55,21 +55,20 @@ class RunnerSettings:
         Raises:
             EnvRunnerError: If one makes no sense, or two of them do not fit together.
         """
-        if self.batch_mode not in ("truncate_episodes", "complete_episodes"):
-            raise EnvRunnerError(
-                f"found `batch_mode={self.batch_mode!r}`, expected 'truncate_episodes' or 'complete_episodes'."
-            )
+        checked_choice(
+            EnvRunnerError, "runner", "batch_mode", self.batch_mode, ("truncate_episodes", "complete_episodes")
+        )
         check_fragment_length(self.rollout_fragment_length, self.train_batch_size)
         check_whole(0, reward_delay=self.reward_delay, lookback=self.lookback)
         check_whole(0, or_none=True, max_restarts=self.max_restarts)
         check_whole(1, or_none=True, horizon=self.horizon, soft_horizon=self.soft_horizon)
         check_flags(explore=self.explore, ignore_terminations=self.ignore_terminations)
-        if self.check_finite != "warn":
+        if not isinstance(self.check_finite, str) or self.check_finite != "warn":
             check_flags(check_finite=self.check_finite)
         check_timeout(self.step_timeout_s)
-        check_context(self.async_context)
-        if self.on_env_error not in ("drop", "truncate"):
-            raise EnvRunnerError(f"found `on_env_error={self.on_env_error!r}`, expected 'drop' or 'truncate'.")
+        known = multiprocessing.get_all_start_methods()
+        checked_choice(EnvRunnerError, "runner", "async_context", self.async_context, known)
+        checked_choice(EnvRunnerError, "runner", "on_env_error", self.on_env_error, ("drop", "truncate"))
         if self.step_timeout_s is not None and self.vectorization != "async":
             raise EnvRunnerError(
                 f"found `step_timeout_s={self.step_timeout_s}` with `vectorization={self.vectorization!r}`, expected 'async': "
@@ -81,6 +80,7 @@ class RunnerSettings:
         return self.max_restarts is not None and restarts_in_a_row > self.max_restarts
 
 
+_TOO_MANY_ENVS = 2**20
 _NEEDED = ("forward_inference", "forward_exploration", "is_stateful")
 
 
@@ -96,6 +96,16 @@ def check_whole(least: int, *, or_none: bool = False, **settings: Any) -> None:
         if or_none and value is None:
             continue
         checked_whole(EnvRunnerError, "runner", name, value, least)
+
+
+def check_num_envs(num_envs: object) -> None:
+    """Check a number of environments, before any is made; None is what the source of the environments says.
+
+    Raises:
+        EnvRunnerError: If it is not a whole number of at least 1, or too large for any machine.
+    """
+    if num_envs is not None:
+        checked_whole(EnvRunnerError, "runner", "num_envs", num_envs, 1, below=_TOO_MANY_ENVS)
 
 
 def check_fragment_length(rollout_fragment_length: object, train_batch_size: object) -> None:
@@ -136,6 +146,19 @@ def check_episode_class(episode_class: Any, base: type[Any]) -> None:
         )
 
 
+def check_recorder_factory(recorder: object) -> None:
+    """Check that `recorder` can make recorders.
+
+    Raises:
+        EnvRunnerError: If it cannot be called.
+    """
+    if not callable(recorder):
+        raise EnvRunnerError(
+            f"found `recorder={recorder!r}`, expected a subclass of `EpisodeRecorder`, or a function that makes one. Pass the "
+            "class."
+        )
+
+
 def check_recorder_made(recorder: object) -> None:
     """Check that a factory has made a recorder.
 
@@ -171,26 +194,15 @@ def check_timeout(step_timeout_s: Any) -> None:
         )
 
 
-def timeout_of(step_timeout_s: StepTimeout, vectorization: Vectorization) -> float | None:
+def timeout_of(step_timeout_s: StepTimeout, vectorization: object) -> float | None:
     """Return the limit of a step: by default there is one where a step can be interrupted.
 
     >>> timeout_of("auto", "async"), timeout_of("auto", "sync"), timeout_of(None, "async")
     (300.0, None, None)
     """
-    if step_timeout_s == "auto":
-        return _STEP_TIMEOUT_S if vectorization == "async" else None
+    if isinstance(step_timeout_s, str) and step_timeout_s == "auto":
+        return _STEP_TIMEOUT_S if isinstance(vectorization, str) and vectorization == "async" else None
     return step_timeout_s
-
-
-def check_context(async_context: Any) -> None:
-    """Check how processes are to be started.
-
-    Raises:
-        EnvRunnerError: If this machine does not know how.
-    """
-    known = multiprocessing.get_all_start_methods()
-    if async_context not in known:
-        raise EnvRunnerError(f"found `async_context={async_context!r}`, expected one of {known}. Choose one of them.")
 
 
 def check_acts(module: Any) -> None:

@@ -31,6 +31,7 @@ from episodia.env_runners.runner_settings import (
     Vectorization,
     check_acts,
     check_episode_class,
+    check_recorder_factory,
     checked_numbers,
     timeout_of,
 )
@@ -154,6 +155,7 @@ class SingleAgentEnvRunner(EnvRunner[SingleAgentEpisode]):
         super().__init__(settings, module, Seeds(seed, device_of(module)), callbacks)
         self._module = module
         self._mask_key = action_mask_key
+        check_recorder_factory(recorder)
         self._recorder = recorder
         self._source = VectorEnvSource(env, num_envs, settings)
         self._lent_env: VectorEnv[Any, Any, Any] | None = None

@@ -131,23 +131,35 @@ def have_ended(pids, patience_s=10.0):
     return not any(map(is_running, pids))
 
 
-@pytest.mark.slow
-def test_f9_fifty_programs_that_are_killed_leave_no_worker_behind(tmp_path):
-    for _ in range(50):
-        test_f9_a_program_leaves_no_worker_behind_however_it_ends("kill", tmp_path)
-
-
-@pytest.mark.parametrize("how", ["end", "interrupt", "terminate", "kill"])
-def test_f9_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
-    script = tmp_path / "play.py"
+def started_program(folder, how):
+    script = folder / "play.py"
     script.write_text(SCRIPT)
-    program = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, script, how],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.mark.slow
+def test_f9_fifty_programs_that_are_killed_leave_no_worker_behind(tmp_path):
+    for _ in range(10):
+        programs = [started_program(tmp_path, "kill") for _ in range(5)]
+        workers = [list(map(int, program.stdout.readline().split())) for program in programs]
+        for program in programs:
+            program.kill()
+            program.wait(timeout=20)
+            program.stdout.close()
+
+        assert list(map(len, workers)) == [2] * len(programs)
+        assert have_ended([pid for pids in workers for pid in pids])
+
+
+@pytest.mark.parametrize("how", ["end", "interrupt", "terminate", "kill"])
+def test_f9_a_program_leaves_no_worker_behind_however_it_ends(how, tmp_path):
+    program = started_program(tmp_path, how)
     workers = list(map(int, program.stdout.readline().split()))
     if how == "interrupt":
         os.killpg(program.pid, signal.SIGINT)  # as a terminal does

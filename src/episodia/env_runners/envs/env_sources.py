@@ -13,13 +13,14 @@ from gymnasium import Space, spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from episodia.arguments import checked_choice
 from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time
 from episodia.env_runners.envs.env_crashes import RAISED_IN_WORKER, CheckedEnv, GuardedEnv, first_env
 from episodia.env_runners.envs.env_horizons import with_horizon
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
 from episodia.env_runners.envs.remote_agents import RemoteEnv
 from episodia.env_runners.envs.sync_lanes import Make, SyncLanes
-from episodia.env_runners.runner_settings import RunnerSettings, check_whole
+from episodia.env_runners.runner_settings import RunnerSettings, check_num_envs
 from episodia.errors import EnvRunnerError, EpisodeError
 from episodia.trees import describe
 
@@ -49,9 +50,8 @@ class EnvSource(ABC):
 
     def __post_init__(self) -> None:
         vectorization = self.settings.vectorization
-        if vectorization not in self.vectorizations:
-            raise EnvRunnerError(f"found `vectorization={vectorization!r}`, expected one of {self.vectorizations}.")
-        check_whole(1, or_none=True, num_envs=self.num_envs)
+        checked_choice(EnvRunnerError, "runner", "vectorization", vectorization, self.vectorizations)
+        check_num_envs(self.num_envs)
 
     @property
     @abstractmethod
