@@ -38,6 +38,10 @@ PEERS = {
 }
 
 
+# Code that is written here, and runs in the environment of a peer.
+RUNS_IN = {"cleanrl": "sb3"}
+
+
 def peers_directory() -> Path:
     """Return `$EPISODIA_PEERS`, or `.bench` in the repository."""
     return Path(os.environ.get("EPISODIA_PEERS") or REPOSITORY / ".bench").resolve()
@@ -46,7 +50,7 @@ def peers_directory() -> Path:
 def peer_python(name: str) -> Path:
     """Return the interpreter of the peer's virtual environment, which may not exist yet."""
     folder, program = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
-    return peers_directory() / name / folder / program
+    return peers_directory() / RUNS_IN.get(name, name) / folder / program
 
 
 def is_installed(name: str) -> bool:

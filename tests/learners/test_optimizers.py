@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import Parameter
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia.connectors import PiecewiseLinearSchedule
 from episodia.errors import LearnerError
 from episodia.learners import ALL_MODULES, A2CConfig, Learner, OptimizerConfig
+from episodia.learners.optimizers import Optimizers
 from episodia.modules import MLPActorCritic
 
 SGD = torch.optim.SGD
@@ -195,3 +197,40 @@ def test_an_optimizer_that_cannot_take_a_step_by_itself_may_remember_anything():
     resumed, going_on = resumed_and_not(OptimizerConfig(optimizer=Closed, options={"momentum": 0.9}))
 
     assert str(resumed.get_state()) == str(going_on.get_state())
+
+
+@pytest.mark.parametrize("register", ["own", "global"])
+def test_hooks_of_an_optimizer_are_called(register):
+    called = []
+    weight = Parameter(torch.ones(1))
+
+    def make(parameters, lr):
+        made = torch.optim.Adam(parameters, lr=lr)
+        if register == "own":
+            made.register_step_post_hook(lambda *_: called.append(made))
+        return made
+
+    optimizers = Optimizers({"w": weight}, [OptimizerConfig(optimizer=make)], 0.1)
+    handle = None
+    if register == "global":
+        handle = torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: called.append(None))
+    weight.grad = torch.ones(1)
+    optimizers.step()
+    if handle is not None:
+        handle.remove()
+
+    assert len(called) == 1
+
+
+def test_a_step_equals_that_of_the_optimizer_itself():
+    weights = [Parameter(torch.ones(3)) for _ in range(2)]
+    ours = Optimizers({"w": weights[0]}, [OptimizerConfig()], 0.1)
+    theirs = torch.optim.Adam([weights[1]], lr=0.1, fused=True)
+
+    for scale in (1.0, -2.0, 0.5):
+        for weight in weights:
+            weight.grad = scale * torch.arange(3.0)
+        ours.step()
+        theirs.step()
+
+    assert torch.equal(weights[0], weights[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -101,18 +101,26 @@ def in_order(batch: Mapping[str, Batch], counts: Mapping[str, np.ndarray], num: 
     >>> [step["left"].columns["obs"].tolist() for step in in_order(batch, {"left": np.ones(5, int)}, 2)]
     [[0, 1], [2, 3, 4]]
     """
-    cuts = {key: [len(found) * part // num for part in range(num + 1)] for key, found in counts.items()}
-    for part in range(num):
-        found = {
-            module_id: _slice_of(columns, counts[module_id], *cuts[module_id][part : part + 2])
-            for module_id, columns in batch.items()
-        }
-        yield {module_id: minibatch for module_id, minibatch in found.items() if minibatch.num_steps}
+    streams = [_in_order(columns, counts[module_id], num) for module_id, columns in batch.items()]
+    for parts in zip(*streams, strict=True):
+        yield {module_id: part for module_id, part in zip(batch, parts, strict=True) if part.num_steps}
 
 
-def _slice_of(columns: Batch, counts: np.ndarray, start: int, stop: int) -> Minibatch:
-    part = {name: map_batch(lambda leaf: leaf[start:stop], column) for name, column in columns.items()}
-    return Minibatch(part, int(counts[start:stop].sum()), 0, np.arange(start, stop))
+def _in_order(columns: Batch, counts: np.ndarray, num: int) -> Iterator[Minibatch]:
+    cuts = [len(counts) * part // num for part in range(num + 1)]
+    sizes = np.diff(cuts).tolist()
+
+    def parted(leaf: Any) -> Any:
+        # One call of torch makes the views of all parts.
+        if isinstance(leaf, torch.Tensor):
+            return iter(torch.split(leaf, sizes))
+        return iter([leaf[start:stop] for start, stop in pairwise(cuts)])
+
+    parts = {name: map_batch(parted, column) for name, column in columns.items()}
+    rows = np.arange(len(counts))
+    for start, stop in pairwise(cuts):
+        own = {name: map_batch(next, column) for name, column in parts.items()}
+        yield Minibatch(own, int(counts[start:stop].sum()), 0, rows[start:stop])
 
 
 def plan(counts: np.ndarray, minibatch_size: int, rng: np.random.Generator | None = None) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast, final
 
 import torch
 from torch.nn import Parameter
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from episodia.arguments import checked_whole
 from episodia.connectors.batches.batch_descriptions import describe_column
@@ -114,6 +115,7 @@ class Optimizers:
             _made(config, [parameters[name] for name in _without_aliases(names, parameters)], rate.at(0))
             for config, names, rate in zip(configs, self._names, self._rates, strict=True)
         ]
+        self._direct_steps = [_direct_step(optimizer) for optimizer in self._optimizers]
         self._parameters = parameters
         self._configs = configs
         self.set_learning_rates(0)
@@ -141,8 +143,11 @@ class Optimizers:
             LearnerError: If an optimizer fails.
         """
         try:
-            for optimizer in self._optimizers:
-                optimizer.step()
+            for optimizer, direct in zip(self._optimizers, self._direct_steps, strict=True):
+                if direct is None or _has_hooks(optimizer):
+                    optimizer.step()
+                else:
+                    direct(optimizer)
         except Exception as error:  # foreign optimizers raise anything
             raise LearnerError(
                 f"gradient step: found that {type(optimizer).__name__} failed ({error}), expected that it changes its "
@@ -320,6 +325,27 @@ def _made(config: OptimizerConfig, parameters: list[Parameter], learning_rate: f
             "Choose Adam, for example."
         )
     return made
+
+
+def _direct_step(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], object] | None:
+    """Return the step of an optimizer of torch without what is around it; None for other optimizers.
+
+    torch calls hooks, and marks steps for its profiler and compiler, which takes longer than the step of a small network.
+    """
+    if type(optimizer) not in _FUSED or optimizer.defaults["differentiable"]:
+        return None
+    direct: Callable[[torch.optim.Optimizer], object] = torch.no_grad()(inspect.unwrap(type(optimizer).step))
+    return direct
+
+
+def _has_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    # torch has no public method for this question.
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or _global_optimizer_pre_hooks
+        or _global_optimizer_post_hooks
+    )
 
 
 def _copied(value: Any) -> Any:

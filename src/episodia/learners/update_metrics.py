@@ -119,13 +119,13 @@ class Log:
 def values_of(numbers: Sequence[Tensor]) -> list[float]:
     """Return the values of tensors without axes, which are read at once, because each read waits for the device.
 
-    >>> values_of([torch.tensor(0.5), torch.tensor(2)])
+    >>> values_of([torch.tensor(0.5), torch.tensor(2.0)])
     [0.5, 2.0]
     """
     if not numbers:
         return []
     device = numbers[0].device
-    listed: list[float] = torch.stack([number.to(device) for number in numbers]).double().tolist()
+    listed: list[float] = torch.stack([number.to(device) for number in numbers]).tolist()
     return listed
 
 

@@ -13,13 +13,24 @@ from episodia.connectors.batches.batch_descriptions import describe_column
 from episodia.errors import EpisodiaError, LearnerError, NonFiniteError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
 from episodia.learners.losses.loss import LossInputs, LossOutputs
-from episodia.trees import leaves
+from episodia.trees import flat
 
 # By parameter name, without parameters that the loss does not depend on.
 Gradients: TypeAlias = dict[str, Tensor]
 
-# The trained parameters that follow each loss, by the loss's name, by module, and by their own names.
-Followers: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Parameter]]]
+
+class Followers(NamedTuple):
+    """The trained parameters that follow a loss, by module and name, and whether each of them belongs to one module only."""
+
+    by_module: Mapping[str, Mapping[str, Parameter]]
+    are_disjoint: bool
+
+    @classmethod
+    def of(cls, by_module: Mapping[str, Mapping[str, Parameter]]) -> Followers:
+        """Return these parameters as followers."""
+        ids = [id(parameter) for named in by_module.values() for parameter in named.values()]
+        return cls(by_module, len(ids) == len(set(ids)))
+
 
 Named = TypeVar("Named")
 
@@ -47,9 +58,9 @@ class BackwardPass(NamedTuple):
 
 
 def compute(
-    config: AlgorithmConfig, inputs: Mapping[str, LossInputs], parameters: Followers, hook: LossHook
+    config: AlgorithmConfig, inputs: Mapping[str, LossInputs], followers: Mapping[str, Followers], hook: LossHook
 ) -> BackwardPass:
-    """Return losses, and gradients of all `parameters` whose loss is due; the parameters stay unchanged.
+    """Return losses, and gradients of all `followers` whose loss is due; the parameters stay unchanged.
 
     One backward pass serves all modules, unless they share parameters: then each module has its own pass, because its
     gradients may get their own weight later. Each loss has its own pass too, which stops at the parameters that follow it,
@@ -58,18 +69,18 @@ def compute(
     Args:
         config: The algorithm, which has the loss.
         inputs: What the loss of each module works on.
-        parameters: The trained parameters that follow each loss, by module and name.
+        followers: The trained parameters that follow each loss, by its name.
         hook: May change inputs and outputs of the loss.
     """
     outputs = {
-        module_id: _outputs_of(config, module_id, hook.before_loss(module_id, given), parameters, hook)
+        module_id: _outputs_of(config, module_id, hook.before_loss(module_id, given), followers, hook)
         for module_id, given in inputs.items()
     }
-    due = [name for name in parameters if any(name in found.losses for found in outputs.values())]
+    due = [name for name in followers if any(name in found.losses for found in outputs.values())]
     gradients: dict[str, Gradients] = {module_id: {} for module_id in inputs}
     for name in due:
-        own, keeps_graph = parameters[name], name != due[-1]
-        for group in [list(inputs)] if _are_disjoint(own) else [[module_id] for module_id in inputs]:
+        (own, are_disjoint), keeps_graph = followers[name], name != due[-1]
+        for group in [list(inputs)] if are_disjoint else [[module_id] for module_id in inputs]:
             losses = {key: outputs[key].losses[name] for key in group if name in outputs[key].losses and key in own}
             try:
                 for module_id, named in _backward(losses, own, keeps_graph).items():
@@ -107,12 +118,12 @@ def gradients_of(
 
 
 def _outputs_of(
-    config: AlgorithmConfig, module_id: str, inputs: LossInputs, parameters: Followers, hook: LossHook
+    config: AlgorithmConfig, module_id: str, inputs: LossInputs, followers: Mapping[str, Followers], hook: LossHook
 ) -> LossOutputs:
     """Return the checked outputs of the loss of one module; metrics and rows are detached."""
     try:
         outputs = hook.after_loss(module_id, config.loss(inputs))
-        return _checked(outputs, inputs, [name for name in parameters if module_id in parameters[name]])
+        return _checked(outputs, inputs, [name for name, own in followers.items() if module_id in own.by_module])
     except NonFiniteError:
         return LossOutputs({name: torch.tensor(torch.nan) for name in inputs.due})
     except EpisodiaError as error:
@@ -148,13 +159,13 @@ def _checked(found: object, inputs: LossInputs, followed: Sequence[str]) -> Loss
     """Return the outputs without losses that are not due; `followed` are the losses that the module learns from."""
     if not isinstance(found, LossOutputs):
         raise TypeError(f"it returned {type(found).__name__}, not `LossOutputs`")
-    unknown, missing = set(found.losses) - set(followed), inputs.due.intersection(followed) - set(found.losses)
+    unknown, missing = found.losses.keys() - followed, inputs.due.intersection(followed) - found.losses.keys()
     if unknown or missing or not found.losses:
         raise ValueError(
             f"it returned the losses {sorted(found.losses)}, but the optimizers of this module follow {sorted(followed)}, and "
             f"{sorted(inputs.due)} are due in this step"
         )
-    num_rows = len(next(leaf for _, leaf in leaves(inputs.batch))) if found.rows else 0
+    num_rows = len(flat(inputs.batch)[0]) if found.rows else 0
     return LossOutputs(
         {name: _without_axes(name, loss) for name, loss in found.losses.items() if name in inputs.due},
         {name: _without_axes(name, value).detach() for name, value in found.metrics.items()},
@@ -214,11 +225,6 @@ def _check_learned(losses: Mapping[str, Tensor], gradients: Mapping[str, Gradien
             f"loss: found losses of {idle} that do not depend on any trained weight, expected that they do. Do not "
             "detach the tensors of a loss, and give the components that it depends on an optimizer."
         )
-
-
-def _are_disjoint(parameters: Mapping[str, Mapping[str, Parameter]]) -> bool:
-    ids = [id(parameter) for named in parameters.values() for parameter in named.values()]
-    return len(ids) == len(set(ids))
 
 
 def flattened(by_module: Mapping[str, Mapping[str, Named]]) -> dict[str, Named]:

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from episodia.errors import LearnerError
 from episodia.learners.algorithms.algorithm import AlgorithmConfig
-from episodia.learners.gradients.backward_pass import BackwardPass, Gradients, LossHook, compute, gradients_of
+from episodia.learners.gradients.backward_pass import (
+    BackwardPass,
+    Followers,
+    Gradients,
+    LossHook,
+    compute,
+    gradients_of,
+)
 from episodia.learners.gradients.gradient_averages import MeasuredGradients, measured
 from episodia.learners.learner_modules import LearnerModules, NetworkBuffers
 from episodia.learners.losses.loss import LossInputs
@@ -38,7 +45,7 @@ class Differentiation:
         self._config = config
         by_loss = names_by_loss(networks.parameters, config.optimizers, networks.ids_in_names)
         self.trained = networks.chosen(frozenset().union(*by_loss.values()))
-        self._followers = {loss: networks.chosen(names) for loss, names in by_loss.items()}
+        self._followers = {loss: Followers.of(networks.chosen(names)) for loss, names in by_loss.items()}
         own = {module_id: networks.torch_modules[module_id] for module_id in self.trained}
         self.target_networks = TargetNetworks(own, config.target_networks())
         self.buffers = NetworkBuffers(own)
