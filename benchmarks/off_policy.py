@@ -3,9 +3,9 @@
     python benchmarks/off_policy.py [--quick] [--json PATH] [--only TEXT]
 
 Updates sample a buffer of 50,000 steps and take one gradient step each, 16 in a call; the bare loop has the same optimizer.
-Whole loops play one environment, with one update for each step. Solved is a mean return of 475 (CartPole) and -200 (Pendulum) in
-20 episodes with the best actions, looked at after every 1,024 and 500 steps; looking does not count. Games are solved by DQN and
-SAC with the settings of SB3's zoo, five seeds, in a full run only, which takes half an hour.
+Whole loops play one environment, with one update for each step. Solved is a mean return of 475 (CartPole) and -200 (Pendulum)
+in 20 episodes with the best actions, looked at after every 1,024 and 500 steps; looking does not count. Games are solved by DQN
+and SAC with the settings of SB3's zoo, five seeds, in a full run only, which takes half an hour.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn import Parameter
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from drives import ACTIONS, OBSERVATIONS, drive
 from episodia.connectors import PiecewiseLinearSchedule
@@ -213,7 +214,7 @@ def test_hooks_of_an_optimizer_are_called(register):
     optimizers = Optimizers({"w": weight}, [OptimizerConfig(optimizer=make)], 0.1)
     handle = None
     if register == "global":
-        handle = torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: called.append(None))
+        handle = register_optimizer_step_post_hook(lambda *_: called.append(None))
     weight.grad = torch.ones(1)
     optimizers.step()
     if handle is not None:
