@@ -69,6 +69,10 @@ class Ragged:
         rows = offsets.item(-1)
         if type(values) is np.ndarray and values.shape[:1] == (rows,):
             return
+        if type(values) is dict and all(
+            type(leaf) is np.ndarray and leaf.shape[:1] == (rows,) for leaf in values.values()
+        ):
+            return
         for path, leaf in leaves(values):
             found = _num_rows(leaf)
             if found != rows:
@@ -102,6 +106,8 @@ class Ragged:
     @property
     def lengths(self) -> np.ndarray:
         """How many steps each stretch has, without its tail: int64 [B]."""
+        if self.width:
+            return even_lengths(len(self), self.width - self.tail)
         lengths: np.ndarray = np.diff(self.offsets)
         return lengths - self.tail if self.tail else lengths
 
@@ -305,6 +311,16 @@ def even_offsets(count: int, width: int) -> np.ndarray:
     array([0, 2, 4, 6])
     """
     return frozen(np.arange(count + 1) * width)
+
+
+@lru_cache(maxsize=256)
+def even_lengths(count: int, length: int) -> np.ndarray:
+    """Return `count` times `length`: one shared, read-only array.
+
+    >>> even_lengths(3, 2)
+    array([2, 2, 2])
+    """
+    return frozen(np.full(count, length, np.int64))
 
 
 def sparse_rows(lengths: np.ndarray, tail: int, every: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
 from episodia.episodes.lists.ragged import even_offsets, offsets_of, rows_of_ranges
-from episodia.trees import frozen
 
 
 @final
@@ -134,13 +133,3 @@ def _width(lengths: np.ndarray) -> int | None:
     """Return the number of steps of all stretches if it is the same, else None."""
     first = int(lengths[0]) if len(lengths) else 0
     return first if first and (lengths == first).all() else None
-
-
-@lru_cache(maxsize=64)
-def single_lengths(count: int) -> np.ndarray:
-    """Return `count` ones: one shared, read-only array.
-
-    >>> single_lengths(3)
-    array([1, 1, 1])
-    """
-    return frozen(np.ones(count, np.int64))

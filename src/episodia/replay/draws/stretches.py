@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from episodia.columns import Columns
-from episodia.replay.draws.drawn import Drawn, single_lengths
+from episodia.episodes.lists.ragged import even_lengths
+from episodia.replay.draws.drawn import Drawn
 from episodia.replay.rows.row_index import RowPlaces
 from episodia.replay.table import Picked, Table
 
@@ -17,7 +18,7 @@ Allowed = Callable[[np.ndarray], np.ndarray]
 def single_steps(table: Table, picked: Picked, lookback: int) -> Drawn:
     """Return the picked steps, each with up to `lookback` rows of the past."""
     index, rows = table.writer.index, picked.rows
-    lengths = single_lengths(len(rows))
+    lengths = even_lengths(len(rows), 1)
     if lookback:
         times = index.places(rows).times
         flat, lookbacks = with_past(table, rows, lookback, lengths)

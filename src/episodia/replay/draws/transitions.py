@@ -9,9 +9,10 @@ import numpy as np
 
 from episodia.arguments import checked_number, checked_whole
 from episodia.columns import Columns
+from episodia.episodes.lists.ragged import even_lengths
 from episodia.errors import ReplayError
 from episodia.replay.draws.draw import DrawByModule
-from episodia.replay.draws.drawn import Drawn, single_lengths
+from episodia.replay.draws.drawn import Drawn
 from episodia.replay.draws.n_steps import n_step_sums
 from episodia.replay.draws.stretches import keeps_lookback, single_steps, weights_of, with_past
 from episodia.replay.rows.row_index import STEP, TERMINATED
@@ -77,7 +78,7 @@ class Transitions(DrawByModule):
         sums = n_step_sums(rewards, counts, (ends & TERMINATED) != 0, self.gamma)
         both = np.empty((num, 2), np.int64)
         both[:, 0], both[:, 1] = rows, following
-        drawn = Drawn(both.reshape(-1), rows, ends, single_lengths(num), is_macro=True, is_single=True)
+        drawn = Drawn(both.reshape(-1), rows, ends, even_lengths(num, 1), is_macro=True, is_single=True)
         drawn.added = {Columns.REWARDS: sums.returns, Columns.DISCOUNTS: sums.discounts, **weights_of(picked)}
         if lookback:
             drawn.times = index.places(rows).times
