@@ -199,3 +199,13 @@ def test_buffers_of_several_modules_are_rejected():
     buffer.add([play.finalize()])
     with pytest.raises(ReplayError, match=r"modules \['module of a', 'module of b'\], expected one module"):
         MixedReplay([buffer, buffer], [1, 1]).sample(4)
+
+
+def test_a_mixed_sample_knows_the_whole_stored_episodes():
+    sampled = MixedReplay([filled(0), filled(100)], [0.5, 0.5]).sample(8)
+    first, last = sampled.known_times()
+
+    assert first.tolist() == [0] * 8
+    assert last.tolist() == [6] * 8
+    assert sampled.items_at(Columns.OBS, last).tolist() == [6] * 4 + [106] * 4
+    assert sampled.items_at(Columns.OBS, first).tolist() == [0] * 4 + [100] * 4

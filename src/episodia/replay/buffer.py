@@ -25,7 +25,8 @@ from episodia.replay.rows.keys import MOST_ROWS, as_keys, as_priorities
 from episodia.replay.rows.row_storage import InMemory, MemoryMapped, RowStorage
 from episodia.replay.rows.row_writer import Eviction
 from episodia.replay.samples.drawing import draw_sample
-from episodia.replay.samples.sampled import Sampled, SampleSource
+from episodia.replay.samples.sample_source import SampleSource
+from episodia.replay.samples.sampled import Sampled
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.selectors.selector import Selector, Uniform
 from episodia.replay.sharing.publisher import changes_for

@@ -11,7 +11,8 @@ from episodia.arguments import checked_whole
 from episodia.errors import ReplayError
 from episodia.replay.draws.draw import Draw
 from episodia.replay.rows.keys import MOST_ROWS
-from episodia.replay.samples.sampled import Sampled, SampleSource
+from episodia.replay.samples.sample_source import SampleSource
+from episodia.replay.samples.sampled import Sampled
 from episodia.replay.samples.sampled_modules import SampledModules
 from episodia.replay.table import Table
 from episodia.trees import describe

@@ -9,169 +9,22 @@ import numpy as np
 from gymnasium import Space
 
 from episodia.columns import Columns
-from episodia.episodes.columns.lookback_buffer import LookbackBuffer
 from episodia.episodes.lists import gather
 from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.list_columns import DERIVED, at_ends, check_asked, check_name, check_windows, with_item_at
 from episodia.episodes.lists.ragged import Ragged, counted, offsets_of, sparse_rows
 from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpisode
-from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError, StaleSampleError
+from episodia.errors import DroppedHistoryError, EpisodeKeyError, ReplayError
 from episodia.replay.draws.drawn import Drawn
-from episodia.replay.rows.keys import keys_of
-from episodia.replay.rows.row_columns import TRACKS, RowColumns
-from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces, are_kinds_of_steps
-from episodia.replay.rows.row_storage import InMemory
+from episodia.replay.rows.row_columns import TRACKS
+from episodia.replay.rows.row_index import TERMINATED, TRUNCATED, RowPlaces
+from episodia.replay.samples.made_episodes import made_episodes
 from episodia.replay.samples.sample_display import sample_html, sample_text
-from episodia.replay.table import Table
-from episodia.trees import map_batch
+from episodia.replay.samples.sample_source import SampleSource
 from episodia.types import Item, ModuleID
 
 # Arrays without axes, which NumPy combines with others faster than numbers.
 _TERMINATED, _TRUNCATED = np.array(TERMINATED, np.uint8), np.array(TRUNCATED, np.uint8)
-
-
-@final
-class SampleSource:
-    """What samples read from: a table, or their own copy of its rows.
-
-    Attributes:
-        module_id: The module whose rows these are.
-        columns: The columns.
-        spaces: The spaces of observations and actions, by column.
-    """
-
-    __slots__ = ("_claims", "_mark", "_table", "columns", "module_id", "spaces")
-
-    def __init__(self, table: Table, columns: RowColumns | None = None) -> None:
-        """Read from `table`, or from copied `columns`."""
-        self.module_id = table.module_id
-        self.spaces = table.spaces
-        self.columns = table.columns if columns is None else columns
-        self._table = table if columns is None else None
-        self._claims = table.writer.ring
-        self._mark = self._claims.claimed
-
-    def take(self, name: str, rows: np.ndarray) -> Any:
-        """Return the values of a column at `rows`.
-
-        Raises:
-            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
-        """
-        table = self._table
-        if table is None:
-            return self.columns.take(name, rows)
-        with table.lock:
-            if self._claims.claimed != self._mark:
-                self.check(rows)
-            column = self.columns.arrays[name]
-            return column.take(rows, 0) if type(column) is np.ndarray else self.columns.take(name, rows)
-
-    def items_at(self, name: str, rows: np.ndarray, outside: np.ndarray | None, fill: Item) -> Any:
-        """Return the values of a column at `rows`, `[N, K]`, and `fill` where they are `outside`.
-
-        Raises:
-            StaleSampleError: If one of the rows was overwritten since the sample was drawn.
-        """
-        if self._table is None:
-            return gather.items_at(self.columns[name], rows, outside, fill)
-        with self._table.lock:
-            self.check(rows if outside is None else rows[~outside])
-            return gather.items_at(self.columns[name], rows, outside, fill)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more can be read than what was sampled."""
-        return self._table is not None
-
-    def known_times(self, places: RowPlaces, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time steps of the first and the last observation that are stored of the episode of each of `steps`.
-
-        Raises:
-            StaleSampleError: If one of the steps is not stored any more.
-        """
-        table = self._open_table()
-        with table.lock:
-            self._check_steps(table, steps)
-            stored = table.writer.index.episodes
-            return stored.t_kept.take(places.episodes), stored.t_stop.take(places.episodes)
-
-    def items_at_times(
-        self, name: str, places: RowPlaces, steps: np.ndarray, times: np.ndarray, key: str | None
-    ) -> Any:
-        """Return the value of a column, or of a `key` of it, at a stored time step of the episode of each row of `steps`.
-
-        Raises:
-            StaleSampleError: If one of the steps is not stored any more.
-        """
-        table = self._open_table()
-        with table.lock:
-            self._check_steps(table, steps)
-            rows = table.writer.index.walk(steps, places.runs, (times - places.times)[:, None])[:, 0]
-            if key is None:
-                return self.columns.take(name, rows)
-            return map_batch(lambda leaf: leaf.take(rows, 0), self.columns[name][key])
-
-    def places(self, steps: np.ndarray) -> RowPlaces:
-        """Return the run, the episode and the time step of each row of `steps`.
-
-        Raises:
-            StaleSampleError: If one of the steps is not stored any more.
-        """
-        table = self._open_table()
-        with table.lock:
-            self._check_steps(table, steps)
-            return table.writer.index.places(steps)
-
-    def origins(self, places: RowPlaces, steps: np.ndarray) -> list[Any]:
-        """Return the origin of the episode of each row of `steps`.
-
-        Raises:
-            StaleSampleError: If one of the steps is not stored any more.
-        """
-        table = self._open_table()
-        with table.lock:
-            self._check_steps(table, steps)
-            ids = table.writer.index.episodes.ids
-            return [ids[episode] for episode in places.episodes.tolist()]
-
-    def _check_steps(self, table: Table, steps: np.ndarray) -> None:
-        self.check(steps)
-        if not are_kinds_of_steps(table.writer.index.kind.take(steps)):
-            raise self._stale()
-
-    def _open_table(self) -> Table:
-        if self._table is None:
-            raise self._stale()
-        return self._table
-
-    def keys(self, rows: np.ndarray) -> np.ndarray:
-        """Return the keys that rows of the buffer had when the sample was drawn."""
-        return keys_of(rows, self._claims, self._mark)
-
-    def check(self, rows: np.ndarray) -> None:
-        """Reject rows that were overwritten since the sample was drawn.
-
-        Raises:
-            StaleSampleError: If there is such a row.
-        """
-        if self._table is not None and self._table.writer.ring.claimed_since(self._mark, rows):
-            raise self._stale()
-
-    def copied(self, rows: np.ndarray) -> SampleSource:
-        """Return a source with copies of `rows` alone, which are never overwritten."""
-        table = self._table
-        if table is None:
-            return self
-        with table.lock:
-            self.check(rows)
-            return SampleSource(table, self.columns.part(rows, InMemory()))
-
-    @staticmethod
-    def _stale() -> StaleSampleError:
-        return StaleSampleError(
-            "found rows of a sample that were overwritten, or evicted, after it was drawn. Expected that they are read before. "
-            "Read a sample before more episodes are added, call `sampled.load()` at once, or make the buffer larger."
-        )
 
 
 @final
@@ -235,7 +88,7 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
     @property
     def _episodes(self) -> list[Any]:
         if self._listed is None:
-            self._listed = _made_episodes(self, self._source, self._drawn)
+            self._listed = made_episodes(self, self._source, self._drawn)
         return self._listed
 
     @_episodes.setter
@@ -472,57 +325,3 @@ class Sampled(EpisodeList[SingleAgentEpisode]):
 
 def _beside_rewards(drawn: Drawn) -> list[str]:
     return [name for name in drawn.added if name != Columns.REWARDS]
-
-
-def _made_episodes(sampled: Sampled, source: SampleSource, drawn: Drawn) -> list[SingleAgentEpisode]:
-    """Return the stretches of a sample as episodes.
-
-    Raises:
-        ReplayError: If the steps stand for several, and need a lookback.
-    """
-    if drawn.is_macro and drawn.lookbacks is not None:
-        raise ReplayError(
-            "found single episodes asked for of n-step transitions with a lookback, expected whole columns: between the "
-            "observations of such a step are others. Sample without a lookback, or draw `Sequences`."
-        )
-    stored = [Columns.OBS, Columns.ACTIONS, Columns.REWARDS, *source.columns.extras]
-    parts = drawn.parts
-    counts = {name: parts.lookbacks + parts.counts(is_track=name in TRACKS) for name in stored}
-    if drawn.is_macro:
-        counts = {name: drawn.lengths + int(name in TRACKS) for name in stored}
-    flat = {name: source.take(name, parts.rows_with_past(is_track=name in TRACKS)) for name in stored}
-    whole = {name: Ragged(flat[name], offsets_of(counts[name])).split() for name in stored}
-    added = [Columns.KEYS, *drawn.added]
-    beside = {name: sampled.flat(name).split() for name in added}
-    ends, times, lookbacks = drawn.ends.tolist(), sampled.t_started.tolist(), sampled.lookbacks.tolist()
-    made = []
-    for position, origin in enumerate(sampled.origins):
-        columns = {name: parts[position] for name, parts in whole.items()}
-        columns |= {name: LookbackBuffer(parts[position]) for name, parts in beside.items()}
-        if Columns.REWARDS in beside:
-            columns[Columns.REWARDS] = beside[Columns.REWARDS][position]
-        id_, agent = origin if isinstance(origin, tuple) else (origin, None)
-        made.append(
-            SingleAgentEpisode(
-                id_=id_,
-                observations=columns.pop(Columns.OBS),
-                actions=columns.pop(Columns.ACTIONS),
-                rewards=columns.pop(Columns.REWARDS),
-                infos=_listed(columns.pop(Columns.INFOS, None)),
-                observation_space=source.spaces.get(Columns.OBS),
-                action_space=source.spaces.get(Columns.ACTIONS),
-                terminated=bool(ends[position] & TERMINATED),
-                truncated=bool(ends[position] & TRUNCATED),
-                extra_model_outputs=columns,
-                t_started=times[position],
-                len_lookback_buffer=lookbacks[position],
-                agent_id=agent,
-                module_id=None if agent is None else source.module_id,
-                multi_agent_episode_id=None if agent is None else id_,
-            )
-        )
-    return made
-
-
-def _listed(infos: Item) -> Any:
-    return None if infos is None else list(infos)
