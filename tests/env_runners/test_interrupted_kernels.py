@@ -17,6 +17,7 @@ runner = SingleAgentEnvRunner(Certified, num_envs=3, seed=0, vectorization={vect
 chunks = []
 """
 PLAY = """
+print("begun", flush=True)
 while True:
     sample = runner.sample(num_timesteps=20)
     chunks.append(sample)
@@ -53,7 +54,10 @@ class Kernel:
         return status, "".join(printed)
 
     def run_interrupted(self, code, after_s):
+        """Interrupt `code` so long after it has printed something, and return the error that ended it."""
         request = self.client.execute(code)
+        while "text" not in self.client.get_iopub_msg(timeout=60)["content"]:
+            pass
         time.sleep(after_s)
         self.manager.interrupt_kernel()
         while True:

@@ -131,8 +131,8 @@ def have_ended(pids, patience_s=10.0):
     return not any(map(is_running, pids))
 
 
-def started_program(folder, how):
-    script = folder / "play.py"
+def started_program(folder, how, name="play"):
+    script = folder / f"{name}.py"
     script.write_text(SCRIPT)
     return subprocess.Popen(
         [sys.executable, script, how],
@@ -146,7 +146,7 @@ def started_program(folder, how):
 @pytest.mark.slow
 def test_f9_fifty_programs_that_are_killed_leave_no_worker_behind(tmp_path):
     for _ in range(10):
-        programs = [started_program(tmp_path, "kill") for _ in range(5)]
+        programs = [started_program(tmp_path, "kill", name) for name in "abcde"]
         workers = [list(map(int, program.stdout.readline().split())) for program in programs]
         for program in programs:
             program.kill()
