@@ -47,28 +47,31 @@ class Ledger:
         Raises:
             LedgerError: If a chunk came before, or does not follow the chunk that came before it.
         """
-        ended = (episodes.is_terminated | episodes.is_truncated).tolist()
+        done = (episodes.is_terminated | episodes.is_truncated).tolist()
         starts, lengths = episodes.t_started.tolist(), episodes.lengths.tolist()
-        for id_, start, length, is_done in zip(episodes.origins, starts, lengths, ended, strict=True):
-            self._enter(id_, start, length, is_done, owner)
+        following, ended = self._next, self._ended
+        for id_, start, length, is_done in zip(episodes.origins, starts, lengths, done, strict=True):
+            known = following.get(id_)
+            if start != (0 if known is None else known[0]) or (known is None and length and id_ in ended):
+                raise self._wrong(id_, start)
+            self.num_steps += length
+            if not is_done:
+                following[id_] = start + length, owner
+                continue
+            if known is not None:
+                del following[id_]
+            ended[id_] = None
+            if len(ended) > _MOST_ENDED:
+                ended.popitem(last=False)
 
-    def _enter(self, id_: Any, start: int, length: int, is_done: bool, owner: Any) -> None:
+    def _wrong(self, id_: Any, start: int) -> LedgerError:
+        if id_ in self._ended:
+            return LedgerError(f"episode {id_!r}: found a chunk from t={start} after its end, expected no more of it.")
         expected, _ = self._next.get(id_, (0, None))
-        if id_ in self._ended and length:
-            raise LedgerError(f"episode {id_!r}: found a chunk from t={start} after its end, expected no more of it.")
-        if start != expected:
-            raise LedgerError(
-                f"episode {id_!r}: found a chunk from t={start}, expected t={expected}. A chunk came twice or is missing, or "
-                "two runners have the same seed."
-            )
-        self.num_steps += length
-        if is_done:
-            self._next.pop(id_, None)
-            self._ended[id_] = None
-            if len(self._ended) > _MOST_ENDED:
-                self._ended.popitem(last=False)
-        else:
-            self._next[id_] = start + length, owner
+        return LedgerError(
+            f"episode {id_!r}: found a chunk from t={start}, expected t={expected}. A chunk came twice or is missing, or "
+            "two runners have the same seed."
+        )
 
     def break_off(self, owner: Any) -> list[Any]:
         """Forget the running episodes of `owner`, which nobody goes on with, and return their ids."""
