@@ -13,6 +13,7 @@ from episodia.arguments import checked_keys
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.columns import Columns
 from episodia.connectors import defaults
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS, default_mapping
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.spaces.action_masks import masks_in_infos
@@ -22,7 +23,6 @@ from episodia.modules import Module, MultiModule
 from episodia.modules.devices import device_of, usable_device
 from episodia.policies import saved_policy as policy_codec
 from episodia.policies.policy_snapshot import (
-    NOT_RECORDED,
     PolicyParts,
     Snapshot,
     acting_copy,

@@ -13,6 +13,7 @@ from gymnasium import Space
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
 from episodia.columns import DEFAULT_MODULE_ID, Columns
 from episodia.connectors import defaults
+from episodia.connectors.batches.module_outputs import NOT_RECORDED
 from episodia.connectors.pipelines.pipeline_kinds import EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.episodes import SingleAgentEpisode
 from episodia.errors import PolicyError
@@ -20,7 +21,6 @@ from episodia.modules import Module
 from episodia.modules.devices import device_of, usable_device
 from episodia.policies import saved_policy as policy_codec
 from episodia.policies.policy_snapshot import (
-    NOT_RECORDED,
     PolicyParts,
     Snapshot,
     acting_copy,

@@ -24,9 +24,6 @@ from episodia.modules import Module, MultiModule
 from episodia.trees import leaves, map_batch
 from episodia.types import AnyBatch, Batch, Item
 
-# Columns for the module or the environment, which episodes do not keep as extra outputs.
-NOT_RECORDED = (Columns.OBS, Columns.STATE_IN, Columns.ACTIONS, Columns.ACTIONS_FOR_ENV)
-
 # Called with a batch and the data that both pipelines share, returns the outputs of the module.
 Forward = Callable[[AnyBatch, dict[Any, Any]], AnyBatch]
 

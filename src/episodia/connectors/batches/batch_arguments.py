@@ -12,7 +12,7 @@ from episodia.errors import BatchError
 
 def check_batch(where: str, batch: object) -> None:
     """Raise a `BatchError` if `batch` is not a dict that can be changed."""
-    if not isinstance(batch, MutableMapping):
+    if type(batch) is not dict and not isinstance(batch, MutableMapping):  # the first is fast, and common
         raise BatchError(
             f"{where}: found {describe_column(batch)} as the batch, expected a dict of columns. Pass the `batch` that the "
             "piece was called with."

@@ -58,9 +58,10 @@ def _found(outputs: ModuleOutputs, episodes: Sequence[Any], shared_data: dict[An
     observations = columns.get(Columns.OBS)
     if isinstance(observations, dict) and key in observations:
         return observations[key]
-    if isinstance(episodes, LiveEpisodes) and key not in episodes.observation_keys:
-        return None
-    if isinstance(episodes, LiveAgents) and not episodes.module_has_in_observations(outputs.module_id, key):
+    if isinstance(episodes, LiveAgents):
+        if not episodes.module_has_in_observations(outputs.module_id, key):
+            return None
+    elif isinstance(episodes, LiveEpisodes) and key not in episodes.observation_keys:
         return None
     first = _first_episode(outputs.module_id, episodes, shared_data)
     # The first row decides whether to collect the observations of all rows.

@@ -151,7 +151,8 @@ class EpisodeList(Sequence[AnyEpisode_co]):
     @classmethod
     def of(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
         """Return `episodes` if it is an `EpisodeList` already, else a list of them."""
-        return episodes if isinstance(episodes, EpisodeList) else cls(episodes)
+        # Asked at each step of a runner, and `isinstance` is slow with abstract classes.
+        return episodes if EpisodeList in type(episodes).__mro__ else cls(episodes)  # type: ignore[return-value]  # is one
 
     @classmethod
     def now(cls, episodes: Iterable[AnyEpisode_co]) -> EpisodeList[AnyEpisode_co]:
