@@ -245,7 +245,7 @@ def _choices(made: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -
 
 @final
 class _Outputs:
-    """What modules put out beside actions, which is taken apart when the first episode asks for its part.
+    """What modules put out beside actions; the part of an episode is looked up when it is asked for.
 
     Args:
         stored: Outputs by agents, `{name: [{agent: output}, ...]}`.
@@ -257,30 +257,23 @@ class _Outputs:
         self._stored = stored
         self._agents = agents
         self._mapped = mapped
-        self._by_episode: list[dict[Any, dict[str, Any]]] | None = None
 
     def of(self, position: int, actions: Iterable[Any]) -> dict[Any, dict[str, Any]]:
         """Return `{agent: {name: output}}` of the episode at `position`, in which the agents of `actions` act."""
-        if self._by_episode is None:
-            self._by_episode = self._taken_apart()
-        extras = {**{agent: {} for agent in actions}, **self._by_episode[position]}
-        for name, dicts in self._stored.items():
-            for agent, item in dicts[position].items():
-                extras[agent][name] = item
-        return extras
-
-    def _taken_apart(self) -> list[dict[Any, dict[str, Any]]]:
-        by_episode: list[dict[Any, dict[str, Any]]] = [{} for _ in range(len(self._agents))]
+        extras: dict[Any, dict[str, Any]] = {agent: {} for agent in actions}
         for module_id, owners in self._agents.owners_by_module().items() if self._mapped else ():
             columns = {
                 name: column
                 for name, column in self._mapped.get(module_id, {}).items()
                 if name not in NOT_RECORDED and type(column) is np.ndarray
             }
-            rows = zip(*columns.values(), strict=True) if columns else [()] * len(owners)
-            for (position, agent), row in zip(owners, rows, strict=True):
-                by_episode[position][agent] = dict(zip(columns, row, strict=True))
-        return by_episode
+            for place, (at, agent) in enumerate(owners):
+                if at == position:
+                    extras[agent] = {name: column[place] for name, column in columns.items()}
+        for name, dicts in self._stored.items():
+            for agent, item in dicts[position].items():
+                extras[agent][name] = item
+        return extras
 
 
 def _received(actions: dict[Any, Any]) -> dict[Any, Any]:

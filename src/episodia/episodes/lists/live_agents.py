@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from itertools import compress
+from operator import itemgetter
 from typing import Any, final
 
 import numpy as np
@@ -46,37 +49,45 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         """List running episodes."""
         self.was_read = False
         self._begin(list(episodes), is_multi_agent=True, is_current=True)
-        self._know([(place, agent, single) for place, one in enumerate(self._listed) for agent, single in _acting(one)])
+        owners: list[tuple[int, Any]] = []
+        rows: list[SingleAgentEpisode] = []
+        for position, episode in enumerate(self._listed):
+            acting = _acting(episode)
+            owners += [(position, agent) for agent in acting]
+            rows += acting.values()
+        self._know(owners, rows)
 
-    def _know(self, acting: list[tuple[int, Any, SingleAgentEpisode]]) -> None:
-        """Note the agents that are to act: the position of the episode, the agent and its own episode."""
+    def _know(self, owners: list[tuple[int, Any]], rows: list[SingleAgentEpisode]) -> None:
+        """Note the agents that are to act: for each the position of its episode, its id and its own episode."""
         # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
         self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in self._listed]
-        self._owners: list[tuple[int, Any]] = [(position, agent) for position, agent, _ in acting]
-        self._own_rows: list[SingleAgentEpisode] = [single for _, _, single in acting]
-        self.num_acting = [0] * len(self._listed)
-        for position, _ in self._owners:
-            self.num_acting[position] += 1
-        ids = [row.module_id for row in self._own_rows]
-        self._modules = positions_by_module(ids) if self._listed else {DEFAULT_MODULE_ID: counted(0)}
-        places = {module_id: positions.tolist() for module_id, positions in self._modules.items()}
+        self._owners, self._own_rows = owners, rows
+        counts = Counter(map(itemgetter(0), owners))
+        self.num_acting = [counts[position] for position in range(len(self._listed))]
+        ids = [row.module_id for row in rows]
+        modules = positions_by_module(ids) if self._listed else {DEFAULT_MODULE_ID: counted(0)}
+        self._modules = modules
+        if len(modules) == 1:
+            self._live_groups = {module_id: LiveRows(rows, self) for module_id in modules}
+            self._by_module = dict.fromkeys(modules, owners)
+            return
+        places = {module_id: positions.tolist() for module_id, positions in modules.items()}
         self._live_groups = {
-            module_id: LiveRows([self._own_rows[place] for place in chosen], self)
-            for module_id, chosen in places.items()
+            module_id: LiveRows([rows[place] for place in chosen], self) for module_id, chosen in places.items()
         }
-        self._by_module = {module_id: [self._owners[place] for place in chosen] for module_id, chosen in places.items()}
+        self._by_module = {module_id: [owners[place] for place in chosen] for module_id, chosen in places.items()}
 
     def without(self, ended: Mapping[int, Container[Any]]) -> LiveAgents:
         """Return the list after some agents of the episodes at these positions have ended; what others are shown is kept."""
         made = LiveAgents.__new__(LiveAgents)
         made.was_read = False
         made._begin(self._listed, is_multi_agent=True, is_current=True)
-        owned = zip(self._owners, self._own_rows, strict=True)
-        made._know([(at, agent, single) for (at, agent), single in owned if agent not in ended.get(at, ())])
+        kept = [agent not in ended.get(at, ()) for at, agent in self._owners]
+        made._know([*compress(self._owners, kept)], [*compress(self._own_rows, kept)])
         for module_id, group in made._live_groups.items():
             shown = self._live_groups[module_id].shown
             if shown is not None:
-                group.shown = shown[[agent not in ended.get(at, ()) for at, agent in self._by_module[module_id]]]
+                group.shown = shown[np.array(kept)[self.by_module()[module_id]]]
         made.was_read = self.was_read
         return made
 
@@ -220,12 +231,12 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
         return super().flat(column, tail=tail)
 
 
-def _acting(episode: MultiAgentEpisode) -> list[tuple[Any, SingleAgentEpisode]]:
-    """Return the agents that are to act, in the order in which they came, and their own episodes."""
+def _acting(episode: MultiAgentEpisode) -> dict[Any, SingleAgentEpisode]:
+    """Return the own episodes of the agents that are to act, in the order in which they came."""
     roster = episode.roster
     observed = roster.observed_last
-    return [
-        (agent, single)
+    return {
+        agent: single
         for agent, single in roster.episodes.items()
         if agent in observed and not (single.is_terminated or single.is_truncated)
-    ]
+    }
