@@ -11,7 +11,7 @@ import numpy as np
 from episodia.columns import COLUMN_NAMES
 from episodia.episodes.lists.ragged import Ragged
 from episodia.stacking import stack
-from episodia.trees import describe, leaves, map_batch, rebuild_tuple
+from episodia.trees import describe, flat, map_batch, rebuild_tuple
 from episodia.types import Item
 
 
@@ -59,7 +59,7 @@ def is_nested_batch(column: Item) -> bool:
     """
     if not isinstance(column, (dict, tuple)) or not column:
         return False
-    return all(isinstance(leaf, np.ndarray) or is_tensor(leaf) for _, leaf in leaves(column))
+    return all(isinstance(leaf, np.ndarray) or is_tensor(leaf) for leaf in flat(column))
 
 
 def is_tensor(leaf: Item) -> bool:

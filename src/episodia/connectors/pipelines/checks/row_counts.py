@@ -13,7 +13,7 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves as leaves_of
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
-from episodia.trees import leaves
+from episodia.trees import flat
 
 if TYPE_CHECKING:
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
@@ -58,7 +58,7 @@ def _num_rows(column: Any) -> int | None:
         return column.num_steps if column.every == 1 else None
     if not is_nested_batch(column):
         return None
-    return next((len(leaf) for _, leaf in leaves(column) if leaf.ndim), None)
+    return next((len(leaf) for leaf in flat(column) if leaf.ndim), None)
 
 
 def _written_by(pipeline: ConnectorPipelineV2, column: str) -> str:
