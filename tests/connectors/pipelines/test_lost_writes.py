@@ -197,3 +197,28 @@ def test_an_error_leaves_the_next_run_untouched():
     pipeline.remove("Late")
 
     assert run(pipeline, [episode])[Columns.REWARDS].tolist() == [1.0, 2.0, 3.0]
+
+
+def terminate(episode):
+    episode.is_terminated = not episode.is_terminated
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_flags_that_are_set_behind_the_piece_that_adds_them_are_an_error(is_late):
+    pipeline = defaults.learner(custom=[] if is_late else [Writer(terminate)])
+    if is_late:
+        pipeline.insert_before(BatchIndividualItems, Writer(terminate))
+        with pytest.raises(BatchError, match="piece 'Writer' wrote 'terminateds' into an episode, and no later piece"):
+            pipeline(rl_module=None, episodes=[drive()])
+    else:
+        flags = pipeline(rl_module=None, episodes=[drive()])["default_policy"][Columns.TERMINATEDS]
+
+        assert flags.tolist()[-1] is not drive().is_terminated
+
+
+def test_flags_may_be_set_for_a_later_piece():
+    pipeline = defaults.learner()
+    pipeline.insert_before("AgentToModuleMapping", Writer(terminate))
+    pipeline.insert_before("AgentToModuleMapping", Reader())
+
+    assert pipeline(rl_module=None, episodes=[drive()])["default_policy"]["seen"].shape == (3,)

@@ -140,7 +140,7 @@ def _calling(piece: ConnectorV2, layout: Layout) -> Step:
         run.given, run.at_episode = given.copy(), None
         num_edits = 0 if episodes is None else episodes.num_edits
         if run.writes is not None:
-            run.writes.begin(given)
+            run.writes.begin(run)
         derived = derived_actions(given) if layout.follows_module else None
         if takes_items:
             run.batch = with_items(run, **form)
