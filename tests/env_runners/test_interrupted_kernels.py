@@ -2,6 +2,8 @@
 
 import random
 import time
+from contextlib import suppress
+from queue import Empty
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -42,6 +44,7 @@ class Kernel:
 
     def __init__(self, folder):
         self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
+        self.num_interrupts = 0
 
     def run(self, code):
         status, printed = "aborted", []
@@ -59,11 +62,15 @@ class Kernel:
         while "text" not in self.client.get_iopub_msg(timeout=60)["content"]:
             pass
         time.sleep(after_s)
-        self.manager.interrupt_kernel()
-        while True:
-            reply = self.client.get_shell_msg(timeout=60)
-            if reply["parent_header"].get("msg_id") == request:
-                return reply["content"].get("ename")
+        for _ in range(3):
+            self.manager.interrupt_kernel()
+            self.num_interrupts += 1
+            with suppress(Empty):
+                while True:
+                    reply = self.client.get_shell_msg(timeout=10)
+                    if reply["parent_header"].get("msg_id") == request:
+                        return reply["content"].get("ename")
+        return None
 
     def close(self):
         self.client.stop_channels()
@@ -84,5 +91,7 @@ def test_f10_a_kernel_that_is_interrupted_200_times_goes_on_with_the_next_cell(v
             assert int(printed.removeprefix("steps ")) >= 20
         assert kernel.run(END) == ("ok", "left 0\n")
         assert kernel.manager.is_alive()
+        # Python ignores an interrupt that comes in a callback of a weak reference or in a destructor; the next one counts.
+        assert kernel.num_interrupts < 220
     finally:
         kernel.close()
