@@ -1,6 +1,6 @@
 """Algorithms as flows over runners, buffers and learners; engines say where these live."""
 
-from episodia.dataflow.deliveries import Delivery
+from episodia.dataflow.deliveries import Delivery, WithEpisodes
 from episodia.dataflow.engines.engine import Call, Engine, Handle, Worker
 from episodia.dataflow.engines.local_engine import LocalEngine
 from episodia.dataflow.engines.ray_engine import RayEngine
@@ -21,6 +21,7 @@ from episodia.dataflow.updates.concat_steps import ConcatSteps
 from episodia.dataflow.updates.delivery_stages import DropStale, select_modules
 from episodia.dataflow.updates.learner_stages import (
     GradientsThere,
+    PrioritiesThere,
     apply_gradients,
     compute_gradients,
     send_weights,
@@ -48,6 +49,7 @@ __all__ = [
     "LocalEngine",
     "Pending",
     "PolicyHosts",
+    "PrioritiesThere",
     "Pulled",
     "RatioGates",
     "RayEngine",
@@ -58,6 +60,7 @@ __all__ = [
     "ThreadEngine",
     "Updated",
     "Updates",
+    "WithEpisodes",
     "Worker",
     "allocate",
     "apply_gradients",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 from episodia.env_runners import RunnerMetrics
 
@@ -37,6 +37,13 @@ class Request:
     clock: int | None = None
 
 
+class WithEpisodes(NamedTuple):
+    """What `then` returns if the episodes travel too."""
+
+    episodes: Any
+    made: Any
+
+
 @final
 @dataclass(frozen=True)
 class Delivery:
@@ -51,6 +58,7 @@ class Delivery:
         metrics: What has happened in the runner since its last delivery.
         statistics: What its pieces have collected with this delivery.
         acted_with: The statistics that its pieces acted with: those of the request.
+        made: What `then` has made beside the episodes, see `WithEpisodes`; else None.
     """
 
     runner: int
@@ -61,6 +69,7 @@ class Delivery:
     metrics: RunnerMetrics = field(default_factory=RunnerMetrics)
     statistics: Statistics = field(default_factory=dict)
     acted_with: Statistics = field(default_factory=dict)
+    made: Any = None
 
     @property
     def num_steps(self) -> int:

@@ -20,7 +20,8 @@ def kept_state(delivery: Delivery) -> dict[str, Any]:
     """Return a delivery as plain data."""
     return {
         "place": [delivery.runner, delivery.incarnation, delivery.number, delivery.version],
-        "made": held_state(delivery.episodes),
+        "episodes": held_state(delivery.episodes),
+        "made": held_state(delivery.made),
         "metrics": asdict(delivery.metrics),
         "statistics": dict(delivery.statistics),
         "acted_with": dict(delivery.acted_with),
@@ -32,16 +33,8 @@ def kept_from(state: Mapping[str, Any]) -> Delivery:
     metrics = RunnerMetrics(**state["metrics"])
     metrics.logged = {name: LoggedValues(**logged) for name, logged in state["metrics"]["logged"].items()}
     runner, incarnation, number, version = state["place"]
-    return Delivery(
-        runner,
-        incarnation,
-        number,
-        version,
-        held_from(state["made"]),
-        metrics,
-        state["statistics"],
-        state["acted_with"],
-    )
+    parts = held_from(state["episodes"]), metrics, state["statistics"], state["acted_with"], held_from(state["made"])
+    return Delivery(runner, incarnation, number, version, *parts)
 
 
 def _episodes_state(episodes: EpisodeList[Any]) -> dict[str, Any]:

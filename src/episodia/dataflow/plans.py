@@ -13,7 +13,7 @@ from episodia.dataflow.flows.rollouts import made_there, rollouts
 from episodia.dataflow.runner_group import RunnerGroup, episodes_of
 from episodia.dataflow.updates.concat_steps import ConcatSteps
 from episodia.dataflow.updates.delivery_stages import DropStale, select_modules
-from episodia.dataflow.updates.learner_stages import GradientsThere, apply_gradients, train_one_step
+from episodia.dataflow.updates.learner_stages import GradientsThere, PrioritiesThere, apply_gradients, train_one_step
 from episodia.dataflow.updates.learner_worker import Updated, Updates
 from episodia.dataflow.updates.replaying import replay, replayed_lists, store
 from episodia.episodes import EpisodeList
@@ -123,6 +123,7 @@ def from_replay(
     warm_up: int,
     updates_per_step: float,
     mode: str = "async",
+    then: PrioritiesThere | None = None,
     **wanted: Any,
 ) -> Flow:
     """Return DQN, SAC and their kin, and Ape-X with several shards: what is played is stored, and learned from in proportion.
@@ -134,10 +135,11 @@ def from_replay(
         warm_up: How many rows there have to be in all shards together before the first update.
         updates_per_step: The number of updates for each step; it may be a fraction.
         mode: `"async"`: as deliveries come. `"bulk_sync"`: in rounds.
+        then: What computes priorities where the runners are; None gives new steps the largest one.
         **wanted: Other arguments of a runner's `sample`.
     """
     share = share_of(group, num_timesteps)
-    played = rollouts(group, mode, num_timesteps=share, **wanted)
+    played = rollouts(group, mode, then=then, num_timesteps=share, **wanted)
     stored = (played if mode == "async" else played.flatten()).tap(store(*(own.buffer for own in shards)))
     learned = replay(shards, group, warm_up=ceil(warm_up / len(shards)), steps=lambda: group.num_steps)
     both = concurrently([stored, learned], weights=[1, updates_per_step * share], output=[1])

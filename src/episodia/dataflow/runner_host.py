@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 from episodia.connectors import ConnectorPipelineV2, EnvToModulePipeline, ModuleToEnvPipeline
 from episodia.connectors.module_to_env.exploration import Exploration
 from episodia.connectors.pipelines.piece_lookup import leaves
-from episodia.dataflow.deliveries import Delivery, Request, Statistics
+from episodia.dataflow.deliveries import Delivery, Request, Statistics, WithEpisodes
 from episodia.dataflow.engines.engine import Handle
 from episodia.dataflow.statistics import statistics_of, take_common
 from episodia.env_runners import EnvRunner
@@ -83,8 +83,9 @@ class RunnerHost:
         episodes = runner.sample(**request.wanted)
         statistics = {} if request.statistics is None else statistics_of(runner.env_to_module)
         made = episodes if self._then is None else self._then(episodes, acted_with)
+        given, beside = made if isinstance(made, WithEpisodes) else (made, None)
         metrics = runner.get_metrics()
-        return Delivery(*self._place, request.number, request.version, made, metrics, statistics, acted_with)
+        return Delivery(*self._place, request.number, request.version, given, metrics, statistics, acted_with, beside)
 
     def evaluate(self, request: Request) -> Any:
         """Play whole episodes beside all sampling, with the weights and statistics of `request`."""

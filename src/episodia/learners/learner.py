@@ -34,7 +34,7 @@ from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.losses.coefficients import Coefficients
 from episodia.learners.minibatches import Minibatch, drawn, in_order, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
-from episodia.learners.row_results import RowResults
+from episodia.learners.row_results import RowResults, Rows
 from episodia.learners.state_checks import (
     check_components,
     check_metrics,
@@ -341,6 +341,18 @@ class Learner:
         return self._differentiation.measured(
             batch, coefficients, progress=self._progress, device=self.device, hook=self._hooks
         )
+
+    def row_results(self, batch: Mapping[str, Batch]) -> Rows:
+        """Return the loss's results for each row of a batch, such as TD errors, by module and name; nothing is learned."""
+        check_can_learn()
+        coefficients, _ = self._at_present()
+        found = self._differentiation.rows(
+            batch, coefficients, progress=self._progress, device=self.device, hook=self._hooks
+        )
+        return {
+            module_id: {name: tensor.detach().cpu().double().numpy() for name, tensor in named.items()}
+            for module_id, named in found.items()
+        }
 
     def gradient_function(self) -> GradientFunction:
         """Return `compute_gradients` as a function of a state and a batch, for workers without memory."""

@@ -197,6 +197,27 @@ class ReplayBuffer:
         with self._lock:
             return sum(table.update(found, numbers) for table, found, numbers in by_module)
 
+    def update_newest(self, values: Item) -> None:
+        """Tell the selector values of the steps that the last `add` has stored, such as errors that were computed elsewhere.
+
+        Args:
+            values: A number for each step, in the order of the list. With several modules, a dict by module.
+
+        Raises:
+            ReplayError: If a value is not finite, or there are more or fewer values than steps.
+        """
+        by_module = values if isinstance(values, Mapping) else dict.fromkeys(self._tables, values)
+        numbers = {module_id: np.asarray(given, np.float64) for module_id, given in by_module.items()}
+        odd = [id_ for id_, found in numbers.items() if id_ not in self._tables or not np.isfinite(found).all()]
+        if odd:
+            raise ReplayError(
+                f"update_newest: found values of {odd} that are not finite, or of modules without steps; expected finite "
+                f"numbers for some of {list(self._tables)}. Correct them."
+            )
+        with self._lock:
+            for module_id, found in numbers.items():
+                self._tables[module_id].update_newest(found)
+
     def _by_module(self, keys: Item, values: Item) -> list[tuple[Table, np.ndarray, np.ndarray]]:
         if len(self._tables) == 1 and not isinstance(keys, Mapping) and not isinstance(values, Mapping):
             own = as_keys(keys)

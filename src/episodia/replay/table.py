@@ -79,6 +79,7 @@ class Table:
     """
 
     __slots__ = (
+        "_newest",
         "_unused_selector",
         "agents",
         "capacity",
@@ -108,6 +109,7 @@ class Table:
         self.columns = RowColumns(capacity, storage, f"{module_id}.")
         self.writer = RowWriter(capacity, evict=evict, salt=salt)
         self._unused_selector = selector
+        self._newest: list[np.ndarray] = []  # the rows of the steps of the last `add`
         self.selector = copy.deepcopy(selector)
         self.steps = StoredSteps(self.writer.index, self.writer.ring)
         self.lock = lock
@@ -151,6 +153,7 @@ class Table:
         if not self.spaces:
             self.spaces = parts[0].spaces()
         with self.lock:
+            self._newest = []
             return Added.of(each for found in parts for each in self._add_part(found))
 
     def _add_part(self, found: Incoming) -> Iterator[Added]:
@@ -174,6 +177,7 @@ class Table:
             num_left_out = int(found.chunks.lengths.sum() - found.chunks.lengths[kept].sum())
             found = kept_chunks(found, kept)
         placed = writer.place(found.chunks)
+        self._newest.append(placed.steps)
         num = len(placed.steps)
         steps = Written(placed.steps, found.step_rows(num))
         tracks = Written(placed.tracks, found.track_rows(placed.is_stored, len(placed.tracks)))
@@ -195,6 +199,24 @@ class Table:
             return versions
         kept: np.ndarray = versions[(self.writer.index.kind.take(placed.steps) & STEP) != 0]
         return kept
+
+    def update_newest(self, values: np.ndarray) -> None:
+        """Tell the selector values of the steps that `add` has stored last, in their order.
+
+        Raises:
+            ReplayError: If there are more or fewer steps.
+        """
+        with self.lock:
+            self.check_whole()
+            rows = np.concatenate(self._newest) if self._newest else np.empty(0, np.int64)
+            if len(rows) != len(values):
+                raise ReplayError(
+                    f"update_newest: found {len(values)} values for the {len(rows)} steps of {self.module_id!r} that were "
+                    "stored last, expected one for each. Call it right after `add`, with a buffer that leaves none out."
+                )
+            stored = (self.writer.index.kind.take(rows) & STEP) != 0
+            if stored.any():
+                self.selector.update(rows[stored], values[stored])
 
     def update(self, keys: np.ndarray, values: np.ndarray) -> int:
         """Tell the selector new values of sampled steps; return how many keys were stale and ignored."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, final
 
-from episodia.dataflow.deliveries import Statistics
+import numpy as np
+
+from episodia.dataflow.deliveries import Statistics, WithEpisodes
 from episodia.dataflow.runner_group import RunnerGroup
 from episodia.dataflow.statistics import set_statistics
 from episodia.env_runners import EnvRunner
 from episodia.episodes import EpisodeList
 from episodia.learners import Learner, MeasuredGradients, Metrics
+from episodia.learners.replay_updates import PRIORITY
 
 # Gradients, and how many steps of each module are behind them.
 Weighted: TypeAlias = "tuple[MeasuredGradients, Mapping[str, int]]"
@@ -123,9 +126,46 @@ class GradientsThere:
         runner.require_lookback(learner.pipeline.lookback)
 
         def gradients(episodes: EpisodeList[Any], acted_with: Statistics) -> Weighted:
-            networks: Mapping[str, Any] = runner.modules
-            learner.set_weights({id_: networks[id_].state_dict() for id_ in learner.modules})
-            set_statistics(learner.pipeline, acted_with)
+            _follow(learner, runner, acted_with)
             return compute(episodes)
 
         return gradients
+
+
+@final
+class PrioritiesThere:
+    """The `then` of a `RunnerGroup` whose runners compute priorities where they are; the episodes travel too.
+
+    The priority of a step is its error by the loss, with target networks that have the weights that the runner has played with.
+
+    Args:
+        make_learner: Makes a learner beside each runner, with the algorithm of the learner that learns from replay. Its loss
+            has an error for each step.
+        name: The name of the errors among the results of the loss.
+    """
+
+    def __init__(self, make_learner: Callable[[], Learner], name: str = PRIORITY) -> None:
+        self._make_learner, self._name = make_learner, name
+
+    def __call__(self, runner: EnvRunner[Any]) -> Callable[[EpisodeList[Any], Statistics], WithEpisodes]:
+        """Return what is made of the samples of `runner`: the episodes, and the priorities of their steps by module."""
+        learner = self._make_learner()
+        runner.require_lookback(learner.pipeline.lookback)
+
+        def priorities(episodes: EpisodeList[Any], acted_with: Statistics) -> WithEpisodes:
+            _follow(learner, runner, acted_with)
+            for module_id, targets in learner.target_networks.items():
+                for network in targets.values():
+                    follower: Any = network
+                    follower.load_state_dict(learner.get_weights()[module_id])
+            found = learner.row_results(learner.batch_of(episodes))
+            return WithEpisodes(episodes, {module_id: np.abs(rows[self._name]) for module_id, rows in found.items()})
+
+        return priorities
+
+
+def _follow(learner: Learner, runner: EnvRunner[Any], acted_with: Statistics) -> None:
+    """Give a learner the weights and the statistics that a runner has played with."""
+    networks: Mapping[str, Any] = runner.modules
+    learner.set_weights({id_: networks[id_].state_dict() for id_ in learner.modules})
+    set_statistics(learner.pipeline, acted_with)

@@ -16,10 +16,16 @@ from episodia.replay import ReplayBuffer
 
 
 def store(*buffers: ReplayBuffer) -> Callable[[Delivery], None]:
-    """Return a function that stores a delivery; each runner has one shard, because its chunks continue each other."""
+    """Return a function that stores a delivery; each runner has one shard, because its chunks continue each other.
+
+    Priorities that were computed where the runner lives are set, see `PrioritiesThere`.
+    """
 
     def add(delivery: Delivery) -> None:
-        buffers[delivery.runner % len(buffers)].add(delivery.episodes)
+        buffer = buffers[delivery.runner % len(buffers)]
+        buffer.add(delivery.episodes)
+        if delivery.made is not None:
+            buffer.update_newest(delivery.made)
 
     return add
 

@@ -136,11 +136,32 @@ class Differentiation:
         hook: LossHook,
     ) -> MeasuredGradients:
         """Return gradients and metrics; modules stay unchanged, and the same arguments give the same gradients."""
+        with self._observing(batch, progress, device) as own:
+            return measured(self.computed(own, coefficients, progress["num_gradient_steps"], hook), self.trained)
+
+    def rows(
+        self,
+        batch: Mapping[str, Batch],
+        coefficients: Mapping[str, Mapping[str, float]],
+        *,
+        progress: Mapping[str, int],
+        device: torch.device,
+        hook: LossHook,
+    ) -> dict[str, dict[str, Tensor]]:
+        """Return the loss's results for each row; modules stay unchanged."""
+        with self._observing(batch, progress, device) as own:
+            return self.computed(own, coefficients, progress["num_gradient_steps"], hook).rows
+
+    @contextmanager
+    def _observing(
+        self, batch: Mapping[str, Batch], progress: Mapping[str, int], device: torch.device
+    ) -> Iterator[dict[str, Batch]]:
+        """Return a context with the columns on the device, after which modules are as before."""
         own = {module_id: on_device(columns, device) for module_id, columns in self.learnable(batch).items()}
         kept = self.buffers.kept(own)
         try:
             with self.learning(own, noise=progress["num_updates"], device=device):
-                return measured(self.computed(own, coefficients, progress["num_gradient_steps"], hook), self.trained)
+                yield own
         finally:
             self.buffers.restore(kept)
 

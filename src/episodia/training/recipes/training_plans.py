@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from episodia.arguments import checked_choice
-from episodia.dataflow import Flow, GradientsThere, Pulled, Updates
+from episodia.dataflow import Flow, GradientsThere, PrioritiesThere, Pulled, Updates
 from episodia.dataflow import plans as flows
 from episodia.errors import TrainingError
 
@@ -53,10 +53,15 @@ def replay(training: Training) -> Flow:
 
 def apex(training: Training) -> Flow:
     """Deliveries are stored as they come, in shards, with priorities that are computed where the runners are: Ape-X."""
-    return _from_replay(training, mode="async")
+    recipe: Any = training.recipe
+    then = None
+    # The steps of sequences share priorities, which only the buffer knows.
+    if recipe.priority_exponent is not None and training.learner.config.max_seq_len is None:
+        then = PrioritiesThere(replace(_setup_of(training), device="cpu").new_learner)
+    return _from_replay(training, mode="async", then=then)
 
 
-def _from_replay(training: Training, mode: str) -> Flow:
+def _from_replay(training: Training, mode: str, then: PrioritiesThere | None = None) -> Flow:
     recipe: Any = training.recipe
     updating: Any = training.updating
 
@@ -70,6 +75,7 @@ def _from_replay(training: Training, mode: str) -> Flow:
         warm_up=recipe.warm_up,
         updates_per_step=recipe.updates_per_step,
         mode=mode,
+        then=then,
         random_actions=is_warming_up,
     )
 
