@@ -39,7 +39,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
     """Train, and return the training, which can be evaluated, plotted, saved and continued.
 
     Args:
-        algorithm: `"ppo"`, `"a2c"`, `"reinforce"`, or the config of an algorithm.
+        algorithm: One of the names in `ALGORITHMS`, such as `"ppo"`, or the config of an algorithm.
         env: A gymnasium id, or a function that makes an environment.
         steps: Stop after this many environment steps; the last batch may go beyond.
         target: Stop earlier if the mean return of the last 20 finished episodes reaches this value.
@@ -52,7 +52,7 @@ def train(  # noqa: PLR0913  # each is an independent choice
         progress: Whether to show progress on stderr.
         callbacks: See `Training.run`; they are called before the record is written, and may add to it.
         torch_threads: See `Training`.
-        **options: See `Setup.of`.
+        **options: See `Setup.of`; `plan=`, `num_runners=` and `engine=` are among them.
 
     Raises:
         TrainingError: If an argument is invalid, if `out` already holds a run, or if it was removed meanwhile.

@@ -21,6 +21,7 @@ from episodia.dataflow.statistics import collecting
 from episodia.dataflow.updates.reporting import flat_metrics
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
+from episodia.errors import TrainingError
 from episodia.interrupts import deferred_interrupts
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
@@ -116,6 +117,7 @@ class Training:
         self._others = dict(others or {})
         self._reset_next = False
         self._is_whole = True
+        self._has_ended = False  # whether the flow has no more updates
         self._is_counting = False  # whether an error left steps of the runner uncounted
         self._played: list[RunnerMetrics] = []  # what was counted since the last record
         if isinstance(runner, RunnerGroup):
@@ -190,7 +192,12 @@ class Training:
 
     def __next__(self) -> Record:
         with _torch_threads(self.torch_threads):
-            return self.step()
+            try:
+                return self.step()
+            except TrainingError:
+                if self._has_ended:
+                    raise StopIteration from None
+                raise
 
     def _reason_to_stop(self, steps: int, target: float | None, interrupted: Event) -> StoppedBy | None:
         if target is not None and len(self._recent) == WINDOW and self.return_mean >= target:
@@ -210,7 +217,13 @@ class Training:
         self.runner.require_lookback(self.learner.pipeline.lookback)
         self._is_whole = False
         self._continue_schedules()
-        metrics: Metrics = next(self.flow)
+        metrics: Metrics | None = next(self.flow, None)
+        if metrics is None:
+            self._is_whole = self._has_ended = True
+            raise TrainingError(
+                f"training: found that the flow {self.flow.name!r} has ended after {self.iteration} updates, expected one that "
+                "goes on. Stop the training before, or make a flow without an end."
+            )
         self._count(self.runner.get_metrics())
         self.iteration += 1
         self._is_counting = self._reset_next = False

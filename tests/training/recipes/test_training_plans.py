@@ -246,3 +246,12 @@ def test_a_printed_training_flow_shows_its_stages():
 
         assert "ConcatSteps" in repr(training.flow)
         assert isinstance(training.flow, Flow)
+
+
+def test_a_flow_that_ends_ends_the_iteration_and_is_an_error_of_a_run():
+    runner, learner = Setup.of("ppo", "CartPole-v1", **SMALL).build()
+    metrics = [{"default_policy": {"loss": 1.0}, "__all_modules__": {}}] * 2
+    with Training(runner, learner, Recipe(), flow=Flow(metrics)) as training:
+        assert [record["loss"] for record in training] == [1.0, 1.0]
+        with pytest.raises(TrainingError, match="has ended after 2 updates"):
+            training.run(steps=10)
