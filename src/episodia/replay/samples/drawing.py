@@ -51,6 +51,8 @@ def _asked(where: str, tables: Mapping[Any, Table], modules: Collection[ModuleID
     if not tables:
         raise ReplayError(f"{where}: found an empty buffer, expected steps. Call `add` first.")
     if modules is None:
+        if len(tables) == 1:
+            return tables
         filled = {name: table for name, table in tables.items() if table.writer.index.num_steps or table.is_torn}
         return filled or tables  # where no module has steps, the draw says so
     given: object = modules
