@@ -125,10 +125,9 @@ class ReplayBuffer:
                     parts[:] = [with_env_times(part, env_times) for part in parts]
                 table.check(parts)
             with self._changes.changing(lambda: self._tables):
-                return Added.of(map(self._added, found))
+                return Added.of([self._added(table, parts) for table, parts in found])
 
-    def _added(self, found: tuple[Table, list[Incoming]]) -> Added:
-        table, parts = found
+    def _added(self, table: Table, parts: list[Incoming]) -> Added:
         self._tables[table.module_id] = table
         return table.add(parts)
 

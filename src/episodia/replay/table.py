@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, final
 
@@ -54,12 +54,9 @@ class Added(NamedTuple):
         return Added(*map(sum, zip(self, other, strict=True))) if isinstance(other, Added) else NotImplemented
 
     @classmethod
-    def of(cls, parts: Iterable[Added]) -> Added:
+    def of(cls, parts: list[Added]) -> Added:
         """Return what several calls have changed together."""
-        added = None
-        for part in parts:
-            added = part if added is None else added + part
-        return added or cls()
+        return parts[0] if len(parts) == 1 else sum(parts, cls())
 
 
 @final
@@ -154,18 +151,21 @@ class Table:
             self.spaces = parts[0].spaces()
         with self.lock:
             self._newest = []
-            return Added.of(each for found in parts for each in self._add_part(found))
+            return Added.of([self._add_part(found) for found in parts])
 
-    def _add_part(self, found: Incoming) -> Iterator[Added]:
-        if found.chunks.keys:
-            if ENV_T in found.values:
-                self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
-            if self.writer.goes_on(found.chunks):
-                yield self._add(found)
-            else:
-                yield from map(self._add, in_parts(found, self.writer.reserve(), self.capacity // 2))
+    def _add_part(self, found: Incoming) -> Added:
+        if ENV_T in found.values:
+            self.agents |= {key[1]: None for key in found.chunks.keys if isinstance(key, tuple)}
+        if not found.chunks.keys:
+            added = Added()
+        elif self.writer.goes_on(found.chunks):
+            added = self._add(found)
+        else:
+            parts = in_parts(found, self.writer.reserve(), self.capacity // 2)
+            added = Added.of([self._add(part) for part in parts])
         for ending in found.endings:
             self.writer.end(*ending)
+        return added
 
     def _add(self, found: Incoming) -> Added:
         writer = self.writer

@@ -109,7 +109,8 @@ def _are_stored_as_they_are(found: RowsInPlace) -> bool:
 
 
 def _chunks(facts: ChunkFacts) -> Chunks:
-    flags = facts.ends * _FLAG if np.count_nonzero(facts.ends) else facts.ends
+    # Few bytes are searched faster than arrays.
+    flags = facts.ends * _FLAG if facts.ends.tobytes().strip(b"\0") else facts.ends
     return Chunks(facts.origins, facts.t_started, facts.lengths, flags, facts.num_steps)
 
 

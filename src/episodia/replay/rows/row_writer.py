@@ -202,13 +202,14 @@ class RowWriter:
         stops, runs = chunks.t_started + chunks.lengths, stored.last.take(episodes)
         fits: np.ndarray = stored.t_stop.take(episodes) == chunks.t_started
         fits &= stops <= stored.limit.take(episodes)
-        if np.count_nonzero(chunks.flags):
+        # Few bytes are searched faster than arrays.
+        if chunks.flags.tobytes().strip(b"\0"):
             fits &= chunks.flags == 0
         if self.ring.old_before > self._oldest and self._has_old_extents():
             fits &= self.extents.born.take(stored.extent.take(episodes)) >= self.ring.old_before
         if len(keys) > 1 and len(set(keys)) != len(keys):
             fits[:] = False  # two chunks of one episode are placed one after the other
-        return _Continued(chunks, episodes, runs, stops, fits, np.count_nonzero(fits) == len(keys))
+        return _Continued(chunks, episodes, runs, stops, fits, b"\0" not in fits.tobytes())
 
     def _has_old_extents(self) -> bool:
         """Tell whether there are extents in use whose rows are claimed again soon."""

@@ -37,13 +37,16 @@ class Changes(Protocol):
         """Return a context in which tables change."""
 
 
+_NOTHING = nullcontext()
+
+
 @final
 class Unshared:
     """Changes that nobody else sees."""
 
     def changing(self, tables: Tables) -> AbstractContextManager[None]:
         """Return a context that does nothing."""
-        return nullcontext()
+        return _NOTHING
 
 
 def changes_for(storage: RowStorage) -> Changes:
