@@ -202,6 +202,10 @@ class WorkerDiedError(EngineError, ConnectionError):
     """A worker is gone, and with it a call; it is not known whether its method ran."""
 
 
+class LostRankError(EngineError, ConnectionError):
+    """A rank that learns together with this one is gone, or does not answer in time; the update was not finished."""
+
+
 class RemoteTracebackError(Exception):
     """The traceback of an error of a worker, as text; it is the cause of that error where it is raised again."""
 

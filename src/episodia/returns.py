@@ -9,8 +9,10 @@ Inputs may have any real dtype. Results are computed and returned in float64; ca
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -259,7 +261,42 @@ def _next_rows(values: Floats, after: Floats, bounds: Ints) -> Floats:
     return following
 
 
-def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4) -> Floats:
+class Moments(NamedTuple):
+    """The number of some values, their mean, and the sum of the squares of their differences to it.
+
+    >>> Moments.joined([Moments.of(np.array([1.0, 3.0])), Moments.of(np.zeros(0)), Moments.of(np.array([5.0]))])
+    Moments(num=3, mean=3.0, squares=8.0)
+    """
+
+    num: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, numbers: Floats) -> Self:
+        """Return the moments of `numbers`; equal numbers have exactly their value as mean."""
+        if not numbers.size:
+            return cls(0, 0.0, 0.0)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            first = float(numbers.flat[0])
+            mean = first + float((numbers - first).mean())
+            return cls(numbers.size, mean, float(np.square(numbers - mean).sum()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Moments]) -> Self:
+        """Return the moments of all values of several parts."""
+        filled = [part for part in parts if part.num]
+        count = sum(part.num for part in filled)
+        if not count:
+            return cls(0, 0.0, 0.0)
+        first = filled[0].mean
+        mean = first + sum(part.num * (part.mean - first) for part in filled) / count
+        return cls(count, mean, sum(part.squares + part.num * (part.mean - mean) ** 2 for part in filled))
+
+
+def standardized(
+    values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4, moments: Moments | None = None
+) -> Floats:
     """Return `values` with mean 0 and standard deviation 1 over the values that count, and 0 for all others.
 
     Args:
@@ -267,6 +304,7 @@ def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: f
         mask: True for values that count, in the same shape (a `loss_mask`); None if all values count. Other values are not
             read, so they may be NaN.
         epsilon: The smallest divisor, so that rounding errors are not amplified.
+        moments: Those of all values, if these values are a part of them.
 
     Returns:
         An array in the shape of `values`. If all values that count are equal, the result is exactly 0.
@@ -281,16 +319,19 @@ def standardized(values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: f
     if not is_number(epsilon) or not epsilon > 0.0:
         raise ReturnsError(f"`epsilon`: found {epsilon!r}, expected a number above 0. Leave it out to get 1e-4.")
     if mask is None:
-        return _standard_scores(numbers, epsilon)
+        return _standard_scores(numbers, epsilon, moments)
     counted = _flags("mask", mask, numbers.shape, "value, True where it counts")
     result = np.zeros(numbers.shape)
-    result[counted] = _standard_scores(numbers[counted], epsilon)
+    result[counted] = _standard_scores(numbers[counted], epsilon, moments)
     return result
 
 
-def _standard_scores(numbers: Floats, epsilon: float) -> Floats:
+def _standard_scores(numbers: Floats, epsilon: float, moments: Moments | None) -> Floats:
     if not numbers.size:
         return numbers.copy()
+    if moments is not None:
+        deviation = math.sqrt(moments.squares / moments.num)
+        return (numbers - moments.mean) / max(deviation, epsilon)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         # The mean of equal numbers need not be that number; the mean of zeros is zero.
         centred = numbers - numbers.flat[0]

@@ -13,6 +13,7 @@ from episodia.dataflow.flows.rollouts import rollouts
 from episodia.dataflow.flows.sources import NOTHING, Pending, Pulled, Source
 from episodia.dataflow.learner_groups.allocation import allocate
 from episodia.dataflow.learner_groups.gradient_workers import GradientWorkers
+from episodia.dataflow.learner_groups.learner_group import LearnerGroup
 from episodia.dataflow.learner_groups.policy_hosts import PolicyHosts
 from episodia.dataflow.ledger import Ledger
 from episodia.dataflow.rounds import Rounds
@@ -45,6 +46,7 @@ __all__ = [
     "GradientWorkers",
     "GradientsThere",
     "Handle",
+    "LearnerGroup",
     "Ledger",
     "LocalEngine",
     "Pending",

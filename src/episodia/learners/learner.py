@@ -34,6 +34,7 @@ from episodia.learners.learner_modules import LearnerModules
 from episodia.learners.losses.coefficients import Coefficients
 from episodia.learners.minibatches import Minibatch, drawn, in_order, on_device, step_counts
 from episodia.learners.optimizers import Optimizers
+from episodia.learners.ranks import Alone, Ranks
 from episodia.learners.row_results import RowResults, Rows
 from episodia.learners.state_checks import (
     check_components,
@@ -108,6 +109,7 @@ class Learner:
             self._networks.parameters, config.optimizers, config.learning_rate, self._networks.ids_in_names
         )
         self._trained = self._differentiation.trained
+        self._ranks: Ranks = Alone()
         self._steps = GradientSteps(self._optimizers, self._trained, config)
         self._coefficients = Coefficients(config.coefficients(), self._trained)
         self._progress = {
@@ -130,6 +132,10 @@ class Learner:
             else _checked_pipeline(learner_pipeline)
         )
         self.pipeline.check_module(self._networks.rl_module)
+
+    def join(self, ranks: Ranks) -> None:
+        """Take all further updates together with other learners, such as those of a `LearnerGroup`."""
+        self._ranks = ranks
 
     @property
     def modules(self) -> Mapping[str, Module]:
@@ -199,8 +205,12 @@ class Learner:
     def batch_of(self, episodes: Iterable[Episode]) -> dict[str, Batch]:
         """Return the columns of each module that the pipeline makes of `episodes`, on the CPU; empty without episodes."""
         listed = EpisodeList.of(episodes)
-        # Without an episode the shapes of columns are unknown.
-        return self.pipeline(rl_module=self._networks.rl_module, episodes=listed) if len(listed) else {}
+
+        def make() -> dict[str, Batch]:
+            # Without an episode the shapes of columns are unknown.
+            return self.pipeline(rl_module=self._networks.rl_module, episodes=listed) if len(listed) else {}
+
+        return self._ranks.batch_of(make)
 
     def update_batch(
         self,
@@ -248,20 +258,20 @@ class Learner:
         """Take a gradient step with each of the `minibatches` of a batch and its counts of steps."""
         own = self._differentiation.learnable(self._hooks.before_update(batch))
         row_counts = {module_id: step_counts(module_id, columns) for module_id, columns in own.items()}
-        counts = {module_id: int(found.sum()) for module_id, found in row_counts.items()}
+        counts = {module_id: int(found.sum()) for module_id, found in self._ranks.rows(row_counts).items()}
         coefficients, rates = self._at_present()
         log = Log()
         results = RowResults({module_id: len(found) for module_id, found in row_counts.items()})
         with self._differentiation.learning(own, noise=self._noise(), device=self.device):
-            for parts in minibatches(own, row_counts):
+            for parts in self._ranks.minibatches(minibatches, own, row_counts):
                 self._learn(parts, coefficients, log, results)
         self._progress["num_updates"] += 1
         self._count_steps(sum(counts.values()), env_steps)
-        means = {module_id: log.means(module_id) for module_id in own}
-        last = {key: log.means(key, epoch=last_epoch) for key in own} if last_epoch else means
+        log, collected = self._ranks.merged(log, results.collected())
+        means = {module_id: log.means(module_id) for module_id in counts}
+        last = {key: log.means(key, epoch=last_epoch) for key in counts} if last_epoch else means
         for module_id, found in last.items():
             self._coefficients.adapt(module_id, found)
-        collected = results.collected()
         metrics = UpdateMetrics({}, collected.rows)
         for module_id, count in counts.items():
             bad = {"num_bad_rows": collected.num_bad[module_id]} if module_id in collected.num_bad else {}
@@ -286,13 +296,13 @@ class Learner:
         results: RowResults,
     ) -> None:
         """Take one gradient step with a minibatch of each module."""
-        columns = {module_id: on_device(part.columns, self.device) for module_id, part in parts.items()}
+        columns = {key: on_device(part.columns, self.device) for key, part in parts.items() if part.num_steps}
         buffers = self._differentiation.buffers
-        kept = buffers.kept(columns)
+        kept = buffers.kept(parts)
+        num_taken = self._progress["num_gradient_steps"]
+        compute = partial(self._differentiation.computed, columns, coefficients, num_taken, self._hooks)
         try:
-            computed = self._differentiation.computed(
-                columns, coefficients, self._progress["num_gradient_steps"], self._hooks
-            )
+            computed = self._ranks.summed(compute, parts, self._trained, buffers.of(kept))
             taken = self._take_step(computed.gradients, computed.losses)
         except BaseException:
             buffers.restore(kept)
@@ -300,12 +310,12 @@ class Learner:
         # A skipped module stays unchanged, buffers included.
         buffers.restore(kept, [module_id for module_id in parts if module_id not in taken.norms])
         for module_id, part in parts.items():
-            results.add(module_id, part, computed.rows[module_id])
+            results.add(module_id, part, computed.rows.get(module_id, {}))
             if module_id in taken.norms:
                 own: dict[str, Tensor | float] = {
                     "loss": taken.losses[module_id],
                     "gradient_norm": taken.norms[module_id],
-                    **computed.metrics[module_id],
+                    **computed.metrics.get(module_id, {}),
                 }
                 log.add(module_id, own, num_steps=part.num_steps, epoch=part.epoch)
             else:

@@ -176,6 +176,10 @@ class NetworkBuffers:
             if module_id in module_ids
         }
 
+    def of(self, module_ids: Iterable[str]) -> Kept:
+        """Return the buffers of these modules themselves."""
+        return {key: _buffers(self._modules[key]) for key in module_ids}
+
     def restore(self, kept: Kept, module_ids: Iterable[str] | None = None) -> None:
         """Copy `kept` back into the buffers of these modules, or of all."""
         for module_id in kept if module_ids is None else [each for each in module_ids if each in kept]:

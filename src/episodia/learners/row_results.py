@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias, final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 from torch import Tensor
@@ -19,6 +20,31 @@ class Collected(NamedTuple):
 
     rows: Rows
     num_bad: dict[str, int]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], num_rows: Sequence[Mapping[str, int]]) -> Self:
+        """Return the results of a batch whose rows follow each other in `parts`.
+
+        Args:
+            parts: The results of each part.
+            num_rows: How many rows of each module each part has.
+
+        >>> parts = [Collected({"left": {"error": np.ones(1)}}, {"left": 0}), Collected({}, {})]
+        >>> Collected.joined(parts, [{"left": 1}, {"left": 2}]).rows
+        {'left': {'error': array([ 1., nan, nan])}}
+        """
+        names = dict.fromkeys((key, name) for part in parts for key, named in part.rows.items() for name in named)
+        rows: Rows = {}
+        for key, name in names:
+            found = [
+                part.rows.get(key, {}).get(name, np.full(counts.get(key, 0), np.nan))
+                for part, counts in zip(parts, num_rows, strict=True)
+            ]
+            rows.setdefault(key, {})[name] = np.concatenate(found)
+        num_bad = Counter[str]()
+        for part in parts:
+            num_bad.update(part.num_bad)
+        return cls(rows, dict(num_bad))
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias, final
+from typing import NamedTuple, Self, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -105,12 +105,24 @@ class Log:
 
     def means(self, module_id: str, *, epoch: int | None = None) -> dict[str, float]:
         """Return the average of each metric over the steps of all minibatches, or of those of one epoch."""
-        self._read()
+        self.read()
         found = [part for part in self._measured.get(module_id, []) if epoch in (None, part.epoch)]
         names = dict.fromkeys(name for part in found for name in part.numbers)
         return {name: _mean([part for part in found if name in part.numbers], name) for name in names}
 
-    def _read(self) -> None:
+    @classmethod
+    def joined(cls, logs: Sequence[Self]) -> Self:
+        """Return the log of learners that have measured parts of the same minibatches, and have skipped the same ones."""
+        joined = cls()
+        for log in logs:
+            log.read()
+            for module_id, measured in log._measured.items():
+                joined._measured.setdefault(module_id, []).extend(measured)
+        joined._skipped = logs[0]._skipped
+        return joined
+
+    def read(self) -> None:
+        """Read the values of all tensors."""
         unread, self._unread = self._unread, []
         for (own, name, _), value in zip(unread, values_of([number for _, _, number in unread]), strict=True):
             own[name] = value

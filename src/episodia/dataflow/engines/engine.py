@@ -55,9 +55,11 @@ class Engine(ABC):
 
     Attributes:
         is_serial: Whether calls run one after another while somebody waits, so that no time limit can end one.
+        is_in_process: Whether workers live in this process, so that what they get is not copied.
     """
 
     is_serial: ClassVar[bool] = False
+    is_in_process: ClassVar[bool] = True
 
     @abstractmethod
     def start(self, make: Callable[[], Any]) -> Worker:

@@ -43,6 +43,8 @@ class RayEngine(Engine):
         EngineError: If an argument is invalid.
     """
 
+    is_in_process = False
+
     def __init__(
         self, address: str | None = None, *, spares: int = 0, shows_output: bool = True, **options: Any
     ) -> None:

@@ -1,0 +1,99 @@
+"""Learners in Ray actors: several ranks as one learner, and whoever dies, the weights are those of an undisturbed run."""
+
+import os
+import signal
+import threading
+import time
+from functools import partial
+
+import pytest
+import torch
+
+from episodia.dataflow import LearnerGroup, RayEngine, Updates
+from episodia.dataflow.engines.ray_session import ray_module
+from episodia.learners import PPOConfig
+from random_walks import learner_of, walks
+
+HOW = {"num_epochs": 2, "minibatch_size": 16}
+MAKE = partial(learner_of, PPOConfig())
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    for module_id, named in expected.items():
+        for name, tensor in named.items():
+            assert torch.allclose(found[module_id][name], tensor, atol=tolerance, rtol=0), (module_id, name)
+
+
+def ranks(engine):
+    """Return the processes of the workers of an engine."""
+    ray = ray_module()
+    return [ray.get(actor._place)[1] for actor in engine._actors if not actor.is_over()]
+
+
+def lists(num):
+    return [walks([9, 30, 4 + seed, 17, 12], seed) for seed in range(num)]
+
+
+def test_ranks_learn_what_one_learner_learns_whoever_is_killed(engine):
+    one = MAKE()
+    with LearnerGroup(MAKE, 2, engine=engine, timeout_s=20.0) as group:
+        for number, episodes in enumerate(lists(5)):
+            one.update(episodes, **HOW)
+            if number == 1:  # between updates
+                os.kill(ranks(engine)[0], signal.SIGKILL)
+            if number == 3:  # in an update
+                threading.Timer(0.01, os.kill, (ranks(engine)[1], signal.SIGKILL)).start()
+            group.update(episodes, **HOW)
+
+        assert group.counts["died"] == 2
+        assert_close(group.get_weights(), one.get_weights())
+        assert group.num_steps == one.num_steps
+
+
+def test_a_learner_that_is_killed_goes_on_from_its_snapshot():
+    one = MAKE()
+    with RayEngine(spares=1, shows_output=False) as own:
+        updates = Updates(MAKE(), own, depth=2, snapshot_every=3, **HOW)
+        done = 0
+        for number, episodes in enumerate(lists(8)):
+            one.update(episodes, **HOW)
+            updates.put(episodes)
+            if number in (2, 6):
+                os.kill(ranks(own)[0], signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while updates.has_room() is not True or done <= number:
+                done += isinstance(updates.poll(), tuple)
+                assert time.monotonic() < deadline
+        updates.settle()
+
+        assert done == 8
+        assert updates.num_replaced == 2
+        found, expected = updates._learner.get_weights(), one.get_weights()
+    assert all(torch.equal(found[key][name], own) for key, named in expected.items() for name, own in named.items())
+
+
+@pytest.mark.slow
+def test_ranks_that_are_killed_at_any_time_change_nothing(engine):
+    one = MAKE()
+    with LearnerGroup(MAKE, 3, engine=engine, timeout_s=20.0) as group:
+        for number, episodes in enumerate(lists(30)):
+            one.update(episodes, **HOW)
+            if number % 3 == 0:
+                threading.Timer(0.002 * number, os.kill, (ranks(engine)[number % 3], signal.SIGKILL)).start()
+            group.update(episodes, **HOW)
+
+        assert group.counts["died"] >= 5
+        assert_close(group.get_weights(), one.get_weights(), 1e-4)
+
+
+def test_a_rank_that_is_stopped_is_replaced(engine):
+    one = MAKE()
+    with LearnerGroup(MAKE, 2, engine=engine, timeout_s=2.0) as group:
+        group.update(lists(1)[0], **HOW)
+        os.kill(ranks(engine)[1], signal.SIGSTOP)
+        group.update(lists(2)[1], **HOW)
+
+        for episodes in lists(2):
+            one.update(episodes, **HOW)
+        assert group.counts["died"] == 1
+        assert_close(group.get_weights(), one.get_weights())
