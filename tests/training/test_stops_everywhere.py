@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from episodia.training import Setup, Training, load_training, save_training
+from interrupts import interrupted_at
 
 SETTINGS = {
     "ppo": {"num_envs": 2, "num_timesteps": 40, "num_epochs": 2, "minibatch_size": 20, "hidden": (8,)},
@@ -37,3 +38,17 @@ def test_s14_a_training_that_stops_after_any_update_goes_on_as_if_it_had_not(alg
             (expected, metrics), (found, resumed_metrics) = state_of(training), state_of(resumed)
             assert torch.equal(found, expected)
             assert resumed_metrics == metrics
+
+
+@pytest.mark.parametrize("algorithm", SETTINGS)
+def test_f10_ctrl_c_in_a_step_waits_for_the_end_of_the_update(algorithm):
+    with Training.of(Setup.of(algorithm, "CartPole-v1", seed=5, **SETTINGS[algorithm])) as training:
+        for number in (0, 300, 1_000, 2_500, 5_000):
+            before = training.iteration
+            record, place = interrupted_at(number, training.step, by_signal=True)
+            training.step()
+
+            assert record is None
+            assert place is not None
+            assert training.iteration - before == (2 if number else 1)  # at the first line, nothing has begun
+            assert training.iteration == len(training.history)

@@ -22,7 +22,7 @@ from episodia.dataflow.updates.reporting import flat_metrics
 from episodia.env_runners import EnvRunner, RunnerMetrics
 from episodia.episodes import EpisodeList, MultiAgentEpisode, SingleAgentEpisode
 from episodia.errors import TrainingError
-from episodia.interrupts import deferred_interrupts
+from episodia.interrupts import deferred_interrupts, uninterrupted
 from episodia.learners import ALL_MODULES, Learner, Metrics
 from episodia.policies import MultiAgentPolicy, Policy
 from episodia.training.events.training_callback import Callback, RunCallbacks
@@ -207,7 +207,14 @@ class Training:
         return StoppedBy.STEPS if self.steps >= steps else None
 
     def step(self) -> Record:
-        """Go on until the next update is complete, with the weights at the runner, and return the record of this."""
+        """Go on until the next update is complete, with the weights at the runner, and return the record of this.
+
+        Ctrl-C raises its KeyboardInterrupt when the update is complete.
+        """
+        with uninterrupted():
+            return self._step()
+
+    def _step(self) -> Record:
         started = perf_counter()
         if not self._is_counting:
             # Steps that other code took with the runner are not part of the training.
