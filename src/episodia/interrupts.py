@@ -89,12 +89,21 @@ def deferred_interrupts() -> Iterator[Interrupted]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let the first Ctrl-C raise its KeyboardInterrupt at the end of the context, for short pieces of work.
+    """Let a Ctrl-C wait for the end of the context, for short pieces of work; its handler is called there.
 
-    Inside of `deferred_interrupts`, that context handles it.
+    Inside of `deferred_interrupts`, that context handles it. Signals that end the process at once are left alone: then nothing
+    is left that could be torn.
     """
-    is_inner = bool(_active)
-    with deferred_interrupts() as interrupted:
+    is_handled = bool(_active) or threading.current_thread() is not threading.main_thread()
+    before = None if is_handled else signal.getsignal(signal.SIGINT)
+    if before is None or before is signal.SIG_IGN:
         yield
-    if interrupted.is_set() and not is_inner:
-        raise KeyboardInterrupt
+        return
+    caught: list[object] = []
+    signal.signal(signal.SIGINT, lambda *signals: caught.append(signals))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if caught:
+            signal.raise_signal(signal.SIGINT)

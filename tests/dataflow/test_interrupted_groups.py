@@ -1,11 +1,13 @@
 """F10: Ctrl-C at any line of a group of runners loses only what is counted, and the group goes on."""
 
+import signal
 from functools import partial
 
 import pytest
 
 from episodia import SingleAgentEnvRunner
 from episodia.dataflow import LocalEngine, RunnerGroup, ThreadEngine, episodes_of
+from episodia.interrupts import uninterrupted
 from episodia.modules import MLPActorCritic
 from interrupts import Book, Certified, assert_right, interrupted_at
 
@@ -78,3 +80,21 @@ def test_f10_interrupts_of_groups_in_threads_lose_nothing(play):
         number += 31
 
     assert number > 50
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_short_work_is_finished_before_ctrl_c_is_heard(depth):
+    done = []
+
+    def work(left):
+        with uninterrupted():
+            if left:
+                work(left - 1)
+            else:
+                signal.raise_signal(signal.SIGINT)
+            done.append(left)
+
+    with pytest.raises(KeyboardInterrupt):
+        work(depth)
+    assert done == list(range(depth + 1))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
