@@ -41,6 +41,8 @@ OPTIONS = {
     "device": "--device",
     "connectors": "--connector",
 }
+# Arguments that say where runners and learners live; a resumed run may change them.
+WORKERS = ("num_runners", "num_learners", "engine", "address")
 NUM_STEPS = 100_000
 NUM_EPISODES = 100  # of an evaluation
 LONGEST_NAME = 100
@@ -70,6 +72,13 @@ def add_verbs_to(verbs: Verbs) -> None:
     train.add_argument("--checkpoint-every", type=positive, metavar="N", help=help_on_every)
     train.add_argument("--tensorboard", action="store_true", default=None, help="also write metrics for TensorBoard")
     train.add_argument("--device", metavar="NAME", help="device of the learner, such as cuda; cpu by default")
+    train.add_argument("--runners", dest="num_runners", type=positive, metavar="N", help="play with N runners")
+    train.add_argument(
+        "--learners", dest="num_learners", type=positive, metavar="N", help="learn with N learners together"
+    )
+    help_on_engine = "where runners and learners live: local, threads or ray"
+    train.add_argument("--engine", choices=("local", "threads", "ray"), help=help_on_engine)
+    train.add_argument("--address", metavar="HOST:PORT", help="address of a Ray cluster; by default Ray starts here")
     help_on_set = "change a setting, such as learning_rate=0.001, num_envs=4 or recurrent=lstm; may be repeated"
     train.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=help_on_set)
     help_on_config = (
@@ -159,7 +168,7 @@ def _train(options: argparse.Namespace) -> int:
     from episodia.training import resume, train  # noqa: PLC0415  # see `_demo`
 
     _import_modules(options.modules)
-    given = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in (*OPTIONS, *WORKERS) if getattr(options, name) is not None}
     if options.resume is not None:
         _check_resumed(options)
         out = Path(options.resume)

@@ -109,6 +109,7 @@ class RunnerGroup:
         self._kept: list[Delivery] = []  # arrived, and not handed over yet
         self._leaving: list[Delivery] = []  # counted, and about to be returned
         self._errors: list[Exception] = []
+        self._left_out: list[int] = []  # the incarnations in places that an earlier, larger group had
         self._metrics: list[RunnerMetrics] = []
         self._is_closed = False
         self._seats = Seats(
@@ -461,7 +462,7 @@ class RunnerGroup:
             self._broken_off(seat)
         return {
             "runners": self._each("get_state", [()] * self.num_runners),
-            "incarnations": [seat.incarnation for seat in self._seats],
+            "incarnations": [*(seat.incarnation for seat in self._seats), *self._left_out],
             "numbers": [seat.number for seat in self._seats],
             "weights": self.get_weights(),
             "weights_version": self._version,
@@ -475,23 +476,23 @@ class RunnerGroup:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, which `get_state` of a group with as many runners returned. Environments are reset.
+        """Go on from `state`, which `get_state` of a group of any size returned. Environments are reset.
 
-        Raises:
-            EngineError: If it is the state of a group of another size.
+        In a larger group, further runners begin anew, with seeds that no runner has had; in a smaller one, some are left out.
         """
-        if len(state["runners"]) != self.num_runners:
-            raise EngineError(
-                f"set_state: found the state of {len(state['runners'])} runners, expected {self.num_runners}. Make the group "
-                "like that one."
-            )
         self.settle()
-        for seat, incarnation, number in zip(self._seats, state["incarnations"], state["numbers"], strict=True):
+        count, incarnations = len(state["runners"]), list(state["incarnations"])
+        for seat in self._seats:
+            known = incarnations[seat.index] if seat.index < len(incarnations) else 0
+            # A place that was left out for a while must not play the same episodes again.
+            incarnation = known if seat.index < count or seat.index >= len(incarnations) else known + 1
             if seat.incarnation != incarnation:
                 seat.worker.kill()
                 self._seats.start(seat, incarnation)
-            seat.number = number
-        self._each("set_state", [(own,) for own in state["runners"]])
+            seat.number = state["numbers"][seat.index] if seat.index < count else 0
+        self._left_out = incarnations[self.num_runners :]
+        runners = [(own,) for own in state["runners"][: self.num_runners]]
+        self._each("set_state", [*runners, *[None] * (self.num_runners - len(runners))])
         load_weights(self.modules, state["weights"])
         weights = state["weights"]
         self._weights = self.engine.share(weights if self.is_multi_agent else weights.get(DEFAULT_MODULE_ID, {}))

@@ -18,7 +18,7 @@ from episodia.training.run_limits import CHECKPOINT_EVERY, Limits
 from episodia.training.tensorboard_log import TensorBoardLog, check_installed
 from episodia.training.training import Record, StoppedBy, Training
 from episodia.training.training_checkpoints import load_training, unsaved_policy
-from episodia.training.training_setup import MakeEnv, Setup
+from episodia.training.training_setup import WORKER_OPTIONS, MakeEnv, Setup
 
 
 def train(  # noqa: PLR0913  # each is an independent choice
@@ -99,6 +99,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
     setup: Setup | None = None,
     device: str | None = None,
     torch_threads: int | None = 1,
+    **workers: Any,
 ) -> Training:
     """Continue the run in the directory `out` from its last checkpoint, as if it had never stopped.
 
@@ -116,6 +117,7 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         setup: The setup of the run, if the checkpoint cannot hold it; see `load_training`.
         device: The device of the learner.
         torch_threads: See `Training`.
+        **workers: Fields of `Workers` that change, such as `num_runners=4` or `engine="local"`.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
@@ -132,13 +134,25 @@ def resume(  # noqa: PLR0913  # each is an independent choice
         )
         if limits.tensorboard:
             check_installed()
-        training = load_training(run.path, setup=setup, device=device, torch_threads=torch_threads)
+        training = load_training(
+            run.path, setup=setup, device=device, torch_threads=torch_threads, workers=_checked_workers(workers)
+        )
         try:
             _continue(training, run, limits, progress, callbacks)
         except BaseException:
             training.close()
             raise
     return training
+
+
+def _checked_workers(workers: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(workers) - set(WORKER_OPTIONS))
+    if unknown:
+        raise TrainingError(
+            f"resume: found the options {unknown}, expected limits, or some of {list(WORKER_OPTIONS)}. A resumed run keeps its "
+            "other settings; leave them out."
+        )
+    return workers
 
 
 def _continue(

@@ -10,12 +10,12 @@ from enum import Enum
 from pathlib import Path
 from threading import Event
 from time import perf_counter
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Self, TypeAlias, cast, final
 
 import torch
 
 from episodia.connectors import ConnectorPipelineV2
-from episodia.dataflow import Delivery, Flow, RunnerGroup, counters_of, send_weights
+from episodia.dataflow import Delivery, Flow, LearnerGroup, RunnerGroup, counters_of, send_weights
 from episodia.dataflow.runner_host import continue_schedules
 from episodia.dataflow.statistics import collecting
 from episodia.dataflow.updates.reporting import flat_metrics
@@ -64,7 +64,7 @@ class Training:
 
     Args:
         runner: Collects episodes: a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner` or a `RunnerGroup`.
-        learner: Learns from the collected episodes.
+        learner: Learns from the collected episodes: a `Learner` or a `LearnerGroup`.
         recipe: How much to collect per update, and how to learn from it: a `Recipe`, or a `ReplayRecipe`.
         setup: The setup that runner and learner were built from, if there is one.
         torch_threads: The number of threads that torch uses in `run` and `evaluate`. One is the fastest for small networks,
@@ -91,7 +91,7 @@ class Training:
     def __init__(
         self,
         runner: EnvRunner[Any] | RunnerGroup,
-        learner: Learner,
+        learner: Learner | LearnerGroup,
         recipe: BaseRecipe,
         *,
         setup: Setup | None = None,
@@ -102,10 +102,10 @@ class Training:
         check_parts(runner, learner, recipe, setup, flow)
         check_threads(torch_threads)
         self.runner: Any = runner  # which has one module, or several
-        self.learner = learner
+        self.learner: Any = learner  # or a group, which has the same methods
         self.recipe = recipe
         self.setup = setup
-        self.updating: Updating = recipe.updating(learner, self.runner.seed)
+        self.updating: Updating = recipe.updating(cast("Any", learner), self.runner.seed)
         self.torch_threads = torch_threads
         self.history: list[Record] = []
         self.iteration = self.steps = self.episodes = 0
@@ -397,6 +397,8 @@ class Training:
     def close(self) -> None:
         """Close the environments; a second call does nothing."""
         self.runner.close()
+        if isinstance(self.learner, LearnerGroup):
+            self.learner.close()
 
     def __enter__(self) -> Self:
         return self

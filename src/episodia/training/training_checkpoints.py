@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from episodia.checkpoints import checkpoint_directory, load_state, save_state
@@ -50,7 +52,12 @@ def _policy_in(training: Training) -> dict[str, Any]:
 
 
 def load_training(
-    path: str | Path, *, setup: Setup | None = None, device: str | None = None, torch_threads: int | None = 1
+    path: str | Path,
+    *,
+    setup: Setup | None = None,
+    device: str | None = None,
+    torch_threads: int | None = 1,
+    workers: Mapping[str, Any] = MappingProxyType({}),
 ) -> Training:
     """Return the training that was saved in the directory `path`, or in `checkpoint` inside of it.
 
@@ -59,6 +66,7 @@ def load_training(
         setup: The setup of the training; needed only if a part of it has no name, such as a function that makes environments.
         device: The device of the learner; the saved one by default.
         torch_threads: See `Training`.
+        workers: Fields of `Workers` that change, such as `{"num_runners": 4}`; a group does not become a single runner.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if it is damaged.
@@ -76,8 +84,9 @@ def load_training(
             f"{directory}: found no `setup`, expected one. Another program wrote it; use another checkpoint."
         )
     found = _setup_of(directory, state["setup"], setup)
+    found = replace(found, workers=replace(found.workers, **workers), device=found.device if device is None else device)
     try:
-        training = Training.of(found if device is None else replace(found, device=device), torch_threads=torch_threads)
+        training = Training.of(found, torch_threads=torch_threads)
         try:
             training.set_state(state)
         except BaseException:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from episodia.arguments import checked_whole, is_number
-from episodia.dataflow import Flow, RunnerGroup
+from episodia.dataflow import Flow, LearnerGroup, RunnerGroup
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
 from episodia.learners import Learner
@@ -60,7 +60,7 @@ def check_parts(runner: object, learner: object, recipe: object, setup: object, 
             f"training: found {runner!r} as the runner, expected a `SingleAgentEnvRunner`, a `MultiAgentEnvRunner`, an "
             "object of another subclass of `EnvRunner`, or a `RunnerGroup`. Pass one."
         )
-    if not isinstance(learner, Learner) or not isinstance(recipe, BaseRecipe):
+    if not isinstance(learner, Learner | LearnerGroup) or not isinstance(recipe, BaseRecipe):
         raise TrainingError(
             f"training: found {learner!r} as the learner and {recipe!r} as the recipe, expected a `Learner` and a `Recipe` or "
             "`ReplayRecipe`. Pass these."

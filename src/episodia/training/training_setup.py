@@ -18,6 +18,7 @@ from episodia.arguments import checked_each, checked_whole
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
+from episodia.dataflow import LearnerGroup
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import LearnerError, PipelineError, TrainingError
 from episodia.learners import AlgorithmConfig, Learner, default_pipeline
@@ -27,7 +28,7 @@ from episodia.modules import default_module
 from episodia.modules.devices import usable_device
 from episodia.modules.networks.default_module import settings_of
 from episodia.training.recipes.named_algorithms import chosen, config_options, name_of, named
-from episodia.training.recipes.recipe import BaseRecipe
+from episodia.training.recipes.recipe import BaseRecipe, Recipe
 from episodia.training.recipes.workers import Workers
 from episodia.trees import describe
 
@@ -164,15 +165,23 @@ class Setup:
             workers=workers,
         )
 
-    def build(self) -> tuple[Any, Learner]:
-        """Return a runner, or a group of runners, and a learner, each with its own network; all have the same weights.
+    def _check_learners(self) -> None:
+        if self.workers.num_learners > 1 and (self.recipe.plan != "loop" or not isinstance(self.recipe, Recipe)):
+            raise TrainingError(
+                f"training: found `num_learners={self.workers.num_learners}` with {self.recipe!r}, expected a recipe that "
+                'learns from new episodes in the plan "loop", such as that of PPO. Use one learner.'
+            )
+
+    def build(self) -> tuple[Any, Learner | LearnerGroup]:
+        """Return a runner or a group of them, and a learner or a group of them; all networks have the same weights.
 
         Raises:
             TrainingError: If the environment cannot be made.
             LearnerError: If the device does not exist.
         """
         spaces = _spaces(self.env)
-        learner = self._new_learner(spaces)
+        self._check_learners()
+        learner = self.workers.learner(partial(self._new_learner, spaces))
         learning: Any = learner.modules[DEFAULT_MODULE_ID]
         make = partial(_new_runner, self, spaces, learner.pipeline.lookback)
         runner = self.workers.runner(make, self.seed, needs_group=self.recipe.plan != "loop")

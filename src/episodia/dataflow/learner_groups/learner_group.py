@@ -49,7 +49,8 @@ class LearnerGroup:
     Args:
         make_learner: Makes a learner, with a module of its own. The group begins with the weights of the first one it makes.
         num_learners: How many ranks.
-        engine: Where they live: a `RayEngine`, or a `ThreadEngine` for several GPUs of one process.
+        engine: Where they live: a `RayEngine`, a `ThreadEngine` for several GPUs of one process, or a function that makes one,
+            which the group then closes.
         timeout_s: How long ranks wait for each other within an update.
         max_restarts: How many times in a row an update is repeated.
 
@@ -65,24 +66,25 @@ class LearnerGroup:
         make_learner: Callable[[], Learner],
         num_learners: int,
         *,
-        engine: Engine,
+        engine: Engine | Callable[[], Engine],
         timeout_s: float = 60.0,
         max_restarts: int = 10,
     ) -> None:
         checked_whole(EngineError, "LearnerGroup", "num_learners", num_learners, 1)
         self._timeout_s = checked_number(EngineError, "LearnerGroup", "timeout_s", timeout_s, 0.0, 1e6)
         self._max_restarts = checked_whole(EngineError, "LearnerGroup", "max_restarts", max_restarts, 0)
-        if num_learners > 1 and engine.is_serial:
+        self._owns_engine = not isinstance(engine, Engine)
+        self._engine: Engine = engine if isinstance(engine, Engine) else engine()
+        if num_learners > 1 and self._engine.is_serial:
             raise EngineError(
-                f"LearnerGroup: found {num_learners} learners on {type(engine).__name__}, whose calls run one after another, "
-                "expected an engine whose workers run at the same time. Pass `RayEngine()`."
+                f"LearnerGroup: found {num_learners} learners on {type(self._engine).__name__}, whose calls run one after "
+                "another, expected an engine whose workers run at the same time. Pass `RayEngine()`."
             )
-        self._engine = engine
         self._front = make_learner()
         _check_pieces(self._front.pipeline)
         self.counts: Counter[str] = Counter()
         self._make = partial(RankHost, make_learner)
-        self._workers = [engine.start(self._make) for _ in range(num_learners)]
+        self._workers = [self._engine.start(self._make) for _ in range(num_learners)]
         self._have_met = False
         self._number = 0
         self._set_all(self._front.get_state())
@@ -293,6 +295,8 @@ class LearnerGroup:
         """End all ranks; a second call does nothing."""
         for worker in self._workers:
             worker.kill()
+        if self._owns_engine:
+            self._engine.close()
 
     def __enter__(self) -> Self:
         return self

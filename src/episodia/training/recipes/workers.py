@@ -8,11 +8,14 @@ from types import MappingProxyType
 from typing import Any, final
 
 from episodia.arguments import checked_choice, checked_number, checked_whole
-from episodia.dataflow import Engine, LocalEngine, Rounds, RunnerGroup, ThreadEngine
+from episodia.dataflow import Engine, LearnerGroup, LocalEngine, RayEngine, Rounds, RunnerGroup, ThreadEngine
 from episodia.env_runners import EnvRunner
 from episodia.errors import TrainingError
+from episodia.learners import Learner
 
-ENGINES: Mapping[str, Callable[[], Engine]] = MappingProxyType({"local": LocalEngine, "threads": ThreadEngine})
+ENGINES: Mapping[str, Callable[..., Engine]] = MappingProxyType(
+    {"local": LocalEngine, "threads": ThreadEngine, "ray": RayEngine}
+)
 
 # Of plans for groups, if nobody says how many.
 _USUAL_RUNNERS = 2
@@ -26,7 +29,9 @@ class Workers:
     Args:
         num_runners: How many; each has the `num_envs` of the recipe. With 0, one runner plays without a group, or, if the plan
             needs a group, two play in it.
-        engine: Where they live: `"local"`, in this thread; `"threads"`, each in a thread.
+        engine: Where they live: `"local"`, in this thread; `"threads"`, each in a thread; `"ray"`, each in a process.
+        address: That of a Ray cluster; None is this machine.
+        num_learners: How many learners take each gradient step together, see `LearnerGroup`; they live where the runners do.
         in_flight: See `RunnerGroup`.
         call_timeout_s: See `RunnerGroup`.
         min_ready: See `Rounds`, here and below.
@@ -43,6 +48,8 @@ class Workers:
 
     num_runners: int = 0
     engine: str = "local"
+    address: str | None = None
+    num_learners: int = 1
     in_flight: int = 1
     call_timeout_s: float | None = None
     min_ready: int | None = None
@@ -53,6 +60,12 @@ class Workers:
         where = type(self).__name__
         checked_choice(TrainingError, where, "engine", self.engine, tuple(ENGINES))
         object.__setattr__(self, "num_runners", checked_whole(TrainingError, where, "num_runners", self.num_runners, 0))
+        learners = checked_whole(TrainingError, where, "num_learners", self.num_learners, 1)
+        object.__setattr__(self, "num_learners", learners)
+        if self.address is not None and self.engine != "ray":
+            raise TrainingError(
+                f'{where}: found `address={self.address!r}` with the engine {self.engine!r}, expected "ray". Pass both.'
+            )
         object.__setattr__(self, "in_flight", checked_whole(TrainingError, where, "in_flight", self.in_flight, 1))
         if self.call_timeout_s is not None:
             checked_number(TrainingError, where, "call_timeout_s", self.call_timeout_s, 0.0)
@@ -60,6 +73,19 @@ class Workers:
 
     def _rounds(self) -> Rounds:
         return Rounds(min_ready=self.min_ready, grace_s=self.grace_s, grace_factor=self.grace_factor)
+
+    def _new_engine(self) -> Engine:
+        return ENGINES[self.engine](*[] if self.address is None else [self.address])
+
+    def learner(self, make_learner: Callable[[], Learner]) -> Learner | LearnerGroup:
+        """Return a learner, or a group of them.
+
+        Args:
+            make_learner: Makes a learner.
+        """
+        if self.num_learners == 1:
+            return make_learner()
+        return LearnerGroup(make_learner, self.num_learners, engine=self._new_engine)
 
     def runner(self, make_runner: Callable[[int], EnvRunner[Any]], seed: int, *, needs_group: bool) -> Any:
         """Return a runner, or a group of them.
@@ -75,7 +101,7 @@ class Workers:
             make_runner,
             self.num_runners or _USUAL_RUNNERS,
             seed=seed,
-            engine=ENGINES[self.engine],
+            engine=self._new_engine,
             rounds=self._rounds(),
             in_flight=self.in_flight,
             call_timeout_s=self.call_timeout_s,
