@@ -78,9 +78,10 @@ class _SAC:
 
     def learn(self, sample: Any) -> None:
         losses = self.loss(sample)
-        for name, optimizer in zip(("loss_qvalue", "loss_actor", "loss_alpha"), self.optimizers, strict=True):
+        for optimizer in self.optimizers:
             optimizer.zero_grad()
-            losses[name].backward()
+        (losses["loss_qvalue"] + losses["loss_actor"] + losses["loss_alpha"]).backward()
+        for optimizer in self.optimizers:
             optimizer.step()
         self.follows.step()
 
