@@ -10,6 +10,7 @@ from episodia.learners import (
     DDPGConfig,
     DiscreteSACConfig,
     DQNConfig,
+    IMPALAConfig,
     OffPolicyConfig,
     PPOConfig,
     R2D2Config,
@@ -40,7 +41,7 @@ def two():
 
 SUBJECTS = [
     LearnerSubject.of(config, modules=modules, label=f"{type(config).__name__} {name}")
-    for config in (ReinforceConfig(), A2CConfig(entropy_coefficient=0.01), PPOConfig())
+    for config in (ReinforceConfig(), A2CConfig(entropy_coefficient=0.01), PPOConfig(), IMPALAConfig())
     for name, modules in {"default": None, "recurrent": recurrent, "real actions": real_actions, "two": two}.items()
 ]
 
