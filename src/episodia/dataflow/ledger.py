@@ -47,15 +47,15 @@ class Ledger:
         Raises:
             LedgerError: If a chunk came before, or does not follow the chunk that came before it.
         """
-        done = (episodes.is_terminated | episodes.is_truncated).tolist()
-        starts, lengths = episodes.t_started.tolist(), episodes.lengths.tolist()
+        facts = episodes.facts()
+        starts, lengths, ends = facts.t_started.tolist(), facts.lengths.tolist(), facts.ends.tolist()
         following, ended = self._next, self._ended
-        for id_, start, length, is_done in zip(episodes.origins, starts, lengths, done, strict=True):
+        for id_, start, length, end in zip(facts.origins, starts, lengths, ends, strict=True):
             known = following.get(id_)
             if start != (0 if known is None else known[0]) or (known is None and length and id_ in ended):
                 raise self._wrong(id_, start)
             self.num_steps += length
-            if not is_done:
+            if not end:
                 following[id_] = start + length, owner
                 continue
             if known is not None:
