@@ -84,9 +84,11 @@ class RunnerMetrics:
 
     def taken(self) -> RunnerMetrics:
         """Return a copy, and reset all counts."""
-        taken = RunnerMetrics(**{each.name: getattr(self, each.name) for each in fields(self)})
-        for name, value in vars(RunnerMetrics()).items():
-            setattr(self, name, value)
+        taken = RunnerMetrics()
+        # The new one gets all values of this one, which goes on with those of the new one.
+        counted, unused = dict(vars(self)), dict(vars(taken))
+        vars(taken).update(counted)
+        vars(self).update(unused)
         return taken
 
     @property
