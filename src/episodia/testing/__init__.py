@@ -20,6 +20,7 @@ from episodia.testing.connectors.connector_checks import CONNECTOR_LAWS, check_c
 from episodia.testing.connectors.connector_laws import check_connector_laws, laws_of
 from episodia.testing.connectors.connector_subject import Subject, sample_episodes, sample_multi_agent_episodes
 from episodia.testing.connectors.pipeline_strategies import pipelines
+from episodia.testing.dataflow.chaos import Chaos
 from episodia.testing.dataflow.engine_checks import check_engine
 from episodia.testing.dataflow.simulated_engine import SimulatedEngine
 from episodia.testing.env_runners.env_runner_checks import ENV_RUNNER_LAWS, check_env_runner
@@ -91,6 +92,7 @@ __all__ = [
     "OPTIONAL_FIELDS",
     "RECORDER_LAWS",
     "SPACES",
+    "Chaos",
     "Check",
     "CheckResult",
     "Content",

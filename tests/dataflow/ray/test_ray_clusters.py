@@ -1,0 +1,75 @@
+"""Whole processes and machines that end: the driver, and a node of a cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ray_objects import are_gone
+
+SUPPORT = Path(__file__).resolve().parents[2] / "support"
+
+
+def script(text):
+    return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SUPPORT)!r})\n{textwrap.dedent(text)}"]
+
+
+DRIVER = """
+import os, time
+from episodia.dataflow import RayEngine, RunnerGroup
+from ray_objects import asynchronous, children_of
+engine = RayEngine(shows_output=False)
+group = RunnerGroup(asynchronous, 1, engine=engine)
+group.sample(num_timesteps=10)
+pids = group.foreach_runner(lambda _: os.getpid())
+print(*pids, *children_of(pids[0]), flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_runner_is_left_of_a_driver_that_was_killed():
+    with subprocess.Popen(script(DRIVER), stdout=subprocess.PIPE, text=True) as driver:
+        pids = [int(pid) for pid in driver.stdout.readline().split()]
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+        assert len(pids) >= 3
+        assert are_gone(pids, 20)  # 2 s on a quiet machine
+
+
+CLUSTER = """
+import os, time
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+from ray.cluster_utils import Cluster
+from episodia.dataflow import RayEngine, RunnerGroup
+from ray_objects import cartpole
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+engine = RayEngine(cluster.address, shows_output=False)
+group = RunnerGroup(cartpole, 2, engine=engine, seed=1)
+assert len(group.sample(num_timesteps=40).lengths) >= 2
+cluster.remove_node(nodes[0], allow_graceful=False)
+replacement = cluster.add_node(num_cpus=1)
+begun = time.monotonic()
+for _ in range(3):
+    group.sample(num_timesteps=40)
+counts = group.counts
+assert counts["died"] == 1, counts
+assert counts["requested"] == counts["delivered"] + counts["lost"], counts
+print("went on after", time.monotonic() - begun, dict(counts))
+group.close()
+engine.close()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_group_goes_on_when_a_node_of_its_cluster_is_lost():
+    run = subprocess.run(script(CLUSTER), capture_output=True, text=True, check=False, timeout=400)
+
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert "went on after" in run.stdout
