@@ -9,6 +9,7 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.episodes import EpisodeList, Ragged
+from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.spaces import empty_batch
 
@@ -26,6 +27,8 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
 
     def compile(self, layout: Layout) -> Step:
         """Return `work`; for runners, add the array that `BatchIndividualItems` would make, if that comes next."""
+        if layout.episodes is LiveAgents:
+            return self._add_by_module
         is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, BatchIndividualItems)
         return self._add_array if is_followed else self.work
 
@@ -35,6 +38,13 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
             self.work(run)
         elif Columns.OBS not in batch:
             batch[Columns.OBS] = run.episodes.latest(Columns.OBS)
+
+    def _add_by_module(self, run: Run) -> None:
+        if run.batch:
+            self.work(run)
+        else:
+            groups = run.episodes.groups()
+            run.batch[Columns.OBS] = {module_id: self._observations(rows) for module_id, rows in groups.items()}
 
     def work(self, run: Run) -> None:
         """Add observations, unless a module has them already."""

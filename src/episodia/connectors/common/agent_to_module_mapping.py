@@ -7,12 +7,13 @@ from typing import Any, final
 
 from gymnasium import Space, spaces
 
-from episodia.connectors.batches.batch_columns import Batch, is_by_module, split_by_module
+from episodia.connectors.batches.batch_columns import Batch, ModuleRows, is_by_module, split_by_module
 from episodia.connectors.batches.batch_descriptions import is_collected
 from episodia.connectors.batches.batch_items import switch_batch_from_column_to_module_ids
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
-from episodia.episodes import EpisodeList
+from episodia.connectors.pipelines.plan import Layout, Step
+from episodia.episodes import EpisodeList, Ragged
 from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.errors import BatchError
 from episodia.types import AgentID, ModuleID
@@ -67,6 +68,29 @@ class AgentToModuleMapping(ColumnPiece):
         for agent_id, agent_space in space.spaces.items():
             modules.setdefault(self.agent_to_module_mapping_fn(agent_id, None), agent_space)
         return spaces.Dict(modules)
+
+    def compile(self, layout: Layout) -> Step:
+        """Return `work`; in a shorter form for runners."""
+        return self._group_live_agents if layout.episodes is LiveAgents else self.work
+
+    def _group_live_agents(self, run: Run) -> None:
+        """Group columns that are split by module already, as pieces that add observations leave them."""
+        agents, groups, shared = run.episodes, run.episodes.groups(), run.shared_data
+        modules: Batch = {}
+        for name, column in run.batch.items():
+            if type(column) is not dict:
+                return self.work(run)
+            for module_id, part in column.items():
+                if type(part) is not Ragged or module_id not in groups:
+                    return self.work(run)
+                modules.setdefault(module_id, {})[name] = part
+        if not modules or shared is None:
+            return self.work(run)
+        shared[ROW_OWNERS] = agents.owners_by_module()
+        run.replace(modules)
+        # Known here, so later pieces need not look for it.
+        run.module_rows = [ModuleRows(module_id, columns, groups[module_id]) for module_id, columns in modules.items()]
+        return None
 
     def work(self, run: Run) -> None:
         """Group the batch."""

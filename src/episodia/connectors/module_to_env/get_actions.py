@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from episodia.arguments import checked_seed
 from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import Batch
 from episodia.connectors.batches.module_outputs import ModuleOutputs, needed_column, outputs_of_modules
 from episodia.connectors.kinds import Kind
 from episodia.connectors.module_to_env.tensor_to_numpy import TensorToNumpy
@@ -19,9 +21,10 @@ from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.connectors.spaces.action_masks import action_masks
+from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.errors import ConnectorStateError, PipelineError
-from episodia.modules import DistributionSpec
+from episodia.modules import DistributionSpec, MultiModule
 from episodia.trees import map_batch
 from episodia.types import State
 
@@ -75,25 +78,52 @@ class GetActions(ColumnPiece):
 
     def compile(self, layout: Layout) -> Step:
         """Return `work`; in a shorter form for runners, if arrays are made of all tensors right after it."""
-        is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, TensorToNumpy)
-        return self._draw_arrays if is_followed and self._generator is None else self.work
+        if self._generator is not None or not isinstance(layout.next_piece, TensorToNumpy):
+            return self.work
+        if layout.episodes is LiveAgents and type(layout.rl_module) is MultiModule:
+            return partial(self._draw_for_agents, dict(layout.rl_module))
+        return self._draw_arrays if layout.episodes is LiveEpisodes else self.work
+
+    def _draw_for_agents(self, modules: dict[Any, Any], run: Run) -> None:
+        """Draw arrays for the agents of each module, as `_draw_arrays` does; `modules` are all by their ids."""
+        batch, key = run.batch, self.action_mask_key
+        if not modules.keys() >= batch.keys():
+            return self.work(run)
+        run.module_outputs = [ModuleOutputs(name, columns, modules[name]) for name, columns in batch.items()]
+        for module_id, columns, module in run.module_outputs:
+            has_masks = key is not None and (
+                Columns.OBS in columns or run.episodes.module_has_in_observations(module_id, key)
+            )
+            if has_masks or not self._has_drawn(columns, module, run):
+                self.work(run)  # leaves the actions that have been drawn
+                break
+        return None
 
     def _draw_arrays(self, run: Run) -> None:
         """Draw arrays instead of tensors, where nothing else has to be done."""
         columns, key = run.batch, self.action_mask_key
-        module: Any = run.rl_module
-        is_drawn = run.explore and Columns.ACTION_DIST_INPUTS in columns and Columns.ACTIONS not in columns
-        is_free = Columns.ACTION_MASK not in columns and (key is None or key not in run.episodes.observation_keys)
-        if is_drawn and is_free:
-            made_by = module.get_exploration_action_dist_cls()
-            if made_by is self._last_spec or isinstance(made_by, DistributionSpec):
-                self._last_spec = made_by
-                actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
-                columns[Columns.ACTIONS] = actions
-                if made_by.records_logp and Columns.ACTION_LOGP not in columns:
-                    columns[Columns.ACTION_LOGP] = logp
-                return
-        self.work(run)
+        has_masks = key is not None and key in run.episodes.observation_keys
+        if has_masks or not self._has_drawn(columns, run.rl_module, run):
+            self.work(run)
+
+    def _has_drawn(self, columns: Batch, module: Any, run: Run) -> bool:
+        """Add actions as arrays if all are allowed and nothing else has to be done; return whether that was so."""
+        if (
+            not run.explore
+            or Columns.ACTION_DIST_INPUTS not in columns
+            or Columns.ACTIONS in columns
+            or Columns.ACTION_MASK in columns
+        ):
+            return False
+        made_by = module.get_exploration_action_dist_cls()
+        if made_by is not self._last_spec and not isinstance(made_by, DistributionSpec):
+            return False
+        self._last_spec = made_by
+        actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
+        columns[Columns.ACTIONS] = actions
+        if made_by.records_logp and Columns.ACTION_LOGP not in columns:
+            columns[Columns.ACTION_LOGP] = logp
+        return True
 
     def work(self, run: Run) -> None:
         """Add actions for every module."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.errors import BatchError
 
+# The rows of a module, by its id, and the last position of an episode in them: mostly those of the step before.
+_LastPositions: TypeAlias = dict[Any, tuple[Any, int]]
+_NO_ROWS = (object(), -1)
 # Key in `shared_data` for the batch before this piece.
 MAPPED_BATCH = "_mapped_batch"
 
@@ -41,19 +46,19 @@ class ModuleToAgentUnmapping(ColumnPiece):
 
     def compile(self, layout: Layout) -> Step:
         """Return `work`; as the last step, a form that turns only the columns that the run needs by agents."""
-        return self._work_at_the_end if layout.is_last else self.work
+        return partial(self._work_at_the_end, {}) if layout.is_last else self.work
 
-    def _work_at_the_end(self, run: Run) -> None:
+    def _work_at_the_end(self, known: _LastPositions, run: Run) -> None:
         mapped = run.batch
-        self._unmap(run, run.needed_by_agents)
+        self._unmap(run, run.needed_by_agents, known)
         if run.needed_by_agents is not None:
             run.left_by_modules = mapped
 
     def work(self, run: Run) -> None:
         """Turn each column into a list."""
-        self._unmap(run, None)
+        self._unmap(run, None, {})
 
-    def _unmap(self, run: Run, wanted: Collection[str] | None) -> None:
+    def _unmap(self, run: Run, wanted: Collection[str] | None, known: _LastPositions) -> None:
         unmapped: Batch = {}
         if run.shared_data is not None:
             run.shared_data[MAPPED_BATCH] = run.batch
@@ -65,7 +70,10 @@ class ModuleToAgentUnmapping(ColumnPiece):
                     "`{module: {column: data}}`. Only multi-agent pipelines need this piece: remove it."
                 )
             rows = needed_rows(run.shared_data, outputs.module_id)
-            last = max([position for position, _ in rows], default=-1)
+            same, last = known.get(outputs.module_id, _NO_ROWS)
+            if same is not rows:
+                last = max([position for position, _ in rows], default=-1)
+                known[outputs.module_id] = rows, last
             for column, data in outputs.columns.items():
                 is_array = type(data) is np.ndarray
                 if wanted is not None and column not in wanted and is_array and len(data) == len(rows):

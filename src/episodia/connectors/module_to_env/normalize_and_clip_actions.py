@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from gymnasium import Space, spaces
 
 from episodia.columns import Columns
-from episodia.connectors.batches.module_outputs import gathered, needed_column, outputs_of_modules
+from episodia.connectors.batches.module_outputs import ModuleOutputs, gathered, needed_column, outputs_of_modules
+from episodia.connectors.common.agent_to_module_mapping import ROW_OWNERS
 from episodia.connectors.kinds import Kind
 from episodia.connectors.pipelines.column_piece import ColumnPiece
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.plan import Layout, Step
 from episodia.connectors.spaces.action_spaces import ActionSpaces, PerSpace, change_actions
+from episodia.episodes.lists.live_agents import LiveAgents
 from episodia.episodes.recorder.live_episodes import LiveEpisodes
 from episodia.modules.random_actions import float_bounds, within
 from episodia.spaces import ARRAY_SPACES
+
+# No rows, and no shape of actions.
+_UNKNOWN = (object(), None)
 
 
 @final
@@ -128,6 +134,8 @@ class NormalizeAndClipActions(ColumnPiece):
     def compile(self, layout: Layout) -> Step:
         """Return `work`, or a fast path for runners whose actions have no bounds."""
         space = self.input_action_space
+        if layout.episodes is LiveAgents and (self.normalize_actions or self.clip_actions):
+            return partial(self._work_on_agents, {})
         if layout.episodes is not LiveEpisodes or space is None or not _has_no_bounds(space):
             return self.work
         shape = space.shape
@@ -142,20 +150,37 @@ class NormalizeAndClipActions(ColumnPiece):
 
         return work_without_bounds
 
+    def _work_on_agents(self, kept: dict[Any, tuple[Any, Any]], run: Run) -> None:
+        """Do as `work`; `kept` has the rows of modules whose actions had no bounds last, and the shapes of these actions."""
+        owners = {} if run.shared_data is None else run.shared_data.get(ROW_OWNERS, {})
+        for outputs in outputs_of_modules(run):
+            module_id, columns, _ = outputs
+            actions: Any = columns.get(Columns.ACTIONS)
+            rows, shape = kept.get(module_id, _UNKNOWN)
+            is_same = rows is owners.get(module_id) and type(actions) is np.ndarray
+            if is_same and actions.ndim and actions.shape[1:] == shape and Columns.ACTIONS_FOR_ENV not in columns:
+                columns[Columns.ACTIONS_FOR_ENV] = actions
+            elif self._work_on(outputs, run):
+                kept[module_id] = owners.get(module_id), actions.shape[1:]
+
     def work(self, run: Run) -> None:
         """Add `actions_for_env` for every module."""
-        if not (self.normalize_actions or self.clip_actions):
-            return
-        for outputs in outputs_of_modules(run):
-            column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS
-            needed_column(outputs, column, "the module or `GetActions`")
-            actions = gathered(outputs, column, run.episodes)
-            parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
-            space = parts[0].space if len(parts) == 1 else None
-            is_kept = space is not None and _has_no_bounds(space) and _are_rows(actions, space.shape)
-            outputs.columns[Columns.ACTIONS_FOR_ENV] = (
-                actions if is_kept else change_actions(parts, self._in_bounds, actions)
-            )
+        if self.normalize_actions or self.clip_actions:
+            for outputs in outputs_of_modules(run):
+                self._work_on(outputs, run)
+
+    def _work_on(self, outputs: ModuleOutputs, run: Run) -> bool:
+        """Add the column for one module, and return whether it is that of the actions, which have no bounds."""
+        column = Columns.ACTIONS_FOR_ENV if Columns.ACTIONS_FOR_ENV in outputs.columns else Columns.ACTIONS
+        needed_column(outputs, column, "the module or `GetActions`")
+        actions = gathered(outputs, column, run.episodes)
+        parts = self._spaces.of(outputs, self.input_action_space, run.shared_data)
+        space = parts[0].space if len(parts) == 1 else None
+        is_kept = space is not None and _has_no_bounds(space) and _are_rows(actions, space.shape)
+        outputs.columns[Columns.ACTIONS_FOR_ENV] = (
+            actions if is_kept else change_actions(parts, self._in_bounds, actions)
+        )
+        return is_kept and column == Columns.ACTIONS and actions is outputs.columns[Columns.ACTIONS]
 
     def _in_bounds(self, space: Space[Any], actions: np.ndarray, _: Any) -> np.ndarray:
         if not isinstance(space, spaces.Box):

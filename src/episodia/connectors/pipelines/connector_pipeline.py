@@ -28,6 +28,8 @@ from episodia.errors import PipelineError
 from episodia.modules.protocol import Modules
 from episodia.spaces import short_name
 
+# The types of columns, or of columns of a module, that `unwrapped` changes or looks into.
+_NESTED = frozenset({Ragged, dict})
 # A piece, by its index, its name (`inner/Name` in nested pipelines) or its class.
 Key = int | str | type[ConnectorV2]
 
@@ -122,7 +124,7 @@ class ConnectorPipelineV2(ConnectorV2):
         batch = run.batch
         for column in batch.values():
             kind = type(column)
-            if kind is Ragged or kind is dict:
+            if kind is Ragged or (kind is dict and not _NESTED.isdisjoint(map(type, column.values()))):
                 return unwrapped(batch)
         return batch
 

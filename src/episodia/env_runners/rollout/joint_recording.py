@@ -88,17 +88,18 @@ class JointRecording:
             self._forget()
         ends = _ends_by_lane(agents, lanes, episodes, choices, outcomes)
         steps = self._joint_steps(agents, episodes, mapped, outcomes, ends)
-        _store(steps, lanes, episodes, ends)
+        now = _store(steps, lanes, episodes, ends)
         for position, ended in ends.items():
             lane = lanes[position]
-            episodes[position].roster.settle_step(choices[position].actions, ended)
+            episodes[position].roster.settle_step(choices[position].actions, ended, now)
             lane.is_mid_step = lane.is_recording = False
         if len(ends) < len(lanes):
             self._forget_others(ends)
             return ends
         if self._is_trusted:
-            for module_id, (_, step) in zip(self._rows, steps, strict=True):
-                agents.show(module_id, step.observations)
+            agents.show(
+                [(module_id, step.observations) for module_id, (_, step) in zip(self._rows, steps, strict=True)]
+            )
         if any(ends.values()):
             self._let_leave(agents, ends)
         return ends
@@ -126,7 +127,7 @@ class JointRecording:
             steps: list[tuple[JointRows, JointStep]] = []
             misfits: set[int] = set()
             for module_id, rows in self._rows_of(agents, episodes).items():
-                some, places = _some(rows, ends, len(outcomes))
+                some, places = (rows, None) if len(ends) == len(outcomes) else _some(rows, ends)
                 step = _joint_step(some, places, mapped.get(module_id), outcomes) if some.owners else None
                 if step is not None:
                     steps.append((some, step))
@@ -212,27 +213,21 @@ def _ends_of(choice: Choice, outcome: Any) -> _Ends | None:
         acted = choice.actions.keys()
         if not acted or observations.keys() != acted or rewards.keys() != acted or (infos and any(infos.values())):
             return None
-        terminated = _true_flags(terminateds) if terminateds else ()
-        truncated = _true_flags(truncateds) if truncateds else ()
-    except (AttributeError, TypeError, ValueError):  # no dicts, or flags that are neither true nor false
+        terminateds, truncateds = terminateds or {}, truncateds or {}
+        flags = [*terminateds.values(), *truncateds.values()]
+        if not _FLAG_TYPES.issuperset(map(type, flags)):
+            return None  # left to the episode
+    except (AttributeError, TypeError, ValueError):  # no dicts
         return None
-    if not terminated and not truncated:
+    if True not in flags:
         return {}
-    ended = {agent: (agent in terminated, agent in truncated) for agent in (*terminated, *truncated)}
+    ends = {agent: (bool(terminateds.get(agent)), bool(truncateds.get(agent))) for agent in (*terminateds, *truncateds)}
+    ended = {agent: end for agent, end in ends.items() if any(end)}
     return ended if ended.keys() < acted else None
 
 
-def _true_flags(flags: dict[Any, Any]) -> Collection[Any]:
-    values = flags.values()
-    if not _FLAG_TYPES.issuperset(map(type, values)):
-        raise TypeError("flags of other types are left to the episode")
-    return [agent for agent, flag in flags.items() if flag] if True in values else ()
-
-
-def _some(rows: JointRows, ends: dict[int, _Ends], num_lanes: int) -> tuple[JointRows, list[int] | None]:
-    """Return the rows of the lanes in `ends`, and which of all rows they are; None if they are all."""
-    if len(ends) == num_lanes:
-        return rows, None
+def _some(rows: JointRows, ends: dict[int, _Ends]) -> tuple[JointRows, list[int]]:
+    """Return the rows of the lanes in `ends`, and which of all rows they are."""
     places = [place for place, (position, _) in enumerate(rows.owners) if position in ends]
     return rows.at(places), places
 
@@ -241,32 +236,30 @@ def _joint_step(rows: JointRows, places: list[int] | None, columns: Any, outcome
     """Return the step of `rows`, which are at `places` of the outputs of their module; None if they do not fit together."""
     if columns is None or Columns.ACTIONS not in columns:
         return None
-    observations = _alike_rows([outcomes[position][0][agent] for position, agent in rows.owners])
+    items = [outcomes[position][0][agent] for position, agent in rows.owners]
+    observations = joined_rows(items)
+    if observations is None:
+        observations = _joined_numbers(items)
     if observations is None:
         return None
     # Who is given it must not write into it, as it is what is recorded.
     observations.setflags(write=False)
     rewards = [outcomes[position][1][agent] for position, agent in rows.owners]
-    extras = {name: _taken(column, places) for name, column in columns.items() if name not in NOT_RECORDED}
-    return JointStep(observations, _taken(columns[Columns.ACTIONS], places), rewards, extras)
+    stored = {}
+    for name, column in columns.items():
+        if name == Columns.ACTIONS or name not in NOT_RECORDED:
+            # Copies: a module may use the memory of its outputs again.
+            is_array = type(column) is np.ndarray
+            stored[name] = column if not is_array else column.copy() if places is None else column[places]
+    return JointStep(observations, stored.pop(Columns.ACTIONS), rewards, stored)
 
 
-def _alike_rows(items: list[Any]) -> np.ndarray | None:
-    """Return items of one dtype and shape as the rows of a new array; None if they are of other kinds."""
-    joined = joined_rows(items)
-    if joined is not None:
-        return joined
+def _joined_numbers(items: list[Any]) -> np.ndarray | None:
+    """Return NumPy numbers of one dtype as a new array; None for other items."""
     first = items[0]
     if isinstance(first, np.generic) and type(first) in SCALAR_DTYPES:
         return np.array(items) if countOf(map(type, items), type(first)) == len(items) else None
     return None
-
-
-def _taken(column: Any, places: list[int] | None) -> Any:
-    """Return a copy of some rows: a module may use the memory of its outputs again."""
-    if type(column) is not np.ndarray:
-        return column
-    return column.copy() if places is None else column[places]
 
 
 def _store(
@@ -274,8 +267,11 @@ def _store(
     lanes: Sequence[Lane],
     episodes: Sequence[MultiAgentEpisode],
     positions: Collection[int],
-) -> None:
-    """Store the agents' parts of the steps; an interrupt leaves no half step in a lane that is not `is_recording`."""
+) -> float:
+    """Store the agents' parts of the steps, and return the time.
+
+    An interrupt leaves no half step in a lane that is not `is_recording`.
+    """
     for position in positions:
         lanes[position].is_recording = True
     try:
@@ -290,3 +286,4 @@ def _store(
     now, env_ts = perf_counter(), [episode.roster.clock.env_t + 1 for episode in episodes]
     for rows, _ in steps:
         rows.settle(env_ts, now)
+    return now

@@ -110,6 +110,11 @@ class Lane:
         return self._settings.playing.ignore_terminations
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the environment is in another process."""
+        return type(self.env) is RemoteEnv
+
+    @property
     def is_lost(self) -> bool:
         """Whether the process of the environment was found gone or silent when it was asked for a space."""
         return isinstance(self.env, RemoteEnv) and self.env.is_lost
@@ -163,10 +168,9 @@ class Lane:
                 return observations, infos
 
     def start(self, choice: Choice) -> None:
-        """Let an environment in another process begin its step; `advance` has to follow."""
-        if type(self.env) is RemoteEnv:
-            self.is_mid_step = True
-            self.env.step_async(choice.for_env)
+        """Let the environment, which `is_remote`, begin its step; `advance` has to follow."""
+        self.is_mid_step = True
+        self.env.step_async(choice.for_env)
 
     def advance(self, choice: Choice) -> StepResult | BaseException:
         """Step the environment, and return what it returned or raised; `settle` has to follow."""

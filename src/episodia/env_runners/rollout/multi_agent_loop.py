@@ -167,6 +167,8 @@ class MultiAgentLoop:
 
     def _play_steps(self, goal: Goal, on_complete: Callable[[], None]) -> None:
         is_complete = self._recorded() >= (goal.steps or 0)
+        if not is_complete:
+            self._begin_all()
         while not is_complete:
             self._tick()
             is_complete = self._recorded() >= (goal.steps or 0)
@@ -175,12 +177,12 @@ class MultiAgentLoop:
             self._observe()
 
     def _tick(self) -> None:
-        self._begin_all()
+        """Step all lanes, each of which has a running episode before and after."""
         self._step(self.lanes)
         self._begin_all()
 
     def _observe(self) -> None:
-        episodes = [lane.running for lane in self.lanes]
+        episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
         try:
             self.actor.observe(episodes, explore=self._mode.explore)
         except Exception as error:
@@ -193,6 +195,7 @@ class MultiAgentLoop:
         if not (delay or shapers):
             return
         if not all(chunk.is_done for chunk in self._harvest.chunks):
+            self._begin_all()
             for _ in range(delay):
                 self._tick()
                 self._observe()
@@ -203,11 +206,14 @@ class MultiAgentLoop:
         """Return how many steps could be returned."""
         episodes = [lane.episode for lane in self.lanes if lane.episode is not None]
         if self._count_steps_by == "env_steps":
-            return self._harvest.env_steps + sum(map(len, episodes))
+            clocks = [episode.roster.clock for episode in episodes]
+            return self._harvest.env_steps + sum([clock.env_t - clock.env_t_started for clock in clocks])
         return self._harvest.agent_steps + sum(episode.agent_steps() for episode in episodes)
 
     def _begin_all(self) -> None:
-        self._begin([lane for lane in self.lanes if lane.episode is None])
+        idle = [lane for lane in self.lanes if lane.episode is None]
+        if idle:
+            self._begin(idle)
 
     def _play_episodes(self, count: int) -> None:
         while self._harvest.num_whole < count:
@@ -238,12 +244,13 @@ class MultiAgentLoop:
     def _step(self, lanes: list[Lane]) -> None:
         """Step all of `lanes` once; all of them have a running episode."""
         choices = self._choices(lanes)
-        episodes = [lane.running for lane in lanes]
+        episodes = [lane.episode for lane in lanes if lane.episode is not None]
         metrics, started = self._metrics, perf_counter()
         outcomes: list[StepResult | BaseException] = []
         try:
-            for lane, choice in zip(lanes, choices, strict=True):
-                lane.start(choice)
+            if lanes[0].is_remote:  # as all of them are, or none
+                for lane, choice in zip(lanes, choices, strict=True):
+                    lane.start(choice)
             outcomes.extend(map(Lane.advance, lanes, choices))
         finally:
             stepped = perf_counter()
@@ -260,7 +267,7 @@ class MultiAgentLoop:
         while True:
             try:
                 return self.actor.act(
-                    [lane.running for lane in lanes],
+                    [lane.episode for lane in lanes if lane.episode is not None],
                     lambda position, agent: lanes[position].env.get_action_space(agent),
                     explore=self._mode.explore,
                     at_random=self._mode.at_random,

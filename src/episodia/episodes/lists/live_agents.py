@@ -29,6 +29,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         was_read: Whether anything has got hold of an episode, which it may change. Last observations, ids and spaces are known
             without that.
         num_acting: How many agents of each episode are to act.
+        are_shown: Whether the last observations of all agents are known as arrays, beside which there are no infos.
 
     The agents that are to act, and their modules, are determined once. In most environments the same agents act again: as
     long as `holds` says so, the list can be used at the next moment, too.
@@ -43,11 +44,21 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     False
     """
 
-    __slots__ = ("_by_module", "_listed", "_live_groups", "_moment", "_own_rows", "_owners", "num_acting", "was_read")
+    __slots__ = (
+        "_by_module",
+        "_listed",
+        "_live_groups",
+        "_moment",
+        "_own_rows",
+        "_owners",
+        "are_shown",
+        "num_acting",
+        "was_read",
+    )
 
     def __init__(self, episodes: Sequence[MultiAgentEpisode]) -> None:
         """List running episodes."""
-        self.was_read = False
+        self.was_read = self.are_shown = False
         self._begin(list(episodes), is_multi_agent=True, is_current=True)
         owners: list[tuple[int, Any]] = []
         rows: list[SingleAgentEpisode] = []
@@ -80,7 +91,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     def without(self, ended: Mapping[int, Container[Any]]) -> LiveAgents:
         """Return the list after some agents of the episodes at these positions have ended; what others are shown is kept."""
         made = LiveAgents.__new__(LiveAgents)
-        made.was_read = False
+        made.was_read = made.are_shown = False
         made._begin(self._listed, is_multi_agent=True, is_current=True)
         kept = [agent not in ended.get(at, ()) for at, agent in self._owners]
         made._know([*compress(self._owners, kept)], [*compress(self._own_rows, kept)])
@@ -88,7 +99,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
             shown = self._live_groups[module_id].shown
             if shown is not None:
                 group.shown = shown[np.array(kept)[self.by_module()[module_id]]]
-        made.was_read = self.was_read
+        made.was_read, made.are_shown = self.was_read, self.are_shown
         return made
 
     def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
@@ -150,19 +161,18 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         """Return the agents of each module as a list of their own."""
         return {**self._live_groups}
 
-    def show(self, module_id: Any, observations: np.ndarray) -> None:
-        """Let `observations` be the last ones of a module's agents, beside which there are no infos."""
-        self._live_groups[module_id].shown = observations
-
-    @property
-    def are_shown(self) -> bool:
-        """Whether the last observations of all agents are known as arrays, beside which there are no infos."""
-        return all(group.shown is not None for group in self._live_groups.values())
+    def show(self, observations: Sequence[tuple[Any, np.ndarray]]) -> None:
+        """Let these be the last observations of the agents of all modules, beside which there are no infos."""
+        for module_id, rows in observations:
+            self._live_groups[module_id].shown = rows
+        self.are_shown = True
 
     def show_none(self) -> None:
         """Look into the episodes for last observations."""
-        for group in self._live_groups.values():
-            group.shown = None
+        if self.are_shown:
+            self.are_shown = False
+            for group in self._live_groups.values():
+                group.shown = None
 
 
 @final

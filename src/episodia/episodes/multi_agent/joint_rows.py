@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from operator import call, is_
 from typing import Any, NamedTuple, final
 
@@ -66,8 +67,12 @@ class JointStep(NamedTuple):
             return None
         if not _ARRAYS.issuperset(map(type, (self.actions, *self.extras.values()))):
             return None
-        extras = {name: _kind(rows) for name, rows in self.extras.items()}
-        return RowKinds(_kind(self.observations), _kind(self.actions), extras)
+        observations, actions = self.observations, self.actions
+        return RowKinds(
+            (observations.dtype, observations.shape[1:]),
+            (actions.dtype, actions.shape[1:]),
+            {name: (rows.dtype, rows.shape[1:]) for name, rows in self.extras.items()},
+        )
 
 
 @final
@@ -120,14 +125,15 @@ class JointRows:
         if step.observations[0].nbytes > _LARGE_ROW:
             shown = [row.copy() for row in step.observations]
         observations, actions, rewards, infos = self._appends
-        _call_each(observations, shown)
-        _call_each(actions, step.actions)
-        _call_each(rewards, step.rewards)
-        _call_each(infos, [NO_INFO] * len(infos))
+        # The fastest loops there are.
+        deque(map(call, observations, shown), 0)
+        deque(map(call, actions, step.actions), 0)
+        deque(map(call, rewards, step.rewards), 0)
+        deque(map(call, infos, repeat(NO_INFO)), 0)
         if step.extras.keys() != self._outputs.keys():
             self._find_outputs(step.extras)
         for name, outputs in step.extras.items():
-            _call_each(self._outputs[name], outputs)
+            deque(map(call, self._outputs[name], outputs), 0)
 
     def _find_outputs(self, extras: Mapping[str, Any]) -> None:
         """Look up the columns of extra model outputs; agents without a step get new ones."""
@@ -146,9 +152,10 @@ class JointRows:
 
     def settle(self, env_ts: list[int], now: float) -> None:
         """Count a step that was pushed; `env_ts` are the environment steps of all episodes after it."""
-        _call_each(self._times, [env_ts[position] for position, _ in self.owners])
-        for single in self._singles:
-            single.count_step(now)
+        for (position, _), note_time, single in zip(self.owners, self._times, self._singles, strict=True):
+            note_time(env_ts[position])
+            single.t += 1
+            single._last_step_time = now
 
 
 def _appends(singles: list[SingleAgentEpisode]) -> tuple[list[_Append], list[_Append], list[_Append], list[_Append]]:
@@ -159,11 +166,3 @@ def _appends(singles: list[SingleAgentEpisode]) -> tuple[list[_Append], list[_Ap
         [single.rewards.push for single in singles],
         [single.infos.push for single in singles],
     )
-
-
-def _call_each(functions: list[_Append], items: Iterable[Any]) -> None:
-    deque(map(call, functions, items), 0)  # the fastest loop there is
-
-
-def _kind(rows: np.ndarray) -> _Kind:
-    return rows.dtype, rows.shape[1:]

@@ -113,14 +113,17 @@ class Roster:
         self.clock.tick()
         self.observed_last = set(observed)
 
-    def settle_step(self, observed: Collection[AgentID], ends: Mapping[AgentID, tuple[bool, bool]]) -> None:
+    def settle_step(self, observed: Collection[AgentID], ends: Mapping[AgentID, tuple[bool, bool]], now: float) -> None:
         """Settle a step that the records of all agents in `observed` have settled; see `JointStep`.
 
         Args:
             observed: The agents that acted, which are all that were to act, and were shown what followed.
             ends: Some of them, which end by the step, and whether they terminate and are truncated.
+            now: The time of the step.
         """
-        self.clock.tick()
+        clock = self.clock
+        clock.env_t += 1
+        clock.last_step_time = now
         if len(observed) < len(self.observed_last):  # else the same agents were shown the last observations
             self.observed_last = set(observed)
         for agent, (terminated, truncated) in ends.items():

@@ -305,11 +305,6 @@ class SingleAgentEpisode:
             return
         self._add_with_care(observation, action, reward, infos, extras, (False, False))
 
-    def count_step(self, now: float) -> None:
-        """Count a step that was pushed to all columns at the time `now`."""
-        self.t += 1
-        self._last_step_time = now
-
     def _add_with_care(
         self,
         observation: Any,
