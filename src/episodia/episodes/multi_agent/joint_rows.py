@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from operator import call, is_
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from episodia.episodes.single_agent.single_agent_episode import SingleAgentEpiso
 # The dtype and the shape of each row.
 _Kind = tuple[np.dtype[Any], tuple[int, ...]]
 _Append = Callable[[Any], None]
+_T = TypeVar("_T")
 # Larger observations are copied, so that an episode does not keep those of all others in memory.
 _LARGE_ROW = 2**12
 _ARRAYS = frozenset({np.ndarray})
@@ -114,9 +115,17 @@ class JointRows:
         )
 
     def at(self, places: list[int]) -> JointRows:
-        """Return some of them."""
-        made = JointRows([self.owners[place] for place in places], [self.records[place] for place in places])
-        made.kinds = self.kinds
+        """Return some of them; what has been looked up is kept."""
+
+        def some(values: list[_T]) -> list[_T]:
+            return [*map(values.__getitem__, places)]
+
+        made = JointRows.__new__(JointRows)
+        made.owners, made.records, made.kinds = some(self.owners), some(self.records), self.kinds
+        made._singles, made._times = some(self._singles), some(self._times)
+        observations, actions, rewards, infos = self._appends
+        made._appends = some(observations), some(actions), some(rewards), some(infos)
+        made._outputs = {name: some(appends) for name, appends in self._outputs.items()}
         return made
 
     def push(self, step: JointStep) -> None:
@@ -138,7 +147,8 @@ class JointRows:
     def _find_outputs(self, extras: Mapping[str, Any]) -> None:
         """Look up the columns of extra model outputs; agents without a step get new ones."""
         for single in self._singles:
-            single.extra_model_outputs = extra_columns(single, extras)
+            if single.extra_model_outputs.keys() != extras.keys():
+                single.extra_model_outputs = extra_columns(single, extras)
         self._outputs = {name: [single.extra_model_outputs[name].push for single in self._singles] for name in extras}
 
     def take_back(self) -> None:
