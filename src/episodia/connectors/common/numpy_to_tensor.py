@@ -48,26 +48,27 @@ class NumpyToTensor(ColumnPiece):
 
     def work(self, run: Run) -> None:
         """Turn all columns of all modules into tensors."""
-        if not self._fill(run.batch, run.batch):
-            run.module_rows = None
-
-    def _fill(self, target: dict[Any, Any], columns: dict[Any, Any]) -> bool:
-        """Write `columns` into `target` as tensors, and return whether all of them were plain arrays."""
-        is_cpu, are_plain = self.device.type == "cpu", True
-        for name, column in columns.items():
-            kind = type(column)
-            if is_cpu and kind is np.ndarray and column.dtype in _ADOPTED:
-                target[name] = torch.from_numpy(column if column.flags.carray else column.copy())
-                continue
-            are_plain = False
-            if kind is dict:
-                target[name] = {}
-                self._fill(target[name], column)
-            elif isinstance(column, Ragged):
-                target[name] = column.map(self._tensor)
+        batch, is_cpu = run.batch, self.device.type == "cpu"
+        for name, column in batch.items():
+            if is_cpu and type(column) is np.ndarray and column.dtype in _ADOPTED:
+                batch[name] = torch.from_numpy(column if column.flags.carray else column.copy())
             else:
-                target[name] = map_batch(self._tensor, column)
-        return are_plain
+                batch[name] = self._converted(column)
+                run.module_rows = None
+
+    def _converted(self, column: Any) -> Any:
+        if isinstance(column, Ragged):
+            return column.map(self._tensor)
+        if type(column) is not dict:
+            return map_batch(self._tensor, column)
+        device = self.device
+        # The columns of a module, or parts of a nested one.
+        return {
+            key: as_tensor(part, device, pin_memory=self.pin_memory)
+            if type(part) is np.ndarray
+            else self._converted(part)
+            for key, part in column.items()
+        }
 
     def _tensor(self, leaf: Item) -> Any:
         return as_tensor(leaf, self.device, pin_memory=self.pin_memory)

@@ -81,49 +81,42 @@ class GetActions(ColumnPiece):
         if self._generator is not None or not isinstance(layout.next_piece, TensorToNumpy):
             return self.work
         if layout.episodes is LiveAgents and type(layout.rl_module) is MultiModule:
-            return partial(self._draw_for_agents, dict(layout.rl_module))
-        return self._draw_arrays if layout.episodes is LiveEpisodes else self.work
+            return partial(self._draw_arrays, dict(layout.rl_module))
+        return partial(self._draw_arrays, None) if layout.episodes is LiveEpisodes else self.work
 
-    def _draw_for_agents(self, modules: dict[Any, Any], run: Run) -> None:
-        """Draw arrays for the agents of each module, as `_draw_arrays` does; `modules` are all by their ids."""
-        batch, key = run.batch, self.action_mask_key
-        if not modules.keys() >= batch.keys():
-            return self.work(run)
-        run.module_outputs = [ModuleOutputs(name, columns, modules[name]) for name, columns in batch.items()]
-        for module_id, columns, module in run.module_outputs:
-            has_masks = key is not None and (
-                Columns.OBS in columns or run.episodes.module_has_in_observations(module_id, key)
-            )
-            if has_masks or not self._has_drawn(columns, module, run):
-                self.work(run)  # leaves the actions that have been drawn
-                break
+    def _draw_arrays(self, modules: dict[Any, Any] | None, run: Run) -> None:
+        """Draw arrays instead of tensors, where nothing else has to be done; `modules` are those of many agents, by ids."""
+        batch, key, episodes = run.batch, self.action_mask_key, run.episodes
+        parts: Sequence[tuple[Any, Batch, Any]] = ((None, batch, run.rl_module),)
+        if modules is not None:
+            if not modules.keys() >= batch.keys():
+                return self.work(run)
+            parts = run.module_outputs = [
+                ModuleOutputs(name, columns, modules[name]) for name, columns in batch.items()
+            ]
+        for module_id, columns, module in parts:
+            if (
+                not run.explore
+                or Columns.ACTION_DIST_INPUTS not in columns
+                or Columns.ACTIONS in columns
+                or Columns.ACTION_MASK in columns
+            ):
+                return self.work(run)
+            if key is not None and (
+                key in episodes.observation_keys
+                if modules is None
+                else Columns.OBS in columns or episodes.module_has_in_observations(module_id, key)
+            ):
+                return self.work(run)
+            made_by = module.get_exploration_action_dist_cls()
+            if made_by is not self._last_spec and not isinstance(made_by, DistributionSpec):
+                return self.work(run)
+            self._last_spec = made_by
+            actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
+            columns[Columns.ACTIONS] = actions
+            if made_by.records_logp and Columns.ACTION_LOGP not in columns:
+                columns[Columns.ACTION_LOGP] = logp
         return None
-
-    def _draw_arrays(self, run: Run) -> None:
-        """Draw arrays instead of tensors, where nothing else has to be done."""
-        columns, key = run.batch, self.action_mask_key
-        has_masks = key is not None and key in run.episodes.observation_keys
-        if has_masks or not self._has_drawn(columns, run.rl_module, run):
-            self.work(run)
-
-    def _has_drawn(self, columns: Batch, module: Any, run: Run) -> bool:
-        """Add actions as arrays if all are allowed and nothing else has to be done; return whether that was so."""
-        if (
-            not run.explore
-            or Columns.ACTION_DIST_INPUTS not in columns
-            or Columns.ACTIONS in columns
-            or Columns.ACTION_MASK in columns
-        ):
-            return False
-        made_by = module.get_exploration_action_dist_cls()
-        if made_by is not self._last_spec and not isinstance(made_by, DistributionSpec):
-            return False
-        self._last_spec = made_by
-        actions, logp = made_by.sampled_arrays(columns[Columns.ACTION_DIST_INPUTS], run.others.get("generator"))
-        columns[Columns.ACTIONS] = actions
-        if made_by.records_logp and Columns.ACTION_LOGP not in columns:
-            columns[Columns.ACTION_LOGP] = logp
-        return True
 
     def work(self, run: Run) -> None:
         """Add actions for every module."""
