@@ -26,6 +26,9 @@ Rewards: TypeAlias = Callable[[Any, Any, dict[str, Any]], Any]
 
 _ACHIEVED, _DESIRED = "achieved_goal", "desired_goal"
 
+# Arrays without axes, which NumPy combines with others faster than numbers.
+_ZERO, _ONE = np.array(0), np.array(1)
+
 
 @final
 class HindsightGoals(ColumnPiece):
@@ -96,10 +99,8 @@ class HindsightGoals(ColumnPiece):
         rewards = flat_column(columns, Columns.REWARDS, rows)
         _check(track.values, columns)
         lengths = track.lengths
-        chosen = np.flatnonzero((self._rng.random(len(rows)) < self.ratio) & (lengths > 0))
+        chosen = np.flatnonzero((self._rng.random(len(rows)) < self.ratio) & (lengths > _ZERO))
         goals, counts = self._goals(rows).take(chosen, 0), lengths.take(chosen)
-        desired, made = np.array(track.values[_DESIRED]), np.array(rewards.values)
-        desired[track.rows_of(chosen, add=1)] = goals.repeat(counts + 1, 0)
         achieved = track.values[_ACHIEVED].take(track.rows_of(chosen, skip=1, add=1), 0)
         found = np.asarray(self.compute_reward(achieved, goals.repeat(counts, 0), {}))
         if found.shape != (len(achieved),):
@@ -107,7 +108,9 @@ class HindsightGoals(ColumnPiece):
                 f"{self.name}: found rewards of the shape {list(found.shape)} from `compute_reward`, expected one for each of "
                 f"{len(achieved)} steps. Let it compute on arrays of goals."
             )
+        made = np.array(rewards.values)
         made[rewards.rows_of(chosen)] = found
+        desired = _replaced(track.values[_DESIRED], track.rows_of(chosen, add=1), goals, counts + _ONE)
         columns[Columns.OBS] = track.with_values({**track.values, _DESIRED: desired})
         columns[Columns.REWARDS] = rewards.with_values(made)
 
@@ -121,9 +124,9 @@ class HindsightGoals(ColumnPiece):
         first, last = rows.known_times()
         if self.strategy == "final":
             return last
-        begins = np.minimum(rows.t_started + 1, last) if self.strategy == "future" else first
+        begins = np.minimum(rows.t_started + _ONE, last) if self.strategy == "future" else first
         # Faster than `integers` with a range for each of them.
-        times: np.ndarray = begins + (self._rng.random(len(rows)) * (last + 1 - begins)).astype(np.int64)
+        times: np.ndarray = begins + (self._rng.random(len(rows)) * (last + _ONE - begins)).astype(np.int64)
         return times
 
     # --- State ------------------------------------------------------------------------------------------------------
@@ -159,6 +162,15 @@ class HindsightGoals(ColumnPiece):
     def reset_state(self) -> None:
         """Begin again with the seed."""
         self._rng = np.random.default_rng(self.seed)
+
+
+def _replaced(items: np.ndarray, rows: np.ndarray, goals: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return `items` with each of `goals` in as many of the `rows` as `counts` says."""
+    # Taking rows is faster than writing some of them.
+    sources = np.arange(len(items))
+    sources[rows] = np.arange(len(items), len(items) + len(goals)).repeat(counts)
+    both = np.concatenate([items, goals], dtype=items.dtype, casting="unsafe")
+    return both.take(sources, 0)
 
 
 def _check(observations: Item, columns: Batch) -> None:
