@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, final
 from weakref import ref
 
@@ -222,6 +222,7 @@ class _Places:
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._chunks = chunks
+        self._zeros: np.ndarray | None = None
         self._rows: dict[int, np.ndarray] = {}
         self._extents: dict[int, tuple[np.ndarray, list[int]]] = {}
         # Not `num_steps`: there are hundreds of chunks in a list, and properties are calls.
@@ -241,13 +242,15 @@ class _Places:
             int(lengths.sum()) if self._width is None else self._width * len(lengths),
         )
 
-    @cached_property
+    @property
     def zeros(self) -> np.ndarray:
         """The row of each chunk's first step, and of the observation that it was taken at."""
-        slots = self._chunks[0].block.slots
-        zeros: np.ndarray = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
-        zeros -= self.lengths
-        return zeros
+        # Not a `cached_property`: its lock takes longer than this for a list of few chunks.
+        if self._zeros is None:
+            slots = self._chunks[0].block.slots
+            self._zeros = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
+            self._zeros -= self.lengths
+        return self._zeros
 
     def lookbacks(self, column: RecorderColumn) -> np.ndarray:
         """Return how many rows of the past `column` has in each chunk."""
