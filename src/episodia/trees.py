@@ -215,6 +215,8 @@ def rebuild_tuple(like: tuple[Any, ...], values: Iterator[Any]) -> tuple[Any, ..
 def map_batch(function: Callable[..., Any], batch: Item, *others: Item) -> Item:
     """Apply `function` to the leaves of `batch` and to the leaves of `others` at the same places."""
     if isinstance(batch, dict):
+        if not others:  # as nearly always, and a generator for each key takes longer than the rest
+            return {key: map_batch(function, value) for key, value in batch.items()}
         return {key: map_batch(function, value, *(other[key] for other in others)) for key, value in batch.items()}
     if isinstance(batch, tuple):
         columns = zip(batch, *others, strict=True)

@@ -90,7 +90,7 @@ def as_tensor(leaf: Item, device: torch.device, *, pin_memory: bool = False) -> 
 
 def _has_large_rows(array: np.ndarray) -> bool:
     """Tell whether whole rows lie apart in memory, so large that they are not worth a copy: every other stack of frames."""
-    if not array.flags.writeable or array.ndim < 2 or not len(array):
+    if array.ndim < 2 or array.strides[0] < _LARGE_ROW or not len(array) or not array.flags.writeable:
         return False
     row = array[0]
     return bool(row.flags.carray) and _LARGE_ROW <= row.nbytes <= array.strides[0]

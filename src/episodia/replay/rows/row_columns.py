@@ -17,6 +17,8 @@ from episodia.types import Item, State
 # Beside the observations of agents stands the environment step at which they were shown.
 ENV_T = "__env_t__"
 TRACKS = frozenset({Columns.OBS, Columns.INFOS, ENV_T})
+# The columns that are no extra model outputs.
+_USUAL = frozenset({Columns.OBS, Columns.ACTIONS, Columns.REWARDS, ENV_T, f"{ENV_T}_mask"})
 
 
 class Written(NamedTuple):
@@ -69,8 +71,7 @@ class RowColumns:
     @property
     def extras(self) -> list[str]:
         """The names of the columns that not every episode has."""
-        usual = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS, ENV_T, f"{ENV_T}_mask")
-        return [name for name in self.arrays if name not in usual]
+        return [name for name in self.arrays if name not in _USUAL]
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 

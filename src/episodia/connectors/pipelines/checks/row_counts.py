@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from episodia.columns import COLUMN_NAMES, Columns
-from episodia.connectors.batches.batch_descriptions import is_nested_batch, is_tensor
+from episodia.connectors.batches.batch_descriptions import is_tensor
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves as leaves_of
 from episodia.episodes.lists.ragged import Ragged
@@ -52,13 +52,15 @@ def _of_modules(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _num_rows(column: Any) -> int | None:
     """Return the number of rows of arrays, tensors or stretches; None for a column of another form."""
-    if isinstance(column, np.ndarray) or is_tensor(column):
-        return int(column.shape[0]) if column.ndim else None
     if isinstance(column, Ragged):
         return column.num_steps if column.every == 1 else None
-    if not is_nested_batch(column):
-        return None
-    return next((len(leaf) for leaf in flat(column) if leaf.ndim), None)
+    count = None
+    for leaf in flat(column):
+        if not (isinstance(leaf, np.ndarray) or is_tensor(leaf)):
+            return None
+        if count is None and leaf.ndim:
+            count = len(leaf)
+    return count
 
 
 def _written_by(pipeline: ConnectorPipelineV2, column: str) -> str:
