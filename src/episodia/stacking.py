@@ -135,7 +135,7 @@ def joined_rows(items: Sequence[Any], *, alike: bool = False) -> np.ndarray | No
     if not (first.ndim and 0 < first.nbytes * count < _LARGE):
         return None
     try:
-        if not (alike or _are_alike(items, first)):
+        if not (alike or count == 1 or _are_alike(items, first)):
             return None
         return np.frombuffer(bytearray().join(items), first.dtype).reshape(count, *first.shape)
     except (AttributeError, BufferError, TypeError, ValueError):  # some items are not arrays, or not contiguous

@@ -116,8 +116,10 @@ def _items_for(batch: dict[str, Any], column: str, episode: SingleAgentEpisode |
             raise _refused(_sorted_by_modules(batch), column, episode)
         key = (episode.id_,) if episode.agent_id is None else owner_of(episode).key
     if found is None:
-        check_batch("add_batch_item", batch)
-        check_column_name("add_batch_item", column)
+        given: object = batch
+        if not (isinstance(given, dict) and type(column) is str):  # else there is nothing to check
+            check_batch("add_batch_item", batch)
+            check_column_name("add_batch_item", column)
         items: list[Any] = []
         batch[column] = items if key is None else {key: items}
         return items

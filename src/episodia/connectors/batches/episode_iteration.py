@@ -57,7 +57,8 @@ def _agent_episodes(episodes: Iterable[Any], stepped_only: bool) -> list[SingleA
             f"single_agent_episode_iterator: found `agents_that_stepped_only={describe_column(stepped_only)}`, expected True "
             "or False. Pass one of them."
         )
-    if isinstance(episodes, EpisodeList) and not episodes.is_multi_agent:
+    # As in `EpisodeList.of`: `isinstance` is slow with abstract classes.
+    if EpisodeList in type(episodes).__mro__ and not episodes.is_multi_agent:  # type: ignore[attr-defined]  # it is one
         return list(episodes)
     found: list[SingleAgentEpisode] = []
     for episode in EpisodeList.of(episodes):
