@@ -57,3 +57,12 @@ def test_a_rejection_names_who_was_given_what():
         LearnerError, match=r"^update: found `num_epochs=0`, expected an integer of at least 1\. Correct"
     ):
         arguments.checked_whole(LearnerError, "update", "num_epochs", 0, 1)
+
+
+def test_a_whole_state_in_the_place_of_a_path_does_not_fill_the_screen():
+    state = {"weights": np.zeros(100_000), "steps": list(range(100_000))}
+
+    with pytest.raises(LearnerError, match="float64") as raised:
+        arguments.checked_path(LearnerError, "save", "path", state)
+
+    assert len(str(raised.value)) < 300

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from episodia.errors import EpisodiaError, UnknownArgumentError
+from episodia.trees import describe
 
 Error: TypeAlias = type[EpisodiaError]
 
@@ -190,7 +191,7 @@ def checked_path(error: Error, where: str, name: str, value: object) -> Path:
     """
     # The empty string would be the current directory, which is rarely meant.
     if not isinstance(value, (str, Path)) or str(value) == "" or not _is_name(str(value)):
-        raise error(f"{where}: found `{name}={value!r}`, expected a path, as a string or a `pathlib.Path`. Correct it.")
+        raise error(f"{where}: found `{name}={describe(value)}`, expected a path, as a string or a `pathlib.Path`. Correct it.")
     return Path(value)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from episodia.env_runners import MultiAgentEnvRunner, SingleAgentEnvRunner
+from episodia.env_runners.envs import async_lanes
 from episodia.errors import EnvError
 from episodia.testing import assert_same_episode
 from mortal_envs import LONGEST, NUM_DEATHS, Mortal, Silent, SleepsAtTheEnd, cut_answers, die, die_after_answers, hang
@@ -105,6 +106,13 @@ def test_f6_environments_that_hang_when_they_are_closed_block_neither_constructo
 
     assert time.monotonic() - made < 60  # they hang for an hour
     assert made - started < 60
+
+
+def test_f6_an_environment_that_hangs_when_it_is_made_does_not_block_the_constructor(monkeypatch):
+    monkeypatch.setattr(async_lanes, "_START_S", 0.2)
+
+    with pytest.raises(EnvError, match=r"environment 0: found no environment after 0\.3 seconds"):
+        SingleAgentEnvRunner(lambda: time.sleep(3600), vectorization="async", step_timeout_s=0.3)
 
 
 def test_f6_a_worker_that_never_answers_is_an_error_that_names_its_environment():

@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from multiprocessing import forkserver
 from typing import Any, final
@@ -29,7 +29,7 @@ from gymnasium.vector.utils import (
     read_from_shared_memory,
 )
 
-from episodia.env_runners.envs.env_crashes import RESTARTED, Restart
+from episodia.env_runners.envs.env_crashes import RAISED, RESTARTED, Restart, first_env
 from episodia.env_runners.envs.env_worker import Failure, serve
 from episodia.env_runners.envs.sync_lanes import Make, Step, check_same_spaces
 from episodia.errors import EnvError, EpisodiaError, LostWorkerError
@@ -112,7 +112,7 @@ class AsyncLanes(AsyncVectorEnv):
         max_losses: int | None,
     ) -> None:
         self.timeout_s = timeout_s
-        self._start_limit_s = None if timeout_s is None else max(_START_S, timeout_s)
+        self._start_limit_s = start_limit_s(timeout_s)
         self._max_losses = max_losses
         self._losses = [0] * len(makes)
         self._losses_in_a_row = [0] * len(makes)
@@ -434,17 +434,51 @@ def _join(processes: list[Any]) -> None:
         process.join(max(0.0, deadline - time.monotonic()))
 
 
+def make_in_time(make: Make, timeout_s: float | None) -> Any:
+    """Return what `make` makes, to look at it; a worker may take as long, if a step may take `timeout_s` seconds.
+
+    Raises:
+        EnvError: If it raises, or takes longer.
+    """
+    limit_s = start_limit_s(timeout_s)
+    made = _returned_in_time(partial(first_env, make, 0), limit_s)
+    if not made:
+        raise EnvError(
+            f"environment 0: found no environment after {limit_s} seconds, expected one from what makes it. Look for what "
+            "blocks it, or allow more time with `step_timeout_s=`."
+        )
+    return made[0]
+
+
 def close_in_time(env: gym.Env[Any, Any]) -> None:
     """Close an environment that was made to look at it; what that raises is ignored, and it is not waited for for long."""
+    with contextlib.suppress(*RAISED):  # as in all lanes, see `GuardedEnv`
+        _returned_in_time(env.close, _PATIENCE_S)
 
-    def closing() -> None:
-        with contextlib.suppress(Exception):  # as in all lanes, see `GuardedEnv`
-            env.close()
+
+def _returned_in_time(call: Callable[[], Any], limit_s: float | None) -> list[Any]:
+    """Return a list with what `call` returns, or an empty one after `limit_s`; raise what it raises."""
+    returned: list[Any] = []
+    raised: list[BaseException] = []
+
+    def calling() -> None:
+        try:
+            returned.append(call())
+        except BaseException as error:  # noqa: BLE001  # raised below
+            raised.append(error)
 
     # A thread, because a call in this one could not be left.
-    thread = threading.Thread(target=closing, daemon=True, name="closing an environment")
+    thread = threading.Thread(target=calling, daemon=True, name="looking at an environment")
     thread.start()
-    thread.join(_PATIENCE_S)
+    thread.join(limit_s)
+    if raised:
+        raise raised[0]
+    return returned
+
+
+def start_limit_s(timeout_s: float | None) -> float | None:
+    """Return how long making an environment may take, if a step may take `timeout_s` seconds."""
+    return None if timeout_s is None else max(_START_S, timeout_s)
 
 
 # --- Asynchronous environments that were made elsewhere ---------------------------------------------------------------

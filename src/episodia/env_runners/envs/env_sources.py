@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from episodia.arguments import checked_choice
-from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time
+from episodia.env_runners.envs.async_lanes import AsyncLanes, close_in_time, make_in_time
 from episodia.env_runners.envs.env_crashes import RAISED_IN_WORKER, CheckedEnv, GuardedEnv, first_env
 from episodia.env_runners.envs.env_horizons import with_horizon
 from episodia.env_runners.envs.pettingzoo_envs import from_pettingzoo
@@ -101,7 +101,7 @@ class VectorEnvSource(EnvSource):
             return self.env
         if isinstance(self.env, (str, EnvSpec)):
             return self._registered(self.env)
-        made = first_env(self.env, 0)
+        made = self._first(self.env)
         if isinstance(made, VectorEnv):
             self._check_size(made)
             return made
@@ -124,6 +124,11 @@ class VectorEnvSource(EnvSource):
                 "id of one that is registered and installed. Correct it, or pass a function that makes the environment."
             ) from error
 
+    def _first(self, make: Make) -> Any:
+        if self.settings.vectorization == "async":
+            return make_in_time(make, self.settings.step_timeout_s)
+        return first_env(make, 0)
+
     def _check_size(self, env: VectorEnv[Any, Any, Any]) -> None:
         if self.num_envs is not None and self.num_envs != env.num_envs:
             raise EnvRunnerError(
@@ -141,7 +146,7 @@ class VectorEnvSource(EnvSource):
         limited = partial(_limited, make, settings.horizon)
         if settings.vectorization == "sync":
             return SyncLanes([partial(GuardedEnv, limited, lane, settings.max_restarts) for lane in lanes])
-        probe = first_env(make, 0)
+        probe = self._first(make)
         close_in_time(probe)
         makes = [
             partial(GuardedEnv, partial(_checked, limited, lane), lane, settings.max_restarts, RAISED_IN_WORKER)
