@@ -191,7 +191,9 @@ def checked_path(error: Error, where: str, name: str, value: object) -> Path:
     """
     # The empty string would be the current directory, which is rarely meant.
     if not isinstance(value, (str, Path)) or str(value) == "" or not _is_name(str(value)):
-        raise error(f"{where}: found `{name}={describe(value)}`, expected a path, as a string or a `pathlib.Path`. Correct it.")
+        raise error(
+            f"{where}: found `{name}={describe(value)}`, expected a path, as a string or a `pathlib.Path`. Correct it."
+        )
     return Path(value)
 
 

@@ -86,6 +86,17 @@ def test_a_learner_keeps_the_rows_of_other_agents_of_each_module():
     }
 
 
+def test_modules_that_have_only_new_columns_may_have_different_numbers_of_rows():
+    def add(batch, episodes):
+        for episode in Call.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            for owner in [episode, copy_of(episode)][: 1 if episode.module_id == "left" else 2]:
+                Call.add_n_batch_items(batch, "x", [7] * len(episode), len(episode), owner)
+
+    batch = learned(Call(add), episodes=[duel()])
+
+    assert {module_id: len(columns["x"]) for module_id, columns in batch.items()} == {"left": 2, "right": 4}
+
+
 def test_rows_of_other_episodes_may_stand_for_those_of_the_list():
     batch = learned(AddObservationsFromEpisodesToBatch(), adder("x", copies_only=True))["default_policy"]
 

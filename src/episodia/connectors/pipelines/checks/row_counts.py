@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from episodia.columns import COLUMN_NAMES, Columns
+from episodia.columns import Columns
+from episodia.connectors.batches.batch_columns import is_mapped
 from episodia.connectors.batches.batch_descriptions import is_tensor
 from episodia.connectors.pipelines.current_run import Run
 from episodia.connectors.pipelines.piece_lookup import leaves as leaves_of
+from episodia.episodes.lists.episode_list import EpisodeList
 from episodia.episodes.lists.ragged import Ragged
 from episodia.errors import BatchError
 from episodia.trees import flat
@@ -40,10 +42,8 @@ def check_row_counts(pipeline: ConnectorPipelineV2, run: Run) -> None:
 
 
 def _of_modules(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    is_grouped = all(
-        isinstance(part, dict) and key not in COLUMN_NAMES and not COLUMN_NAMES.isdisjoint(part)
-        for key, part in run.batch.items()
-    )
+    # Modules that no listed episode is of may have rows of others, so a grouped batch is also known by its columns.
+    is_grouped = is_mapped(run.batch, EpisodeList.of(run.episodes)) or is_mapped(run.batch, EpisodeList())
     if is_grouped:
         yield from ((f", module {module_id!r}", columns) for module_id, columns in run.batch.items())
     elif run.has_other_rows:
