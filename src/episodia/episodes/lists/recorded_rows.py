@@ -248,8 +248,8 @@ class _Places:
         # Not a `cached_property`: its lock takes longer than this for a list of few chunks.
         if self._zeros is None:
             slots = self._chunks[0].block.slots
-            self._zeros = np.array([chunk.lane * slots + chunk.cursor for chunk in self._chunks], np.int64)
-            self._zeros -= self.lengths
+            zeros = [chunk.lane * slots + chunk.t_started - chunk.t_at_slot_0 for chunk in self._chunks]
+            self._zeros = np.array(zeros, np.int64)
         return self._zeros
 
     def lookbacks(self, column: RecorderColumn) -> np.ndarray:

@@ -23,6 +23,8 @@ from episodia.types import Item
 
 # What the ends of episodes are called in the index of rows.
 _FLAG = np.array(TERMINATED, np.uint8)
+# An array without axes, which NumPy combines with others faster than a number.
+_ONE = np.array(1)
 _OF_SAMPLES = frozenset({Columns.KEYS, Columns.WEIGHTS})
 
 
@@ -71,7 +73,7 @@ class Incoming(NamedTuple):
                 return slice(None)
             starts = np.cumsum(lengths + 1) - lengths - 1
         if is_stored is None:
-            return _rows_of(starts + 1, lengths, num)
+            return _rows_of(starts + _ONE, lengths, num)
         return _rows_of(starts + is_stored, lengths + ~is_stored, num)
 
 

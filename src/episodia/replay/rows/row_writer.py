@@ -199,9 +199,10 @@ class RowWriter:
     def _look_up(self, chunks: Chunks) -> _Continued:
         stored, keys = self.index.episodes, chunks.keys
         episodes = np.fromiter(map(self.growing.get, keys, repeat(-1)), np.int64, len(keys))
-        stops, runs = chunks.t_started + chunks.lengths, stored.last.take(episodes)
-        fits: np.ndarray = stored.t_stop.take(episodes) == chunks.t_started
-        fits &= stops <= stored.limit.take(episodes)
+        # An index is faster than `take` for the few chunks of a step.
+        stops, runs = chunks.t_started + chunks.lengths, stored.last[episodes]
+        fits: np.ndarray = stored.t_stop[episodes] == chunks.t_started
+        fits &= stops <= stored.limit[episodes]
         # Few bytes are searched faster than arrays.
         if chunks.flags.tobytes().strip(b"\0"):
             fits &= chunks.flags == 0
@@ -220,13 +221,13 @@ class RowWriter:
     def _extend(self, chunks: Chunks, found: _Continued) -> np.ndarray:
         """Link the next rows of the extents of episodes; return these rows, which are one behind those of the steps."""
         index, stored, last = self.index, self.index.episodes, found.runs
-        shifts = stored.shift.take(found.episodes)
+        shifts = stored.shift[found.episodes]
         rows: np.ndarray = chunks.t_started + shifts
         index.runs.stop[last] = found.stops + shifts
         stored.t_stop[found.episodes] = found.stops
         if chunks.num_steps > len(rows):
             rows, last = rows_of_ranges(rows, chunks.lengths), np.repeat(last, chunks.lengths)
-        index.run_of[rows] = last
+        index.run_of[rows] = last.astype(np.int32)  # NumPy writes into rows faster than it converts there
         index.num_steps += chunks.num_steps
         return rows
 
