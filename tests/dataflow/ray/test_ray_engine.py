@@ -65,7 +65,7 @@ def test_a_stopped_worker_is_seen_by_a_time_limit_and_can_be_killed(engine):
     worker.kill()
     with pytest.raises(WorkerDiedError):
         ended(engine, call).result()
-    assert are_gone([pid], 2)
+    assert are_gone([pid], 20)
 
 
 def test_an_error_of_a_worker_arrives_with_its_own_traceback(shared_engine, subject):
@@ -161,7 +161,7 @@ def test_an_idle_worker_that_is_killed_closes_its_object(engine):
     pids = [ask(engine, worker, "pid"), ask(engine, worker, "begin_child")]
     worker.kill()
 
-    assert are_gone(pids, 5)
+    assert are_gone(pids, 20)
 
 
 def test_nothing_is_left_after_closing():
@@ -173,7 +173,7 @@ def test_nothing_is_left_after_closing():
     own.close()
     own.close()
 
-    assert are_gone([*pids, child], 2)
+    assert are_gone([*pids, child], 20)
     assert is_alive(os.getpid())
     with pytest.raises(EngineError, match="closed"):
         own.start(Subject)
