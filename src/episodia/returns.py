@@ -261,11 +261,12 @@ def _next_rows(values: Floats, after: Floats, bounds: Ints) -> Floats:
     return following
 
 
-class Moments(NamedTuple):
+class ScalarMoments(NamedTuple):
     """The number of some values, their mean, and the sum of the squares of their differences to it.
 
-    >>> Moments.joined([Moments.of(np.array([1.0, 3.0])), Moments.of(np.zeros(0)), Moments.of(np.array([5.0]))])
-    Moments(num=3, mean=3.0, squares=8.0)
+    >>> parts = np.array([1.0, 3.0]), np.zeros(0), np.array([5.0])
+    >>> ScalarMoments.joined([ScalarMoments.of(part) for part in parts])
+    ScalarMoments(num=3, mean=3.0, squares=8.0)
     """
 
     num: int
@@ -283,7 +284,7 @@ class Moments(NamedTuple):
             return cls(numbers.size, mean, float(np.square(numbers - mean).sum()))
 
     @classmethod
-    def joined(cls, parts: Sequence[Moments]) -> Self:
+    def joined(cls, parts: Sequence[ScalarMoments]) -> Self:
         """Return the moments of all values of several parts."""
         filled = [part for part in parts if part.num]
         count = sum(part.num for part in filled)
@@ -295,7 +296,7 @@ class Moments(NamedTuple):
 
 
 def standardized(
-    values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4, moments: Moments | None = None
+    values: ArrayLike, mask: ArrayLike | None = None, *, epsilon: float = 1e-4, moments: ScalarMoments | None = None
 ) -> Floats:
     """Return `values` with mean 0 and standard deviation 1 over the values that count, and 0 for all others.
 
@@ -326,7 +327,7 @@ def standardized(
     return result
 
 
-def _standard_scores(numbers: Floats, epsilon: float, moments: Moments | None) -> Floats:
+def _standard_scores(numbers: Floats, epsilon: float, moments: ScalarMoments | None) -> Floats:
     if not numbers.size:
         return numbers.copy()
     if moments is not None:

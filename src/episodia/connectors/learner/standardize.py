@@ -70,7 +70,7 @@ class Standardize(ColumnPiece):
                 self.name, f"standardized {self.column}", standardized, {self.column: column}, rows
             )
 
-    def _moments(self, own: Mapping[ModuleID, tuple[Ragged, Any]]) -> dict[ModuleID, returns.Moments]:
+    def _moments(self, own: Mapping[ModuleID, tuple[Ragged, Any]]) -> dict[ModuleID, returns.ScalarMoments]:
         """Return the moments of the column by module, if these rows are a part of the batch."""
         joint = JOINT_BATCH.get()
         if joint is None:
@@ -78,9 +78,9 @@ class Standardize(ColumnPiece):
         said = joint.said_by_all(
             self.name, {key: _moments_of(column, counted) for key, (column, counted) in own.items()}
         )
-        return {key: returns.Moments.joined([part[key] for part in said if key in part]) for key in own}
+        return {key: returns.ScalarMoments.joined([part[key] for part in said if key in part]) for key in own}
 
 
-def _moments_of(column: Ragged, counted: Any) -> returns.Moments:
+def _moments_of(column: Ragged, counted: Any) -> returns.ScalarMoments:
     values = np.asarray(column.values, np.float64)
-    return returns.Moments.of(values if counted is None else values[np.asarray(counted) != 0])
+    return returns.ScalarMoments.of(values if counted is None else values[np.asarray(counted) != 0])
