@@ -55,6 +55,18 @@ class Countdown(MultiAgentEnv):
         return {agent: np.array([self.left], np.float32) for agent in self.agents}
 
 
+class BlueLeaves(Countdown):
+    """`blue` ends at the second step of five."""
+
+    def step(self, actions):
+        observations, rewards, terminateds, truncateds, infos = super().step(actions)
+        if self.left == 3:
+            terminateds["blue"] = True
+        agents = self.agents if self.left >= 3 else ["red"]
+        mine = ({agent: part[agent] for agent in agents} for part in (observations, rewards))
+        return *mine, terminateds, truncateds, infos
+
+
 def module(agent="red"):
     return MLPActorCritic(Countdown.observation_spaces[agent], Countdown.action_spaces[agent], hidden=(4,))
 
@@ -250,6 +262,56 @@ def test_observations_are_changed_by_the_id_of_their_episode(base):
 
     np.testing.assert_array_equal(made[Columns.OBS], plain + np.array([[0.0], [10.0]], np.float32))
     assert episodes[0].get_observations(-1).tolist() == plain[0].tolist()
+
+
+def observed_by_pieces(env, base, kind, own_modules):
+    """Return the last observations that a connector finds item by item, `[(agent, item)]`, and those that modules act on."""
+    found, acted_on = [], []
+
+    class Shift(base):
+        def __call__(self, *, batch, episodes, **kwargs):
+            for episode in self.single_agent_episode_iterator(episodes):
+                key = (episode.multi_agent_episode_id, episode.agent_id, episode.module_id)
+                (item,) = batch[Columns.OBS][key]
+                found.append((episode.agent_id, float(item[0])))
+                batch[Columns.OBS][key] = [item + {"red": 10.0, "blue": 20.0}[episode.agent_id]]
+            return batch
+
+    class Noted(kind):
+        def forward_exploration(self, batch):
+            acted_on.extend(batch[Columns.OBS].flatten().tolist())
+            return super().forward_exploration(batch)
+
+    own = Countdown.observation_spaces["red"], Countdown.action_spaces["red"]
+    modules = {name: Noted(*own, hidden=(4,)) for name in (("red", "blue") if own_modules else ("shared",))}
+    pipeline = defaults.env_to_module(multi_agent=True, stateful=kind is LSTMActorCritic)
+    pipeline.insert_after(AddObservationsFromEpisodesToBatch, Shift())
+    mapping = (lambda agent, _: agent) if own_modules else (lambda *_: "shared")
+    with MultiAgentEnvRunner(
+        env, modules, env_to_module=pipeline, agent_to_module_mapping_fn=mapping, seed=0
+    ) as runner:
+        (game,) = runner.sample(num_episodes=1)
+    return game, found, acted_on
+
+
+@pytest.mark.parametrize("own_modules", [False, True])
+@pytest.mark.parametrize("kind", [MLPActorCritic, LSTMActorCritic])
+@pytest.mark.parametrize("base", BASES)
+def test_items_of_agents_that_end_are_found_and_reach_no_module(base, kind, own_modules):
+    game, found, acted_on = observed_by_pieces(BlueLeaves, base, kind, own_modules)
+
+    assert sorted(found) == [("blue", left) for left in (3, 4, 5)] + [("red", left) for left in range(6)]
+    assert sorted(acted_on) == [10.0 + left for left in range(1, 6)] + [20.0 + left for left in (4, 5)]
+    assert {agent: len(single) for agent, single in game.agent_episodes.items()} == {"red": 5, "blue": 2}
+
+
+@pytest.mark.parametrize("own_modules", [False, True])
+@pytest.mark.parametrize("base", BASES)
+def test_items_of_all_agents_are_found_when_their_episode_ends(base, own_modules):
+    _, found, acted_on = observed_by_pieces(Countdown, base, MLPActorCritic, own_modules)
+
+    assert sorted(found) == [(agent, left) for agent in ("blue", "red") for left in range(6)]
+    assert sorted(acted_on) == [start + left for start in (10.0, 20.0) for left in range(1, 6)]
 
 
 # --- Learner --------------------------------------------------------------------------------------------------------

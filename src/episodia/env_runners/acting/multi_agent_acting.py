@@ -92,15 +92,31 @@ class MultiAgentActor:
             self._observed = moment
             return
         started = perf_counter()
-        run = Run({}, self._live(episodes), self.modules, explore, self._shared, None, {})
+        agents = self._live(episodes)
+        has_ended = agents.lacks_ended and self.env_to_module.writes_to_episodes
+        seen = LiveAgents(episodes, with_ended=True) if has_ended else agents
+        run = Run({}, seen, self.modules, explore, self._shared, None, {})
         self._batch = self.env_to_module.run(run)
         if ROW_OWNERS not in self._shared:
             raise EnvRunnerError(
                 "found no owners of rows after the env-to-module pipeline, expected an owner for each row. Put "
                 "`AgentToModuleMapping` into it."
             )
+        if has_ended:
+            self._drop_ended(agents)
         self._observed = moment
         self.metrics.env_to_module_time_s += perf_counter() - started
+
+    def _drop_ended(self, agents: LiveAgents) -> None:
+        """Drop the rows of agents that have ended, which are there for the pieces alone; `agents` are to act."""
+        agents.note_reading()
+        owners, batch = agents.owners_by_module(), {}
+        for module_id, columns in self._batch.items():
+            acting = set(owners.get(module_id, ()))
+            if acting:
+                places = [at for at, owner in enumerate(self._shared[ROW_OWNERS][module_id]) if owner in acting]
+                batch[module_id] = map_batch(partial(_rows_at, places), columns)
+        self._batch, self._shared[ROW_OWNERS] = batch, owners
 
     def _shape_rewards(self, episodes: Sequence[MultiAgentEpisode]) -> None:
         """Run the env-to-module pipeline for the pieces that set rewards if there are no modules."""
@@ -122,7 +138,8 @@ class MultiAgentActor:
         if self.modules is None:
             self._shape_rewards([episode])
         elif self.env_to_module.writes_to_episodes:
-            self.env_to_module(rl_module=self.modules, episodes=[episode], explore=explore, shared_data={})
+            ended = LiveAgents([episode], with_ended=True)
+            self.env_to_module(rl_module=self.modules, episodes=ended, explore=explore, shared_data={})
 
     def forget(self) -> None:
         """Drop the observed batch, because its inputs have changed."""
@@ -221,6 +238,11 @@ class MultiAgentActor:
     def _real_range(self) -> Range | None:
         """Return the range of real-valued actions of a module."""
         return real_range_of(self.modules, self.module_to_env)
+
+
+def _rows_at(places: list[int], leaf: Any) -> Any:
+    """Return some rows of a leaf; a value without rows, such as a number, is returned unchanged."""
+    return leaf[places] if np.ndim(leaf) else leaf
 
 
 def _choices(made: dict[str, Any], agents: LiveAgents, mapped: dict[Any, Any]) -> list[Choice]:

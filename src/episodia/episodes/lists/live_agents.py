@@ -28,6 +28,7 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
     Attributes:
         was_read: Whether anything has got hold of an episode, which it may change. Last observations, ids and spaces are known
             without that.
+        lacks_ended: Whether agents that have ended by the last step have a last observation, and no row here.
         num_acting: How many agents of each episode are to act.
         are_shown: Whether the last observations of all agents are known as arrays, beside which there are no infos.
 
@@ -52,26 +53,28 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         "_own_rows",
         "_owners",
         "are_shown",
+        "lacks_ended",
         "num_acting",
         "was_read",
     )
 
-    def __init__(self, episodes: Sequence[MultiAgentEpisode]) -> None:
-        """List running episodes."""
+    def __init__(self, episodes: Sequence[MultiAgentEpisode], *, with_ended: bool = False) -> None:
+        """List episodes; `with_ended` adds rows of agents that have ended by the last step, on which no module acts."""
         self.was_read = self.are_shown = False
         self._begin(list(episodes), is_multi_agent=True, is_current=True)
         owners: list[tuple[int, Any]] = []
         rows: list[SingleAgentEpisode] = []
         for position, episode in enumerate(self._listed):
-            acting = _acting(episode)
-            owners += [(position, agent) for agent in acting]
-            rows += acting.values()
+            chosen = _shown(episode, with_ended=with_ended)
+            owners += [(position, agent) for agent in chosen]
+            rows += chosen.values()
         self._know(owners, rows)
 
     def _know(self, owners: list[tuple[int, Any]], rows: list[SingleAgentEpisode]) -> None:
         """Note the agents that are to act: for each the position of its episode, its id and its own episode."""
         # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
         self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in self._listed]
+        self.lacks_ended = sum([len(observed) for _, observed in self._moment]) > len(owners)
         self._owners, self._own_rows = owners, rows
         counts = Counter(map(itemgetter(0), owners))
         self.num_acting = [counts[position] for position in range(len(self._listed))]
@@ -241,12 +244,12 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
         return super().flat(column, tail=tail)
 
 
-def _acting(episode: MultiAgentEpisode) -> dict[Any, SingleAgentEpisode]:
-    """Return the own episodes of the agents that are to act, in the order in which they came."""
+def _shown(episode: MultiAgentEpisode, *, with_ended: bool) -> dict[Any, SingleAgentEpisode]:
+    """Return the own episodes of the agents that were shown the last step, in the order in which they came."""
     roster = episode.roster
     observed = roster.observed_last
     return {
         agent: single
         for agent, single in roster.episodes.items()
-        if agent in observed and not (single.is_terminated or single.is_truncated)
+        if agent in observed and (with_ended or not (single.is_terminated or single.is_truncated))
     }
