@@ -14,7 +14,8 @@ from episodia.policies import Policy
 from episodia.policies import saved_policy as policy_codec
 from episodia.training.training import Training
 from episodia.training.training_checks import check_setup
-from episodia.training.training_setup import Setup, check_same_setup
+from episodia.training.training_setup import WORKER_OPTIONS, Setup, check_same_setup
+from episodia.trees import describe
 
 _FORMAT = "episodia training 1"
 
@@ -84,7 +85,8 @@ def load_training(
             f"{directory}: found no `setup`, expected one. Another program wrote it; use another checkpoint."
         )
     found = _setup_of(directory, state["setup"], setup)
-    found = replace(found, workers=replace(found.workers, **workers), device=found.device if device is None else device)
+    changed = replace(found.workers, **_checked_workers(workers))
+    found = replace(found, workers=changed, device=found.device if device is None else device)
     try:
         training = Training.of(found, torch_threads=torch_threads)
         try:
@@ -100,6 +102,15 @@ def load_training(
             "of a training has written. Use another checkpoint."
         ) from error
     return training
+
+
+def _checked_workers(workers: object) -> Mapping[str, Any]:
+    if isinstance(workers, Mapping) and set(workers) <= set(WORKER_OPTIONS):
+        return workers
+    raise TrainingError(
+        f"load_training: found `workers={describe(workers)}`, expected a dict with some of {list(WORKER_OPTIONS)}. Leave out "
+        "what does not change."
+    )
 
 
 def _setup_of(directory: Path, data: Any, given: Setup | None) -> Setup:

@@ -20,7 +20,7 @@ def test_late_calls_follow_the_laws_too():
 
 
 def test_each_chunk_comes_once_whoever_is_killed_stopped_or_late():
-    engine = Chaos(ThreadEngine(), 3, p_kill=0.1, p_stop=0.03, p_delay=0.3, delay_s=0.02)
+    engine = Chaos(ThreadEngine(), 3, p_kill=0.1, p_stop=0.1, p_delay=0.3, delay_s=0.02)
     with engine, RunnerGroup(cartpole, 2, engine=engine, call_timeout_s=0.5) as group:
         for _, _ in zip(range(60), group.stream(num_timesteps=5), strict=False):
             pass

@@ -43,7 +43,8 @@ def check_row_counts(pipeline: ConnectorPipelineV2, run: Run) -> None:
 
 def _of_modules(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
     # Modules that no listed episode is of may have rows of others, so a grouped batch is also known by its columns.
-    is_grouped = is_mapped(run.batch, EpisodeList.of(run.episodes)) or is_mapped(run.batch, EpisodeList())
+    listed = EpisodeList() if run.episodes is None else EpisodeList.of(run.episodes)
+    is_grouped = is_mapped(run.batch, listed) or is_mapped(run.batch, EpisodeList())
     if is_grouped:
         yield from ((f", module {module_id!r}", columns) for module_id, columns in run.batch.items())
     elif run.has_other_rows:
