@@ -128,6 +128,12 @@ class MultiAgentActor:
             self.agents = LiveAgents(episodes)
         return self.agents
 
+    def _observed_agents(self, episodes: Sequence[MultiAgentEpisode]) -> LiveAgents:
+        """Return the agents of `episodes` after `observe`: no step has been made, but chunks may have been cut since."""
+        if self.agents is None or not self.agents.lists(episodes):
+            self.agents = LiveAgents(episodes)
+        return self.agents
+
     @property
     def last_act(self) -> tuple[LiveAgents | None, dict[Any, Any]]:
         """The agents that acted last and the outputs for them, by module."""
@@ -173,7 +179,7 @@ class MultiAgentActor:
         if at_random:
             choices = self._at_random(outputs, episodes, space_of)
         else:
-            choices = self._chosen(outputs, self._live(episodes), explore)
+            choices = self._chosen(outputs, self._observed_agents(episodes), explore)
         self.metrics.module_to_env_time_s += perf_counter() - between
         return choices
 

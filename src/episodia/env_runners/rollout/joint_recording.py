@@ -100,17 +100,20 @@ class JointRecording:
             agents.show(
                 [(module_id, step.observations) for module_id, (_, step) in zip(self._rows, steps, strict=True)]
             )
-        if any(ends.values()):
-            self._let_leave(agents, ends)
+        leaving = {(position, agent) for position, of_lane in ends.items() for agent in of_lane}
+        if leaving:
+            self._let_leave(agents, leaving)
+        else:
+            agents.note_moment()
         return ends
 
-    def _let_leave(self, agents: LiveAgents, ends: dict[int, _Ends]) -> None:
+    def _let_leave(self, agents: LiveAgents, ended: set[tuple[int, Any]]) -> None:
         """Go on without the agents that have ended."""
-        self._agents = self._actor.agents = agents.without(ends)
+        self._agents = self._actor.agents = agents.without(ended)
         for module_id, rows in list(self._rows.items()):
-            places = [place for place, (at, agent) in enumerate(rows.owners) if agent not in ends[at]]
-            if places:
-                self._rows[module_id] = rows.at(places)
+            kept = [owner not in ended for owner in rows.owners]
+            if any(kept):
+                self._rows[module_id] = rows.of(kept)
             else:
                 del self._rows[module_id]
 
@@ -127,8 +130,8 @@ class JointRecording:
             steps: list[tuple[JointRows, JointStep]] = []
             misfits: set[int] = set()
             for module_id, rows in self._rows_of(agents, episodes).items():
-                some, places = (rows, None) if len(ends) == len(outcomes) else _some(rows, ends)
-                step = _joint_step(some, places, mapped.get(module_id), outcomes) if some.owners else None
+                some, kept = (rows, None) if len(ends) == len(outcomes) else _some(rows, ends)
+                step = _joint_step(some, kept, mapped.get(module_id), outcomes) if some.owners else None
                 if step is not None:
                     steps.append((some, step))
                     misfits |= self._misfits(module_id, some, step)
@@ -226,14 +229,14 @@ def _ends_of(choice: Choice, outcome: Any) -> _Ends | None:
     return ended if ended.keys() < acted else None
 
 
-def _some(rows: JointRows, ends: dict[int, _Ends]) -> tuple[JointRows, list[int]]:
-    """Return the rows of the lanes in `ends`, and which of all rows they are."""
-    places = [place for place, (position, _) in enumerate(rows.owners) if position in ends]
-    return rows.at(places), places
+def _some(rows: JointRows, ends: dict[int, _Ends]) -> tuple[JointRows, np.ndarray]:
+    """Return the rows of the lanes in `ends`, and for each of all rows whether it is one of them."""
+    kept = [position in ends for position, _ in rows.owners]
+    return rows.of(kept), np.array(kept, bool)
 
 
-def _joint_step(rows: JointRows, places: list[int] | None, columns: Any, outcomes: Sequence[Any]) -> JointStep | None:
-    """Return the step of `rows`, which are at `places` of the outputs of their module; None if they do not fit together."""
+def _joint_step(rows: JointRows, kept: np.ndarray | None, columns: Any, outcomes: Sequence[Any]) -> JointStep | None:
+    """Return the step of `rows`, which are those `kept` of the outputs of their module; None if they do not fit together."""
     if columns is None or Columns.ACTIONS not in columns:
         return None
     items = [outcomes[position][0][agent] for position, agent in rows.owners]
@@ -250,7 +253,7 @@ def _joint_step(rows: JointRows, places: list[int] | None, columns: Any, outcome
         if name == Columns.ACTIONS or name not in NOT_RECORDED:
             # Copies: a module may use the memory of its outputs again.
             is_array = type(column) is np.ndarray
-            stored[name] = column if not is_array else column.copy() if places is None else column[places]
+            stored[name] = column if not is_array else column.copy() if kept is None else column[kept]
     return JointStep(observations, stored.pop(Columns.ACTIONS), rewards, stored)
 
 

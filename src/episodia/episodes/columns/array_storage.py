@@ -45,7 +45,16 @@ class ArrayStorage(Storage):
         """Return storages that borrow successive rows, as many as `lengths` say, of an array of numbers."""
         array.setflags(write=False)
         offsets = accumulate(lengths, initial=0)
-        return [cls(array[start:stop], owned=False) for start, stop in pairwise(offsets)]
+        return [cls._borrowing(array[start:stop], stop - start) for start, stop in pairwise(offsets)]
+
+    @classmethod
+    def _borrowing(cls, rows: np.ndarray, count: int) -> ArrayStorage:
+        """Return a storage that borrows `count` rows of numbers, of which nothing has to be found out."""
+        self = cls.__new__(cls)
+        self._length, self.alias = count, rows
+        self._room, self._capacity = None, 0
+        self._has_objects, self._shared = False, True
+        return self
 
     def __len__(self) -> int:
         return self._length

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import compress
-from operator import itemgetter
+from operator import is_
 from typing import Any, final
 
 import numpy as np
@@ -64,20 +63,18 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         self._begin(list(episodes), is_multi_agent=True, is_current=True)
         owners: list[tuple[int, Any]] = []
         rows: list[SingleAgentEpisode] = []
+        self.num_acting = []
         for position, episode in enumerate(self._listed):
             chosen = _shown(episode, with_ended=with_ended)
             owners += [(position, agent) for agent in chosen]
             rows += chosen.values()
+            self.num_acting.append(len(chosen))
         self._know(owners, rows)
 
     def _know(self, owners: list[tuple[int, Any]], rows: list[SingleAgentEpisode]) -> None:
         """Note the agents that are to act: for each the position of its episode, its id and its own episode."""
-        # What decides which agents act next: how many agents have ended, and which agents were shown an observation last.
-        self._moment = [(episode.roster.num_ended, episode.roster.observed_last) for episode in self._listed]
-        self.lacks_ended = sum([len(observed) for _, observed in self._moment]) > len(owners)
         self._owners, self._own_rows = owners, rows
-        counts = Counter(map(itemgetter(0), owners))
-        self.num_acting = [counts[position] for position in range(len(self._listed))]
+        self.note_moment()
         ids = [row.module_id for row in rows]
         modules = positions_by_module(ids) if self._listed else {DEFAULT_MODULE_ID: counted(0)}
         self._modules = modules
@@ -91,12 +88,24 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
         }
         self._by_module = {module_id: [owners[place] for place in chosen] for module_id, chosen in places.items()}
 
-    def without(self, ended: Mapping[int, Container[Any]]) -> LiveAgents:
-        """Return the list after some agents of the episodes at these positions have ended; what others are shown is kept."""
+    def note_moment(self) -> None:
+        """Let the list hold at the present moment, after a step by which the same agents are to act again."""
+        self._moment = _moment_of(self._listed)
+        self.lacks_ended = sum([len(observed) for _, observed in self._moment]) > len(self._owners)
+
+    def without(self, ended: Collection[tuple[int, Any]]) -> LiveAgents:
+        """Return the list after some of the agents that were to act have ended; what others are shown is kept.
+
+        Args:
+            ended: The position of the episode of each of these agents, and the agent.
+        """
         made = LiveAgents.__new__(LiveAgents)
         made.was_read = made.are_shown = False
         made._begin(self._listed, is_multi_agent=True, is_current=True)
-        kept = [agent not in ended.get(at, ()) for at, agent in self._owners]
+        made.num_acting = self.num_acting.copy()
+        for position, _ in ended:
+            made.num_acting[position] -= 1
+        kept = [owner not in ended for owner in self._owners]
         made._know([*compress(self._owners, kept)], [*compress(self._own_rows, kept)])
         for module_id, group in made._live_groups.items():
             shown = self._live_groups[module_id].shown
@@ -107,16 +116,11 @@ class LiveAgents(EpisodeList[MultiAgentEpisode]):
 
     def holds(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
         """Tell whether a new list of `episodes` would be the same."""
-        ours = self._listed
-        if len(ours) != len(episodes):
-            return False
-        for own, episode, moment in zip(ours, episodes, self._moment, strict=True):
-            if own is not episode:
-                return False
-            roster = episode.roster
-            if (roster.num_ended, roster.observed_last) != moment:
-                return False
-        return True
+        return self.lists(episodes) and self._moment == _moment_of(episodes)
+
+    def lists(self, episodes: Sequence[MultiAgentEpisode]) -> bool:
+        """Tell whether these, and no others, are the episodes of the list."""
+        return len(self._listed) == len(episodes) and all(map(is_, self._listed, episodes))
 
     def owners_by_module(self) -> dict[Any, list[tuple[int, Any]]]:
         """Return for each module the position of the episode, and the agent, of each of its rows."""
@@ -191,10 +195,8 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
     def __init__(self, rows: list[SingleAgentEpisode], whole: LiveAgents) -> None:
         """List agents' own episodes, which are part of those of `whole`."""
         self._whole = whole
-        super().__init__()
-        self._episodes = rows
-        self.is_current = True
-        self._offsets = np.arange(len(rows) + 1)
+        self._begin(rows, is_multi_agent=False, is_current=True)
+        self._offsets = counted(len(rows) + 1)
         self.shown: np.ndarray | None = None
 
     def current(self) -> EpisodeList[SingleAgentEpisode]:
@@ -242,6 +244,12 @@ class LiveRows(EpisodeList[SingleAgentEpisode]):
                 items = [storage.lend(_LAST)[0] for storage in storages]
                 return Ragged(stack(items, rows[0].observations.object_leaves), self._offsets)
         return super().flat(column, tail=tail)
+
+
+def _moment_of(episodes: Sequence[MultiAgentEpisode]) -> list[tuple[int, set[Any]]]:
+    """Return what decides which agents act next: how many have ended, and which were shown an observation last."""
+    rosters = [episode.roster for episode in episodes]
+    return [(roster.num_ended, roster.observed_last) for roster in rosters]
 
 
 def _shown(episode: MultiAgentEpisode, *, with_ended: bool) -> dict[Any, SingleAgentEpisode]:

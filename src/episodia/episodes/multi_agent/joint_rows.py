@@ -7,8 +7,8 @@ agents of a module go straight into their columns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from itertools import repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, repeat
 from operator import call, is_
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -114,11 +114,11 @@ class JointRows:
             for single, append in zip(self._singles, appends, strict=True)
         )
 
-    def at(self, places: list[int]) -> JointRows:
-        """Return some of them; what has been looked up is kept."""
+    def of(self, kept: Sequence[bool]) -> JointRows:
+        """Return those that are `kept`; what has been looked up stays."""
 
         def some(values: list[_T]) -> list[_T]:
-            return [*map(values.__getitem__, places)]
+            return [*compress(values, kept)]
 
         made = JointRows.__new__(JointRows)
         made.owners, made.records, made.kinds = some(self.owners), some(self.records), self.kinds
