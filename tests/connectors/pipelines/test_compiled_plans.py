@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from episodia import Columns, EpisodeList, SingleAgentEpisode
 from episodia.connectors import (
+    AddObservationsFromEpisodesToBatch,
+    BatchIndividualItems,
     ConnectorPipelineV2,
     ConnectorV2,
     EnvToModulePipeline,
@@ -23,6 +25,7 @@ from episodia.connectors import (
     MeanStdFilter,
     NormalizeAndClipActions,
     Standardize,
+    TensorToNumpy,
     defaults,
 )
 from episodia.env_runners import SingleAgentEnvRunner
@@ -234,6 +237,48 @@ def test_a_subclass_that_overrides_the_work_does_its_own_work():
     episode = SingleAgentEpisode(observations=[np.ones(2, np.float32)])
 
     assert pipeline(rl_module=None, episodes=[episode])["obs"].tolist() == [[2.0, 2.0]]
+
+
+@pytest.mark.parametrize("kind", [GetActions, TensorToNumpy, AddObservationsFromEpisodesToBatch, BatchIndividualItems])
+def test_a_subclass_that_overrides_the_work_does_its_own_work_in_runners(kind):
+    class Watched(kind):
+        def work(self, run):
+            seen.append({type(column) for column in run.batch.values()})
+            super().work(run)
+
+    seen, pipelines = [], {}
+    for name in ("env_to_module", "module_to_env"):
+        pipelines[name] = getattr(defaults, name)(OBSERVATIONS, ACTION_SPACES["discrete"])
+        if any(type(piece) is kind for piece in pipelines[name]):
+            pipelines[name].replace(kind, Watched())
+    module = MLPActorCritic(OBSERVATIONS, ACTION_SPACES["discrete"], generator=generator())
+    with SingleAgentEnvRunner(Walk(ACTION_SPACES["discrete"]), module, num_envs=2, **pipelines) as runner:
+        runner.sample(num_timesteps=4)
+
+    assert len(seen) >= 2
+    assert seen[0] == {GetActions: {torch.Tensor}, TensorToNumpy: {torch.Tensor}, BatchIndividualItems: {Ragged}}.get(
+        kind, set()
+    )
+
+
+def test_a_subclass_that_overrides_a_step_of_the_work_takes_it_in_runners():
+    class Halved(MeanStdFilter):
+        def changed(self, observations, rows, part):
+            return super().changed(observations, rows, part).map(lambda leaf: leaf * 0 + 0.5)
+
+    seen = []
+
+    class Looking(Nothing):
+        def __call__(self, *, batch, **kwargs):
+            seen.append(batch["obs"].values.tolist())
+            return batch
+
+    module = MLPActorCritic(OBSERVATIONS, ACTION_SPACES["discrete"], generator=generator())
+    pieces = [Halved(), Looking()]
+    with SingleAgentEnvRunner(Walk(ACTION_SPACES["discrete"]), module, num_envs=1, env_to_module=pieces) as runner:
+        runner.sample(num_timesteps=1)
+
+    assert seen[0] == [[0.5, 0.5]]
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

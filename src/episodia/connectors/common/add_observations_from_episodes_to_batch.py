@@ -29,7 +29,7 @@ class AddObservationsFromEpisodesToBatch(ColumnPiece):
         """Return `work`; for runners, add the array that `BatchIndividualItems` would make, if that comes next."""
         if layout.episodes is LiveAgents:
             return self._add_by_module
-        is_followed = layout.episodes is LiveEpisodes and isinstance(layout.next_piece, BatchIndividualItems)
+        is_followed = layout.episodes is LiveEpisodes and layout.is_followed_by(BatchIndividualItems)
         return self._add_array if is_followed else self.work
 
     def _add_array(self, run: Run) -> None:

@@ -78,7 +78,7 @@ class GetActions(ColumnPiece):
 
     def compile(self, layout: Layout) -> Step:
         """Return `work`; in a shorter form for runners, if arrays are made of all tensors right after it."""
-        if self._generator is not None or not isinstance(layout.next_piece, TensorToNumpy):
+        if self._generator is not None or not layout.is_followed_by(TensorToNumpy):
             return self.work
         if layout.episodes is LiveAgents and type(layout.rl_module) is MultiModule:
             return partial(self._draw_arrays, dict(layout.rl_module))

@@ -25,6 +25,7 @@ from episodia.connectors.pipelines.piece_failures import cause_of, failure
 
 if TYPE_CHECKING:
     from episodia.connectors.connector_v2 import ConnectorV2
+    from episodia.connectors.pipelines.column_piece import ColumnPiece
     from episodia.connectors.pipelines.connector_pipeline import ConnectorPipelineV2
 
 # Runs one piece on the batch of a run.
@@ -49,6 +50,11 @@ class Layout:
     next_piece: ConnectorV2 | None = None
     is_last: bool = True
     follows_module: bool = False
+
+    def is_followed_by(self, kind: type[ColumnPiece]) -> bool:
+        """Return whether the next piece does exactly the work of `kind`, not that of a subclass that overrides it."""
+        next_kind = type(self.next_piece)
+        return issubclass(next_kind, kind) and next_kind.work is kind.work and next_kind.compile is kind.compile
 
 
 class Watching(Protocol):
