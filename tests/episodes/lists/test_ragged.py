@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episodia.episodes.lists.ragged import Ragged, offsets_of, rows_of_ranges
-from episodia.errors import ShapeError
+from episodia.errors import BatchError, ShapeError
 
 stretches = st.lists(st.lists(st.integers(-9, 9), min_size=1, max_size=5), min_size=1, max_size=6)
 
@@ -112,3 +112,11 @@ def test_rows_after_the_steps_of_a_track_are_the_items_but_the_first(lists):
 def test_a_column_without_tails_has_no_rows_after_its_steps():
     with pytest.raises(ShapeError, match="without tails"):
         Ragged(np.arange(2), np.array([0, 2])).following()
+
+
+@pytest.mark.parametrize("read", [list, np.asarray, np.mean])
+def test_iterating_over_a_column_raises_instead_of_finding_no_rows(read):
+    column = Ragged(np.ones((3, 2)), np.array([0, 1, 3]))
+
+    with pytest.raises(BatchError, match=r"expected an array. The rows of all steps are `column.body\(\).values`"):
+        read(column)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 
 from episodia.columns import DEFAULT_MODULE_ID
-from episodia.errors import EpisodeIndexError, ShapeError
+from episodia.errors import BatchError, EpisodeIndexError, ShapeError
 from episodia.stacking import object_array, stack, unstack
 from episodia.trees import describe, frozen, leaves, map_batch
 from episodia.types import Item
@@ -131,6 +131,13 @@ class Ragged:
         keyed = self.with_values(self.values)
         keyed._finder = finder
         return keyed
+
+    def __iter__(self) -> NoReturn:
+        """Raise a `BatchError`: otherwise Python and NumPy would find no rows."""
+        raise BatchError(
+            f"found {self!r} where rows are iterated or converted to an array, expected an array. The rows of all steps are "
+            "`column.body().values`, those of one episode `column[(episode.id_,)]`."
+        )
 
     def __getitem__(self, key: Any) -> Any:
         """Return the steps of the stretches with the key `key`, a batch; see `keyed`."""
