@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
@@ -252,8 +252,18 @@ def check_known(where: str, given: Collection[str], known: Collection[str]) -> N
     """
     for name in given:
         if name not in known:
-            alike = difflib.get_close_matches(name, known, n=1)
-            proposal = f"Did you mean `{alike[0]}`?" if alike else "Leave it out."
             raise UnknownArgumentError(
-                f"{where}: found the argument `{name}`, expected one of {', '.join(f'`{one}`' for one in known)}. {proposal}"
+                f"{where}: found the argument `{name}`, expected one of {', '.join(f'`{one}`' for one in known)}. "
+                f"{proposal([name], known) or 'Leave it out.'}"
             )
+
+
+def proposal(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return a question that names the known argument most like one of the `unknown` ones; empty if no argument is like it.
+
+    >>> proposal(["gama"], ["gamma", "lambda_"])
+    'Did you mean `gamma`?'
+    """
+    known = sorted(known)
+    alike = [match for name in unknown for match in difflib.get_close_matches(str(name), known, n=1)]
+    return f"Did you mean {', '.join(f'`{name}`' for name in alike)}?" if alike else ""

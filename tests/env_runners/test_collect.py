@@ -75,6 +75,12 @@ def test_settings_that_there_are_not_are_rejected_by_name(name):
         episodia.collect("CartPole-v1", **{name: 3})
 
 
+@pytest.mark.parametrize(("name", "meant"), [("num_episodes", "episodes"), ("num_env", "num_envs"), ("sed", "seed")])
+def test_the_error_about_a_misspelt_setting_names_the_nearest_one(name, meant):
+    with pytest.raises(EnvRunnerError, match=rf"Did you mean `{meant}`\?$"):
+        episodia.collect("CartPole-v1", **{name: 3})
+
+
 class Slow(ScriptedEnv):
     def step(self, action):
         time.sleep(0.02)

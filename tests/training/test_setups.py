@@ -352,3 +352,8 @@ def test_a_setup_of_whole_episodes_survives_being_plain_data():
     setup = Setup.of("reinforce", "CartPole-v1", num_episodes=3)
 
     assert Setup.from_dict(json.loads(json.dumps(setup.to_dict()))).recipe == setup.recipe
+
+
+def test_the_error_about_a_misspelt_option_names_the_nearest_one():
+    with pytest.raises(TrainingError, match="Did you mean `num_timesteps`"):
+        Setup.of("ppo", "CartPole-v1", num_timestep=64)

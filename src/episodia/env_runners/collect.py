@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium import Space, spaces
 
+from episodia.arguments import proposal
 from episodia.columns import Columns
 from episodia.connectors import GetActions, ModuleToEnvPipeline, TensorToNumpy
 from episodia.env_runners.callbacks import Callbacks, listed
@@ -30,6 +31,7 @@ _PATIENCE_S = 1.0
 _BAR = 20  # characters
 
 _SETTINGS = frozenset(inspect.signature(SingleAgentEnvRunner).parameters) - {"env", "module", "seed"}
+_OWN = ("episodes", "timesteps", "seed", "progress")
 
 
 def collect(
@@ -89,7 +91,7 @@ def _check(policy: Any, settings: dict[str, Any]) -> None:
     if unknown:
         raise EnvRunnerError(
             f"collect: found the settings {unknown}, expected `episodes=`, `timesteps=`, `seed=`, `progress=`, or some of "
-            f"{sorted(_SETTINGS)}. Correct their names."
+            f"{sorted(_SETTINGS)}. {proposal(unknown, {*_OWN, *_SETTINGS}) or 'Correct their names.'}"
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from episodia.arguments import checked_flag, checked_path
+from episodia.arguments import checked_flag, checked_path, proposal
 from episodia.errors import TrainingError
 from episodia.interrupts import deferred_interrupts
 from episodia.learners import AlgorithmConfig
@@ -148,9 +149,10 @@ def resume(  # noqa: PLR0913  # each is an independent choice
 def _checked_workers(workers: dict[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(workers) - set(WORKER_OPTIONS))
     if unknown:
+        known = {*inspect.signature(resume).parameters, *WORKER_OPTIONS} - {"workers"}
         raise TrainingError(
-            f"resume: found the options {unknown}, expected limits, or some of {list(WORKER_OPTIONS)}. A resumed run keeps its "
-            "other settings; leave them out."
+            f"resume: found the options {unknown}, expected limits, or some of {list(WORKER_OPTIONS)}. "
+            f"{proposal(unknown, known) or 'Leave them out.'} A resumed run keeps its other settings."
         )
     return workers
 

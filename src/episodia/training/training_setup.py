@@ -14,7 +14,7 @@ import gymnasium as gym
 import torch
 from gymnasium import Space
 
-from episodia.arguments import checked_each, checked_whole
+from episodia.arguments import checked_each, checked_whole, proposal
 from episodia.columns import DEFAULT_MODULE_ID
 from episodia.connectors import ConnectorV2, defaults
 from episodia.connectors.plugins.piece_codec import decoded_pieces, encoded_piece
@@ -150,8 +150,9 @@ class Setup:
             own = {*config_options(algorithm), *(each.name for each in fields(recipe))}
             known = sorted({*own, *of_module, *RUNNER_OPTIONS, *WORKER_OPTIONS})
             raise TrainingError(
-                f"training: found the options {unknown}, expected some of {known}. Correct the names; settings of the "
-                "algorithm belong into the config if you pass one."
+                f"training: found the options {unknown}, expected some of {known}. "
+                f"{proposal(unknown, known) or 'Correct the names.'} Settings of the algorithm belong into the config if you "
+                "pass one."
             )
         return cls(
             algorithm=config,
