@@ -49,8 +49,7 @@ def even_or_odd(agent, *_):
 def asked(column, flat):
     """Return questions about a column, whose rows are those of `flat`."""
     yield lambda listed: listed.flat(column)
-    if column in (Columns.OBS, Columns.INFOS):
-        yield lambda listed: listed.flat(column, tail=True)
+    yield lambda listed: listed.flat(column, tail=True)
     if column in (Columns.TERMINATEDS, Columns.T, Columns.INFOS) or isinstance(flat, str):
         return
     first = map_batch(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), flat.values)

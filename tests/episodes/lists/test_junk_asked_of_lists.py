@@ -2,7 +2,7 @@
 
 import pytest
 
-from episodia import EpisodeList, SingleAgentEpisode
+from episodia import Columns, EpisodeList, SingleAgentEpisode
 from episodia.env_runners import SingleAgentEnvRunner
 from episodia.errors import EpisodeError
 from junk import problems_of_making
@@ -54,3 +54,14 @@ def test_what_is_no_flag_keeps_no_tail(make, tail):
         rows.flat("obs", tail=tail)
     with pytest.raises(EpisodeError, match="`tail`: found"):
         rows.windows("obs", shifts=[0], fill=0, tail=tail)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("column", [Columns.ACTIONS, Columns.REWARDS])
+def test_a_tail_of_a_column_of_steps_is_rejected(column, is_read):
+    with SingleAgentEnvRunner("CartPole-v1", num_envs=2, seed=0) as runner:
+        sample = runner.sample(num_timesteps=10)
+    listed = EpisodeList(list(sample)) if is_read else sample
+
+    with pytest.raises(EpisodeError, match="observations and infos only"):
+        listed.flat(column, tail=True)

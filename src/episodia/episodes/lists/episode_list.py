@@ -525,6 +525,7 @@ class EpisodeList(Sequence[AnyEpisode_co]):
             return Ragged(values, offsets, extra)
         except ShapeError:
             if tail:
+                list_columns.check_track(column)
                 list_columns.check_started(rows, column, columns)
             raise
 

@@ -101,6 +101,19 @@ def not_yet(column: str) -> NotYetError:
     )
 
 
+def check_track(column: str) -> None:
+    """Reject a column without an item after the last step.
+
+    Raises:
+        EpisodeError: If it is no column of observations or infos.
+    """
+    if column not in (Columns.OBS, Columns.INFOS):
+        raise EpisodeError(
+            f"flat: found `tail=True` for the column {column!r}, expected it for observations and infos only: other columns "
+            "have no item after the last step. Leave it out."
+        ) from None
+
+
 def check_started(rows: Rows, column: str, columns: list[LookbackBuffer]) -> None:
     """Reject episodes without an item in a column of observations or infos.
 

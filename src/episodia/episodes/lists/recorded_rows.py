@@ -161,8 +161,8 @@ class RecordedRows(UnmadeRows):
     def flat(self, column: str, extra: int) -> Any:
         """Return the steps of all chunks, with `extra` rows after the last one of each."""
         found = self._column(column)
-        if found is None:
-            return None
+        if found is None or extra > found.is_track:
+            return None  # after its steps, the block has rows of other chunks
         return _taken(found, self.chunks[0].block.leaves(found), self._places.rows(extra))
 
     # --- The way to another process ---------------------------------------------------------------------------------
