@@ -124,6 +124,51 @@ class SharesNothing(PlainEngine):
         return super().share(None)
 
 
+class AnswersLate(PlainEngine):
+    """Calls end when their worker is killed, and have an answer later all the same."""
+
+    def wait(self, calls, timeout_s=None):
+        while timeout_s != 0 and self.queue and not any(call.outcome for call in calls):
+            self.run(self.next_call())
+        return [call for call in calls if call.outcome]
+
+
+class AnswersOnce(PlainEngine):
+    def start(self, make):
+        worker = super().start(make)
+        call = worker.call
+        worker.call = lambda *asked: self.forgetful(call(*asked))
+        return worker
+
+    def forgetful(self, call):
+        result, asked = call.result, []
+
+        def once():
+            asked.append(1)
+            return result() if len(asked) == 1 else None
+
+        call.result = once
+        return call
+
+
+class ReturnsWhatIsNotOver(PlainEngine):
+    def wait(self, calls, timeout_s=None):
+        super().wait(calls, timeout_s)
+        return list(calls)
+
+
+class WaitsWithALimitOf0(PlainEngine):
+    def wait(self, calls, timeout_s=None):
+        return super().wait(calls, None)
+
+
+class WaitsForAll(PlainEngine):
+    def wait(self, calls, timeout_s=None):
+        while timeout_s != 0 and not all(call.outcome for call in calls):
+            super().wait([next(call for call in calls if not call.outcome)])
+        return [call for call in calls if call.outcome]
+
+
 FAULTY_ENGINES = (
     LastFirst,
     RunsTwice,
@@ -133,4 +178,9 @@ FAULTY_ENGINES = (
     KillsAll,
     ReturnsAll,
     SharesNothing,
+    AnswersLate,
+    AnswersOnce,
+    ReturnsWhatIsNotOver,
+    WaitsWithALimitOf0,
+    WaitsForAll,
 )

@@ -14,6 +14,8 @@ from episodia.trees import describe
 _PATIENCE_S = 30.0
 # Whoever kills a worker at once is faster than two slow calls.
 _SLOW_S = 0.5
+# A busy machine may stop for that long; an engine that waits does so each time.
+_TRIES = 3
 
 
 class Adder:
@@ -50,11 +52,11 @@ def check_engine(make: Callable[[], Engine]) -> None:
     """Check that engines follow the laws that groups of runners rely on.
 
     - Calls of one worker run once each, in the order in which they were made, and the results belong to them.
-    - A method's own error is raised by `result`, also a second time, and the worker lives on.
+    - `result` returns the same each time it is asked; a method's own error is raised each time, and the worker lives on.
     - `wait` returns only calls that were asked about and are over, as soon as there is one, and with a limit of 0 it does not
       wait.
-    - `kill` ends all calls of its worker with a `WorkerDiedError`, those that come later too, and no call of other workers; a
-      second time it does nothing.
+    - `kill` ends all calls of its worker with a `WorkerDiedError`, those that come later too, and no call of other workers; no
+      answer comes late, and a second time it does nothing.
     - If an object cannot be made, each call raises the error.
     - Workers read what was shared.
     - After `close`, also a second one, calls end with a `WorkerDiedError`.
@@ -75,7 +77,7 @@ def check_engine(make: Callable[[], Engine]) -> None:
             f"check_engine: found {describe(engine)}, expected an `Engine`. Pass a function that makes one, such as its class."
         )
     engine.close()
-    for law in (_calls_in_order, _own_errors, _waiting, _killing, _broken_objects, _sharing):
+    for law in (_calls_in_order, _own_errors, _waiting, _looking, _first_come, _killing, _broken_objects, _sharing):
         with make() as engine:
             law(engine)
     _closing(make())
@@ -85,6 +87,13 @@ def _ended(engine: Engine, call: Call) -> Call:
     over = engine.wait([call], _PATIENCE_S)
     assert over == [call], f"`wait` returned {over}, expected the call it was asked about, which can end."
     return call
+
+
+def _value_of(call: Call) -> Any:
+    try:
+        return call.result()
+    except Exception as error:
+        raise AssertionError(f"`result` of a call that is over raised {error!r}, expected what it returned.") from error
 
 
 def _error_of(engine: Engine, call: Call) -> BaseException | None:
@@ -100,9 +109,12 @@ def _calls_in_order(engine: Engine) -> None:
     calls = [[worker.call("add", number) for number in range(1, 4)] for worker in workers]
     for own in calls:
         for count, call in reversed(list(enumerate(own, start=1))):
-            found = _ended(engine, call).result()
+            found, again = _value_of(_ended(engine, call)), _value_of(call)
             expected = list(range(count + 1))
             assert found == expected, f"a call returned {found}, expected {expected}: each call runs once, in order."
+            assert again == expected, (
+                f"`result` returned {again} when it was asked again, expected {expected} each time."
+            )
 
 
 def _own_errors(engine: Engine) -> None:
@@ -112,7 +124,7 @@ def _own_errors(engine: Engine) -> None:
         error = _error_of(engine, failing)
         assert isinstance(error, LookupError), f"`result` raised {error!r}, expected the method's own LookupError."
         assert "of its own" in str(error), f"`result` raised {error!r}, expected the method's own message."
-    assert _ended(engine, following).result() == [0, 1], "after an error of its own, a worker did not go on."
+    assert _value_of(_ended(engine, following)) == [0, 1], "after an error of its own, a worker did not go on."
 
 
 def _waiting(engine: Engine) -> None:
@@ -128,6 +140,42 @@ def _waiting(engine: Engine) -> None:
     assert engine.now() >= begun, "`now` went back."
 
 
+def _looking(engine: Engine) -> None:
+    """A limit of 0 does not wait, and what is returned is over: its result is there."""
+    worker = _ready(engine)
+    for left in reversed(range(_TRIES)):
+        call = worker.call("add_slowly", 1)
+        begun = time.monotonic()
+        results = [_value_of(over) for over in engine.wait([call], 0)]
+        if time.monotonic() - begun < _SLOW_S:
+            break
+        assert left, f"with a limit of 0, `wait` and `result` took {_SLOW_S} s ({len(results)} over), expected no wait."
+        _ended(engine, call)
+
+
+def _first_come(engine: Engine) -> None:
+    """`wait` returns as soon as one call is over."""
+    quick, slow = _ready(engine), _ready(engine)
+    for left in reversed(range(_TRIES)):
+        calls = [quick.call("add", 1), slow.call("add_slowly", 1)]
+        begun = time.monotonic()
+        over = engine.wait(calls, _PATIENCE_S)
+        if len(over) == 1 or time.monotonic() - begun < _SLOW_S:
+            break
+        assert left, (
+            f"`wait` returned {len(over)} of two calls, a quick and a slow one; expected the first that is over."
+        )
+    for call in over:
+        _value_of(call)
+
+
+def _ready(engine: Engine) -> Worker:
+    """Return a worker that has begun."""
+    worker = engine.start(Adder)
+    _value_of(_ended(engine, worker.call("add", 0)))
+    return worker
+
+
 def _expect_dead(engine: Engine, call: Call, why: str) -> None:
     error = _error_of(engine, call)
     assert isinstance(error, WorkerDiedError), f"{why}: `result` raised {error!r}, expected a WorkerDiedError."
@@ -141,12 +189,19 @@ def _killing(engine: Engine) -> None:
     untouched = other.call("add", 1)
     worker.kill()
     worker.kill()
-    dead = queued[-1:] if engine.wait(queued[:1], 0) else queued
-    for call in (*dead, worker.call("add", 4)):
+    # The first one may have been over before.
+    dead = [
+        *(queued if isinstance(_error_of(engine, queued[0]), WorkerDiedError) else queued[1:]),
+        worker.call("add", 4),
+    ]
+    for call in dead:
         _expect_dead(engine, call, "after `kill`")
-    assert before.result() == [0, 1], "`kill` changed a result that was there before."
+    assert _value_of(before) == [0, 1], "`kill` changed a result that was there before."
     error = _error_of(engine, untouched)
     assert error is None, f"`kill` ended a call of another worker with {error!r}."
+    time.sleep(_SLOW_S)  # what a killed worker was in ends meanwhile
+    for call in dead:
+        _expect_dead(engine, call, "some time after `kill`")
 
 
 def _broken_objects(engine: Engine) -> None:
@@ -161,7 +216,7 @@ def _broken_objects(engine: Engine) -> None:
 def _sharing(engine: Engine) -> None:
     handle = engine.share({"weights": [1, 2]})
     for worker in (engine.start(Adder), engine.start(Adder)):
-        found = _ended(engine, worker.call("read", handle)).result()
+        found = _value_of(_ended(engine, worker.call("read", handle)))
         assert found == {"weights": [1, 2]}, f"a worker read {found}, expected what was shared."
 
 
