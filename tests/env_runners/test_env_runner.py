@@ -1,5 +1,7 @@
 """What both runners do alike, because their base does it; and what it takes to add another kind."""
 
+import inspect
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -322,6 +324,13 @@ def test_chunks_look_back_one_step_by_default(kind):
 
     assert runner.lookback == 1
     assert [part.observations.lookback for part in going_on] == [1] * len(going_on) != []
+
+
+def test_settings_that_both_kinds_have_have_the_same_defaults():
+    single, multi = (inspect.signature(kind).parameters for kind in (SingleAgentEnvRunner, MultiAgentEnvRunner))
+    different = {name for name in single.keys() & multi.keys() if single[name].default != multi[name].default}
+
+    assert different == {"num_envs", "episode_class"}  # a ready vector environment has its own number
 
 
 @both

@@ -77,7 +77,7 @@ class MultiAgentEnvRunner(EnvRunner[MultiAgentEpisode]):
         callbacks: Iterable[Any] = (),
         episode_class: type[MultiAgentEpisode] = MultiAgentEpisode,
         on_env_error: OnEnvError = "drop",
-        max_restarts: int | None = 3,
+        max_restarts: int | None = 100,
         step_timeout_s: StepTimeout = "auto",
         async_context: str = "forkserver",
         check_finite: CheckFinite = True,
