@@ -233,7 +233,7 @@ def test_a_failure_that_is_expected_of_no_law_is_rejected_in_test_suites_too():
 
 
 def test_the_guide_has_every_law():
-    guide = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "testing.md").read_text(encoding="utf-8")
     laws = [law.__name__ for laws in (CONNECTOR_LAWS, MODULE_LAWS, LEARNER_LAWS, ENV_RUNNER_LAWS) for law in laws]
 
     assert [law for law in laws if f"`{law}`" not in guide] == []
