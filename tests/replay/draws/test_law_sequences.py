@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodia.errors import DroppedHistoryError, ReplayError
-from episodia.replay import ReplayBuffer, Sequences, Transitions
+from episodia.replay import ReplayBuffer, Sequences, Transitions, WholeEpisodes
 from plain_buffer import HISTORIES, PlainBuffer, check_steps, columns, located, place, played
 
 CAPACITIES = st.integers(24, 160)
@@ -112,6 +112,26 @@ def test_the_step_before_is_that_of_the_episode(history, capacity, n, length):
     track = sampled.flat("obs", tail=True)
     assert found.offsets.tolist() == track.offsets.tolist()
     assert found.values.tolist() == [place(number, t - 1) if t else -1 for number, t in located(track.values)]
+
+
+@settings(max_examples=60)
+@given(history=HISTORIES, capacity=CAPACITIES, lookback=st.integers(0, 3))
+def test_whole_episodes_whose_beginning_was_evicted_look_back_to_their_first_stored_steps(history, capacity, lookback):
+    buffer = ReplayBuffer(capacity, seed=0)
+    plain = played(buffer, history)
+    steps, observations = kept(buffer, plain) if len(buffer) else (set(), set())
+    if not any(t == 0 or (number, t - lookback) in observations for number, t in steps):
+        return
+
+    sampled = buffer.sample(30, WholeEpisodes(), lookback=lookback)
+
+    stacks = sampled.windows("obs", shifts=range(-lookback, 1), fill=-1).values.tolist()
+    found = check_steps(sampled, plain)
+    assert stacks == [stack(number, t, lookback + 1) for number, t in found]
+    first = {number: min(t for walk, t in steps if walk == number) for number, _ in found}
+    assert set(found) == {
+        (number, t) for number, t in steps if number in first and (first[number] == 0 or t >= first[number] + lookback)
+    }
 
 
 def test_windows_beyond_the_lookback_are_rejected():

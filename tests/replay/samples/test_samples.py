@@ -59,7 +59,7 @@ def test_columns_are_those_of_the_episodes(history, draw, lookback):
     played(buffer, history)
     if not len(buffer) or (lookback and isinstance(draw, Transitions) and draw.n_step > 1):
         return
-    sampled = buffer.sample(8, draw, lookback=0 if isinstance(draw, WholeEpisodes) else lookback)
+    sampled = buffer.sample(8, draw, lookback=lookback)
 
     made = EpisodeList(list(sampled.forked()))
 
@@ -78,7 +78,7 @@ def test_a_loaded_sample_stays_as_it_was(history, draw, lookback):
     played(buffer, history)
     if not len(buffer):
         return
-    sampled = buffer.sample(8, draw, lookback=0 if isinstance(draw, WholeEpisodes) else lookback)
+    sampled = buffer.sample(8, draw, lookback=lookback)
     before = batch_of(sampled, (*NAMES, *sampled.extra_columns()))
 
     loaded = sampled.load()
